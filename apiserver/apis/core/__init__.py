@@ -1,0 +1,1 @@
+"""The built-in kinds that our processes read or write, as plain JSON."""

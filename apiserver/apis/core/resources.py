@@ -1,0 +1,19 @@
+"""The built-in resources that our processes read or write."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from apiserver.apis.meta.resources import Resource
+
+PODS: Final = Resource("", "v1", "pods", "Pod")
+EVENTS: Final = Resource("", "v1", "events", "Event")
+SECRETS: Final = Resource("", "v1", "secrets", "Secret")
+CONFIG_MAPS: Final = Resource("", "v1", "configmaps", "ConfigMap")
+NAMESPACES: Final = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
+NODES: Final = Resource("", "v1", "nodes", "Node", namespaced=False)
+PERSISTENT_VOLUME_CLAIMS: Final = Resource("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim")
+LEASES: Final = Resource("coordination.k8s.io", "v1", "leases", "Lease")
+API_SERVICES: Final = Resource("apiregistration.k8s.io", "v1", "apiservices", "APIService", namespaced=False)
+SUBJECT_ACCESS_REVIEWS: Final = Resource("authorization.k8s.io", "v1", "subjectaccessreviews", "SubjectAccessReview", namespaced=False)
+TOKEN_REVIEWS: Final = Resource("authentication.k8s.io", "v1", "tokenreviews", "TokenReview", namespaced=False)

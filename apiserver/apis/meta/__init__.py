@@ -1,0 +1,1 @@
+"""apimachinery in miniature: resources, errors, names, labels, fields, quantities, patches."""

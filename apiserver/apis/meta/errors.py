@@ -1,0 +1,252 @@
+"""API errors: one class per reason of ``metav1.Status``; server and client raise the same ones.
+
+::
+
+    StatusError
+    ├── BadRequest 400            ├── Conflict 409              ├── Timeout 504
+    ├── Unauthorized 401          ├── Gone 410                  ├── ServerTimeout 500
+    ├── Forbidden 403             ├── Expired 410               ├── InternalError 500
+    ├── NotFound 404              ├── RequestEntityTooLarge 413 ├── ServiceUnavailable 503
+    ├── MethodNotAllowed 405      ├── UnsupportedMediaType 415  └── UnknownStatus (any other)
+    ├── NotAcceptable 406         ├── Invalid 422
+    ├── AlreadyExists 409         └── TooManyRequests 429
+
+Reasons and codes are those of apimachinery's ``pkg/api/errors``. Clients branch on the reason, people read the message, which says
+what was being done to what.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """One cause in ``details.causes``: ``reason`` for programs, ``message`` for people, ``field`` as a path like ``spec.replicas``."""
+
+    reason: str
+    message: str
+    field: str = ""
+
+    def to_json(self) -> dict[str, str]:
+        """Return the ``metav1.StatusCause``."""
+        body = {"reason": self.reason, "message": self.message, "field": self.field}
+        return {key: value for key, value in body.items() if value}
+
+
+@dataclass(frozen=True, slots=True)
+class Details:
+    """``metav1.StatusDetails``: ``kind`` is the resource's plural, except for Invalid, where it is the kind."""
+
+    name: str = ""
+    group: str = ""
+    kind: str = ""
+    uid: str = ""
+    causes: tuple[Cause, ...] = ()
+    retry_after_seconds: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the object as it stands in a Status, without its empty fields."""
+        body: dict[str, Any] = {"name": self.name, "group": self.group, "kind": self.kind, "uid": self.uid}
+        body["causes"] = [cause.to_json() for cause in self.causes]
+        body["retryAfterSeconds"] = self.retry_after_seconds
+        return {key: value for key, value in body.items() if value}
+
+
+@dataclass(eq=False)
+class StatusError(Exception):
+    """A failure that is, or becomes, a ``Status`` object on the wire."""
+
+    message: str
+    details: Details = field(default_factory=Details)
+    metadata: dict[str, Any] = field(default_factory=dict)
+    """``metadata`` of the Status: a fresh ``continue`` token on Expired."""
+
+    code: ClassVar[int] = 500
+    reason: ClassVar[str] = "Unknown"
+
+    def __str__(self) -> str:
+        return self.message
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the ``v1 Status``."""
+        status: dict[str, Any] = {
+            "kind": "Status",
+            "apiVersion": "v1",
+            "metadata": self.metadata,
+            "status": "Failure",
+            "message": self.message,
+            "reason": self.reason,
+        }
+        if details := self.details.to_json():
+            status["details"] = details
+        status["code"] = self.code
+        return status
+
+
+class BadRequest(StatusError):
+    """The request cannot be understood."""
+
+    code = 400
+    reason = "BadRequest"
+
+
+class Unauthorized(StatusError):
+    """Nobody knows who asks."""
+
+    code = 401
+    reason = "Unauthorized"
+
+
+class Forbidden(StatusError):
+    """The one who asks may not."""
+
+    code = 403
+    reason = "Forbidden"
+
+
+class NotFound(StatusError):
+    """What was named is absent."""
+
+    code = 404
+    reason = "NotFound"
+
+
+class MethodNotAllowed(StatusError):
+    """The resource does not support the verb."""
+
+    code = 405
+    reason = "MethodNotAllowed"
+
+
+class NotAcceptable(StatusError):
+    """No media type in Accept can be served."""
+
+    code = 406
+    reason = "NotAcceptable"
+
+
+class AlreadyExists(StatusError):
+    """What was to be created is there."""
+
+    code = 409
+    reason = "AlreadyExists"
+
+
+class Conflict(StatusError):
+    """The object changed since it was read, or a precondition does not hold."""
+
+    code = 409
+    reason = "Conflict"
+
+
+class Gone(StatusError):
+    """It was there and will not be again."""
+
+    code = 410
+    reason = "Gone"
+
+
+class Expired(StatusError):
+    """The resourceVersion or continue token is too old."""
+
+    code = 410
+    reason = "Expired"
+
+
+class RequestEntityTooLarge(StatusError):
+    """The body is larger than the server takes."""
+
+    code = 413
+    reason = "RequestEntityTooLarge"
+
+
+class UnsupportedMediaType(StatusError):
+    """The body's media type cannot be read here."""
+
+    code = 415
+    reason = "UnsupportedMediaType"
+
+
+class Invalid(StatusError):
+    """The object was understood and is wrong; ``details.causes`` has all of it."""
+
+    code = 422
+    reason = "Invalid"
+
+
+class TooManyRequests(StatusError):
+    """Come back after ``details.retry_after_seconds``."""
+
+    code = 429
+    reason = "TooManyRequests"
+
+
+class ServerTimeout(StatusError):
+    """The server could not finish in time; try again."""
+
+    code = 500
+    reason = "ServerTimeout"
+
+
+class InternalError(StatusError):
+    """A defect of the server, or of something behind it."""
+
+    code = 500
+    reason = "InternalError"
+
+
+class ServiceUnavailable(StatusError):
+    """The server cannot serve now; try again."""
+
+    code = 503
+    reason = "ServiceUnavailable"
+
+
+class Timeout(StatusError):
+    """The request took longer than it may."""
+
+    code = 504
+    reason = "Timeout"
+
+
+class UnknownStatus(StatusError):
+    """A Status whose reason no class here stands for."""
+
+
+_BY_REASON: dict[str, type[StatusError]] = {
+    each.reason: each
+    for each in (
+        BadRequest, Unauthorized, Forbidden, NotFound, MethodNotAllowed, NotAcceptable, AlreadyExists, Conflict, Gone, Expired,
+        RequestEntityTooLarge, UnsupportedMediaType, Invalid, TooManyRequests, ServerTimeout, InternalError, ServiceUnavailable, Timeout,
+    )
+}  # fmt: skip
+_BY_CODE: dict[int, type[StatusError]] = {
+    400: BadRequest, 401: Unauthorized, 403: Forbidden, 404: NotFound, 405: MethodNotAllowed, 406: NotAcceptable, 409: Conflict,
+    410: Expired, 413: RequestEntityTooLarge, 415: UnsupportedMediaType, 422: Invalid, 429: TooManyRequests, 500: InternalError,
+    503: ServiceUnavailable, 504: Timeout,
+}  # fmt: skip
+
+
+def from_status(status: dict[str, Any], http_code: int = 0) -> StatusError:
+    """Return the error that a ``Status`` object stands for; by its reason, else by its code."""
+    code = int(status.get("code") or http_code or 500)
+    cls = _BY_REASON.get(status.get("reason", "")) or _BY_CODE.get(code) or UnknownStatus
+    given = status.get("details") or {}
+    causes = tuple(Cause(each.get("reason", ""), each.get("message", ""), each.get("field", "")) for each in given.get("causes") or ())
+    details = Details(
+        name=given.get("name", ""),
+        group=given.get("group", ""),
+        kind=given.get("kind", ""),
+        uid=given.get("uid", ""),
+        causes=causes,
+        retry_after_seconds=int(given.get("retryAfterSeconds") or 0),
+    )
+    return cls(status.get("message", "") or f"the server answered {code}", details, dict(status.get("metadata") or {}))
+
+
+def from_http(code: int, body: str) -> StatusError:
+    """Return the error for an answer that is no ``Status`` (a proxy's, say)."""
+    cls = _BY_CODE.get(code, UnknownStatus)
+    return cls(f"the server answered {code}: {body.strip()[:500]}")

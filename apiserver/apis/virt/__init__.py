@@ -1,0 +1,1 @@
+"""The group ``kubevirt.io``: types, defaults, validation, and everything about it that two processes must agree on."""

@@ -1,0 +1,39 @@
+"""Paths inside a launcher pod: what virt-controller mounts, virt-launcher uses and virt-handler reaches.
+
+virt-handler sees ``RUN_DIRECTORY`` of a pod as the kubelet's directory of the emptyDir volume ``RUN_VOLUME``; the guest's
+output can fill files there, so nothing in it is trusted. Unix socket paths are limited to 108 bytes (``sun_path``), which is
+why they are short here and why virt-handler connects through ``/proc/self/fd``.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+RUN_VOLUME: Final = "run"
+RUN_DIRECTORY: Final = "/run/kubevirt"
+"""emptyDir of the pod: sockets, libvirtd's state, overlays of image disks."""
+
+LAUNCHER_SOCKET: Final = "launcher.sock"
+"""virt-launcher's wire (``launcher.protocol``), relative to ``RUN_DIRECTORY``, like all sockets below."""
+CONSOLE_SOCKET: Final = "console.sock"
+"""virt-launcher's console: a connection first gets the last screenful, then live bytes; what it writes is typed."""
+SERIAL_SOCKET: Final = "serial.sock"
+"""QEMU's end of the first serial port; virt-launcher alone connects to it."""
+VNC_SOCKET: Final = "vnc.sock"
+SPICE_SOCKET: Final = "spice.sock"
+LIBVIRT_SOCKET: Final = "libvirt/libvirt-sock"
+MIGRATION_LIBVIRT_SOCKET: Final = "migration/libvirt.sock"
+"""In the source pod: made by virt-handler, leads to the target's ``LIBVIRT_SOCKET``."""
+MIGRATION_DATA_SOCKET: Final = "migration/data.sock"
+"""In the source pod: made by virt-handler; in the target pod: made by QEMU."""
+
+DISKS_DIRECTORY: Final = "/var/lib/kubevirt/disks"
+"""Filesystem claims are mounted at ``<here>/<disk name>`` and hold ``disk.img``; Block claims are the device ``<here>/<disk name>``."""
+DISK_IMAGE: Final = "disk.img"
+IMAGES_DIRECTORY: Final = "/var/lib/kubevirt/images"
+"""Image volumes are mounted read-only at ``<here>/<disk name>``."""
+KERNEL_BOOT_DIRECTORY: Final = "/var/lib/kubevirt/kernel-boot"
+"""The image volume of ``firmware.kernelBoot``."""
+
+USER_ID: Final = 107
+"""uid and gid of everything in a launcher pod (``qemu`` in the image's passwd)."""

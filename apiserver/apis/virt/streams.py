@@ -1,0 +1,31 @@
+"""Streams: the paths and sub-protocol names that virt-api, virt-handler and the kubectl plugin agree on.
+
+A client opens ``…/namespaces/NS/virtualmachines/NAME/console`` at kube-apiserver as a websocket (RFC 6455); virt-api answers errors as
+``Status`` objects before it upgrades, then dials virt-handler of the VM's node at :func:`handler_path` over mTLS and copies binary
+messages both ways. A websocket close carries a reason of at most 123 bytes (RFC 6455, 5.5).
+"""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+from urllib.parse import quote
+
+Stream = Literal["console", "vnc"]
+
+SUBPROTOCOL: Final = "plain.kubevirt.io"
+"""Raw bytes of the serial port or of the RFB protocol in binary messages; the name that KubeVirt's virtctl offers, too."""
+
+HANDLER_PORT: Final = 8444
+RELAY_PORT: Final = 8445
+PING_SECONDS: Final = 20.0
+"""Idle connections are pinged this often: well under the 60 s after which common load balancers drop them."""
+
+CLOSE_GOING_AWAY: Final = 1001
+"""The process in between is stopping: dial again."""
+CLOSE_NORMAL: Final = 1000
+"""The guest is off, or the peer asked for the end."""
+
+
+def handler_path(namespace: str, name: str, uid: str, stream: Stream) -> str:
+    """Return the path that virt-handler serves for one stream of one virtual machine (``uid`` keeps a namesake out)."""
+    return f"/v1/namespaces/{quote(namespace, safe='')}/virtualmachines/{quote(name, safe='')}/{quote(uid, safe='')}/{stream}"

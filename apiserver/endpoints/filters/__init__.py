@@ -1,0 +1,1 @@
+"""The request chain: authentication, authorization, limits, errors."""

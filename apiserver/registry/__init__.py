@@ -1,0 +1,1 @@
+"""Resources over storage: the generic store with its watch cache, and the strategies of our resources."""

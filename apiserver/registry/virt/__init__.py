@@ -1,0 +1,1 @@
+"""What is special about virtual machines and migrations: strategies, tables, subresources."""

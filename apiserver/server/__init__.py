@@ -1,0 +1,1 @@
+"""The process: options, certificates, serving, health, shutdown."""

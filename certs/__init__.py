@@ -1,0 +1,1 @@
+"""Certificates: issue, renew, reload. Pure rules, and atomic files."""

@@ -1,0 +1,1 @@
+"""The cluster-wide loops: virt-controller."""

@@ -1,0 +1,1 @@
+"""One module a decision: what pods, phases, migrations and certificates should be."""

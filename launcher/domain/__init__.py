@@ -1,0 +1,1 @@
+"""The libvirt domain as data: XML from a specification, states. No I/O."""

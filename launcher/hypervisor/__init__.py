@@ -1,0 +1,1 @@
+"""The only package that imports libvirt: the port, its libvirt implementation."""

@@ -1,0 +1,176 @@
+"""The storage port: bytes under keys, with revisions. It does not know Kubernetes.
+
+Promises, the same for every implementation; ``tests/contracts/test_storage.py`` holds each implementation to them by number.
+
+1. *Linearizable.* ``get``, and ``range`` without ``revision``, see every commit that was acknowledged before they were called.
+2. *Atomic.* ``commit`` applies all of its writes at one new revision, or, when a condition does not hold, none.
+3. *Durable.* A commit that returned survives the kill of every process. One that raised ``Unavailable`` may have happened or not.
+4. *Monotonic.* Every commit's revision is greater than every earlier one's; revisions are positive.
+5. *Repeatable.* ``range`` at a ``revision`` that is not compacted returns what was there at that revision, page after page.
+6. *Complete.* ``watch(prefix, after=r)`` yields every change under ``prefix`` with a revision above ``r``, once, in the order of revisions;
+   all changes of one revision come in one batch. A batch's ``revision`` promises that nothing at or below it is still to come;
+   a batch without events is progress alone.
+7. *Honest.* A watch or a range from a compacted revision raises ``Compacted``; nothing is skipped in silence.
+8. *Cancellable.* Cancelling any call leaves the store usable; a cancelled ``commit`` may have happened or not.
+9. *Reconnecting.* Outages raise ``Unavailable`` from the call they hit; the next call works once the store is back. A watch survives
+   a lost connection by itself, resuming after its last revision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from typing import Protocol
+
+
+class StorageError(Exception):
+    """Root of what this package raises.
+
+    ::
+
+    StorageError
+    ├── RevisionMismatch   a condition of a commit did not hold
+    ├── Compacted          the revision asked for is gone
+    ├── FutureRevision     the revision asked for does not exist yet
+    ├── TooLarge           a value or a commit is larger than the store takes
+    └── Unavailable        the store cannot be reached, or did not answer in time
+    """
+
+
+class RevisionMismatch(StorageError):
+    """A condition did not hold: ``key`` is now ``actual`` (None: absent)."""
+
+    def __init__(self, key: str, actual: Entry | None) -> None:
+        super().__init__(f"revision of {key} is {actual.mod_revision if actual else 'none: it is absent'}")
+        self.key = key
+        self.actual = actual
+
+
+class Compacted(StorageError):
+    """The revision asked for was compacted; ``oldest`` is the oldest that still exists (0: not known)."""
+
+    def __init__(self, oldest: int = 0) -> None:
+        super().__init__(f"revision is compacted; the oldest that exists is {oldest or 'not known'}")
+        self.oldest = oldest
+
+
+class FutureRevision(StorageError):
+    """The revision asked for is newer than the store."""
+
+
+class TooLarge(StorageError):
+    """A value or a commit is larger than the store takes (etcd: 1.5 MiB a request by default)."""
+
+
+class Unavailable(StorageError):
+    """The store cannot be reached or did not answer in time; a commit that raised this may have happened."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One key at one revision."""
+
+    key: str
+    value: bytes
+    create_revision: int
+    mod_revision: int
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """``key`` was last changed at ``mod_revision``; 0 means that it is absent."""
+
+    key: str
+    mod_revision: int
+
+
+@dataclass(frozen=True, slots=True)
+class Put:
+    """Set ``key`` to ``value``."""
+
+    key: str
+    value: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """Remove ``key``; removing an absent key changes nothing."""
+
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A part of a range, in the order of keys."""
+
+    entries: tuple[Entry, ...]
+    revision: int
+    """The store's revision when the range was read (the one asked for, if one was)."""
+    more: bool
+    count: int
+    """How many keys the prefix holds in all, from the start key on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One key changed: ``entry`` is what it became (None: deleted), ``previous`` what it was (None: created)."""
+
+    key: str
+    entry: Entry | None
+    previous: Entry | None
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Changes of a watch up to and including ``revision``."""
+
+    revision: int
+    changes: tuple[Change, ...]
+
+
+class Storage(Protocol):
+    """See the module's promises."""
+
+    async def get(self, key: str) -> Entry | None:
+        """Return ``key`` now."""
+        ...
+
+    async def range(self, prefix: str, *, start: str = "", limit: int = 0, revision: int = 0) -> Page:
+        """Return the keys that begin with ``prefix``, from ``start`` (inclusive) on, at most ``limit`` (0: all).
+
+        Raises:
+            Compacted: ``revision`` is gone.
+            FutureRevision: ``revision`` is not reached yet.
+        """
+        ...
+
+    async def commit(self, conditions: Sequence[Condition], writes: Sequence[Put | Delete]) -> int:
+        """Apply ``writes`` if all ``conditions`` hold; return the new revision.
+
+        Raises:
+            RevisionMismatch: a condition does not hold; nothing was written.
+            TooLarge: nothing was written.
+            Unavailable: nothing is known.
+        """
+        ...
+
+    def watch(self, prefix: str, *, after: int) -> AbstractAsyncContextManager[AsyncIterator[Batch]]:
+        """Watch ``prefix`` from the revision that follows ``after``. Raises ``Compacted`` from the iterator."""
+        ...
+
+    async def request_progress(self) -> None:
+        """Ask that every watch soon yields a batch (empty, if need be) whose revision is at least the store's revision now."""
+        ...
+
+    async def revision(self) -> int:
+        """Return the store's revision, linearizably."""
+        ...
+
+    async def compact(self, revision: int) -> None:
+        """Forget history below ``revision``. Watches that are past it are not disturbed. A repeat is harmless."""
+        ...
+
+    async def close(self) -> None:
+        """Release connections; calls under way raise ``Unavailable``."""
+        ...
