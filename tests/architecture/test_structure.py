@@ -1,0 +1,61 @@
+"""The structure is what ARCHITECTURE.md says it is."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = ("apiserver", "controller", "handler", "launcher", "storage", "certs")
+VAGUE = {"utils", "util", "common", "helpers", "helper", "misc", "base"}
+
+
+def modules() -> list[Path]:
+    return [path for package in PACKAGES for path in (ROOT / package).rglob("*.py") if "_pb2" not in path.name]
+
+
+@pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_module_says_what_it_is_for(path: Path) -> None:
+    docstring = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
+
+    assert docstring, f"{path.relative_to(ROOT)} has no docstring"
+
+
+def test_no_module_has_a_name_that_says_nothing() -> None:
+    named = {path.stem for path in modules()} | {path.parent.name for path in modules()}
+
+    assert not named & VAGUE
+
+
+def test_packages_import_nothing_by_themselves() -> None:
+    """Importing ``apiserver.apis`` must not run the server's code (ARCHITECTURE.md, section 2)."""
+    loud = [
+        path.relative_to(ROOT)
+        for path in modules()
+        if path.name == "__init__.py"
+        and any(not isinstance(node, ast.Expr) for node in ast.parse(path.read_text(encoding="utf-8")).body)
+    ]
+
+    assert not loud
+
+
+@pytest.mark.parametrize(
+    ("module", "heavy"),
+    [
+        ("launcher.__main__", ("aiohttp", "pydantic", "apiserver.client", "storage", "grpc", "cryptography")),
+        ("handler.__main__", ("pydantic", "kubernetes_asyncio", "storage", "libvirt", "apiserver.registry", "apiserver.server")),
+        ("controller.manager.__main__", ("pydantic", "kubernetes_asyncio", "storage", "libvirt", "grpc")),
+        ("apiserver.kubectl.__main__", ("pydantic", "grpc", "storage", "libvirt", "orjson")),
+    ],
+)
+def test_processes_do_not_load_what_they_do_not_need(module: str, heavy: tuple[str, ...]) -> None:
+    """Each MiB of virt-launcher is paid per guest, each of virt-handler per node."""
+    code = f"import sys, {module}; print([name for name in {heavy!r} if name in sys.modules])"
+
+    loaded = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+
+    assert loaded.strip() == "[]"
