@@ -1,0 +1,193 @@
+"""Strategy: everything that is special about one resource, for a machinery that knows none.
+
+The order in which :mod:`apiserver.registry.generic.store` asks (the same for a dry run, which stops before the last step):
+
+====== ==================================================================================================================
+create ``read``, metadata, ``default``, ``prepare_for_create``, ``validate``, admission, ``claims``, commit
+update ``read``, metadata, ``default``, ``prepare_for_update`` (``prepare_for_status_update`` for ``/status``), ``validate_update``
+       (``validate_status_update``), ``claims``, commit; ``metadata.generation`` grows when anything but metadata and status changed
+verb   ``Verb.apply``, ``validate_update``, ``claims``, commit; from the start again when somebody else wrote in between
+delete ``prepare_for_delete``, commit
+====== ==================================================================================================================
+
+Objects are plain JSON (``dict[str, Any]``), already deep copies: a hook may change ``obj`` in place, never ``old``. Hooks are pure and
+quick; none of them awaits. An update whose result equals the stored object is not written, so hooks must not stamp times into objects that
+did not change. A status is defaulted and validated by the same functions as the rest.
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from apiserver.apis.meta.resources import Resource
+
+if TYPE_CHECKING:
+    from apiserver.apis.meta.validation import FieldError
+
+Object = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of the resource's Table after ``Name`` and before ``Age``, both of which the machinery adds."""
+
+    name: str
+    type: str = "string"
+    """``string``, ``integer``, ``number``, ``boolean`` or ``date``."""
+    description: str = ""
+    priority: int = 0
+    """Above 0: shown by ``-o wide`` only."""
+    format: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What is wrong with the shape of a body."""
+
+    unknown: tuple[str, ...] = ()
+    """Paths of fields that the schema does not have (``spec.foo``, ``spec.disks[0].bar``); they have been dropped from the object."""
+    errors: tuple[FieldError, ...] = ()
+    """Fields of a wrong type. With any of these no further hook is called."""
+
+
+class Verb:
+    """An action on one object: PUT or POST of ``…/NAME/VERB``; the answer is the object as it became."""
+
+    def apply(self, obj: Object, body: Object, now: datetime) -> Object:
+        """Change ``obj`` (a copy) and return it. ``body`` is the request's JSON object, ``{}`` if there was none.
+
+        Spec and status may both change; the write happens at the revision that ``obj`` has. Called again with the newer object
+        when somebody else wrote in between.
+
+        Raises:
+            StatusError: Conflict when the object's state does not allow it, Invalid or BadRequest for a wrong body.
+        """
+        raise NotImplementedError
+
+
+class CreatingVerb:
+    """An action that creates an object of another resource (or finds its like); the answer is that object, with code 201."""
+
+    creates: Resource
+
+    def make(self, obj: Object, body: Object, now: datetime) -> Object:
+        """Return the object to create in the namespace of ``obj``; it takes the whole way of a POST, claims included.
+
+        Raises:
+            StatusError: as :meth:`Verb.apply`.
+        """
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """Where the bytes of a stream go: a websocket server over mutual TLS."""
+
+    url: str
+    """``https://10.0.0.1:8444/v1/…``."""
+    server_name: str
+    """The name that the server's certificate must carry."""
+    tls: ssl.SSLContext
+
+
+class Connect:
+    """A stream subresource (``console``): the client's websocket is joined to one that a :class:`Destination` serves."""
+
+    subprotocols: ClassVar[tuple[str, ...]] = ()
+    """What a client may offer; the first that it offers is chosen, and offered to the destination."""
+    ping_seconds: ClassVar[float] = 20.0
+
+    async def locate(self, obj: Object) -> Destination:
+        """Return where the stream of ``obj`` is served now.
+
+        Raises:
+            StatusError: BadRequest or Conflict while there is nothing to connect to, ServiceUnavailable while its server cannot be found.
+                The client gets it as an answer, before any upgrade.
+        """
+        raise NotImplementedError
+
+
+class Strategy:
+    """One resource. Subclasses set the attributes and override what differs; the defaults suit a plain namespaced kind."""
+
+    resource: Resource
+    singular: str
+    short_names: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    model: type[Any]
+    """The pydantic model: the schema for OpenAPI."""
+    has_status: bool = True
+    """Serve ``/status``."""
+    verbs: Mapping[str, Verb | CreatingVerb] = {}
+    connects: Mapping[str, Connect] = {}
+
+    def read(self, obj: Object) -> Reading:
+        """Hold a client's object against the schema: drop unknown fields in place, report them and wrong types.
+
+        ``metadata`` is the machinery's: leave it alone.
+        """
+        raise NotImplementedError
+
+    def default(self, obj: Object) -> None:
+        """Fill in defaults in place. Idempotent; also called for what storage returns, so that old objects get new fields."""
+
+    def prepare_for_create(self, obj: Object) -> None:
+        """Normalize a new object in place: set finalizers, say. The machinery has removed ``status`` before, if ``has_status``."""
+
+    def prepare_for_update(self, obj: Object, old: Object) -> None:
+        """Normalize an updated object in place. The machinery has put the old status back before, if ``has_status``."""
+
+    def prepare_for_status_update(self, obj: Object, old: Object) -> None:
+        """Normalize an object whose status alone is new: the machinery has put everything else back but finalizers and owners."""
+
+    def prepare_for_delete(self, obj: Object) -> None:
+        """Change an object that is marked for deletion (finalizers hold it), before that is written."""
+
+    def validate(self, obj: Object) -> list[FieldError]:
+        """Return all that is wrong with a new object, name included where the kind restricts it beyond DNS-1123 subdomains."""
+        del obj
+        return []
+
+    def validate_update(self, obj: Object, old: Object) -> list[FieldError]:
+        """Return all that is wrong with an updated object: by default the same as with a new one."""
+        del old
+        return self.validate(obj)
+
+    def validate_status_update(self, obj: Object, old: Object) -> list[FieldError]:
+        """Return all that is wrong with an object whose status is new."""
+        del obj, old
+        return []
+
+    def selectable_fields(self, obj: Object) -> dict[str, str]:
+        """Return the fields that field selectors may name, besides ``metadata.name`` and ``metadata.namespace``.
+
+        The keys must be the same for every object, ``{}`` included.
+        """
+        del obj
+        return {}
+
+    def columns(self) -> tuple[Column, ...]:
+        """Return the Table's columns between ``Name`` and ``Age``."""
+        return ()
+
+    def cells(self, obj: Object, now: datetime) -> list[Any]:
+        """Return the row's values, one a column of :meth:`columns`; None is shown as ``<none>``."""
+        del obj, now
+        return []
+
+    def claims(self, obj: Object) -> frozenset[str]:
+        """Return what at most one object may hold, as ``<scope>/<name>`` (``migrating/<namespace>/<vm>``).
+
+        Claims are taken and given up in the transaction that writes the object; whoever comes second gets :meth:`claim_taken`.
+        """
+        del obj
+        return frozenset()
+
+    def claim_taken(self, obj: Object, claim: str, holder: str) -> str:
+        """Return the message of the Conflict when ``claim`` is held by the object named ``holder`` (``namespace/name``)."""
+        del obj
+        return f"{claim} is already held by {holder}"
