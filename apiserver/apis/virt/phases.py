@@ -1,0 +1,112 @@
+"""Phases: a summary of status for people, and which phase may follow which.
+
+::
+
+    Pending ─▶ Scheduling ─▶ Scheduled ─▶ Running ─▶ Stopping ─▶ Stopped | Succeeded | Failed
+       ▲            ▲            └──────────┴───▶ Unknown (the node does not report) ──▶ back, or an end
+       └────────────┴──── a new attempt ◀──── Stopped | Succeeded | Failed
+
+The tables are for the writers (virt-controller, virt-handler) and their tests. virt-api enforces of them only what a claim hangs on:
+a Migration that reached a final phase stays there. What a writer saw too late is stopped by its resourceVersion, not by a phase.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from types import MappingProxyType
+from typing import Any, Final
+
+from apiserver.apis.meta import times
+
+PENDING: Final = "Pending"
+"""Nothing runs because something is missing: a claim, a slot."""
+SCHEDULING: Final = "Scheduling"
+"""The attempt's pod was created."""
+SCHEDULED: Final = "Scheduled"
+"""The pod runs on ``status.nodeName``; from here on virt-handler of that node writes the phase."""
+RUNNING: Final = "Running"
+STOPPING: Final = "Stopping"
+STOPPED: Final = "Stopped"
+"""Off because it was asked to be."""
+SUCCEEDED: Final = "Succeeded"
+"""The guest powered off by itself."""
+FAILED: Final = "Failed"
+UNKNOWN: Final = "Unknown"
+"""The node does not report."""
+
+ENDED: Final = frozenset({STOPPED, SUCCEEDED, FAILED})
+"""No domain and no pod of the last attempt; a new attempt may follow."""
+OWNED_BY_HANDLER: Final = frozenset({SCHEDULED, RUNNING, STOPPING})
+"""virt-handler of ``status.nodeName`` decides what comes next."""
+WITH_POD: Final = frozenset({SCHEDULING, SCHEDULED, RUNNING, STOPPING, UNKNOWN})
+
+PREPARING_TARGET: Final = "PreparingTarget"
+TARGET_READY: Final = "TargetReady"
+CANCELLED: Final = "Cancelled"
+
+VM_TRANSITIONS: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
+    {
+        "": frozenset({PENDING, SCHEDULING, STOPPED}),
+        PENDING: frozenset({SCHEDULING, STOPPED, FAILED}),
+        SCHEDULING: frozenset({PENDING, SCHEDULED, STOPPING, STOPPED, FAILED}),
+        SCHEDULED: frozenset({RUNNING, STOPPING, STOPPED, SUCCEEDED, FAILED, UNKNOWN}),
+        RUNNING: frozenset({STOPPING, STOPPED, SUCCEEDED, FAILED, UNKNOWN}),
+        STOPPING: frozenset({STOPPED, SUCCEEDED, FAILED, UNKNOWN}),
+        UNKNOWN: frozenset({SCHEDULED, RUNNING, STOPPING, STOPPED, SUCCEEDED, FAILED}),
+        STOPPED: frozenset({PENDING, SCHEDULING}),
+        SUCCEEDED: frozenset({PENDING, SCHEDULING, STOPPED}),
+        FAILED: frozenset({PENDING, SCHEDULING, STOPPED}),
+    }
+)
+"""VirtualMachine. ``""`` is an object without a status; staying in a phase is always allowed."""
+
+MIGRATION_TRANSITIONS: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
+    {
+        "": frozenset({PENDING, SCHEDULING, FAILED, CANCELLED}),
+        PENDING: frozenset({SCHEDULING, FAILED, CANCELLED}),
+        SCHEDULING: frozenset({PREPARING_TARGET, FAILED, CANCELLED}),
+        PREPARING_TARGET: frozenset({TARGET_READY, FAILED, CANCELLED}),
+        TARGET_READY: frozenset({RUNNING, SUCCEEDED, FAILED, CANCELLED}),
+        RUNNING: frozenset({SUCCEEDED, FAILED, CANCELLED}),
+        SUCCEEDED: frozenset(),
+        FAILED: frozenset(),
+        CANCELLED: frozenset(),
+    }
+)
+"""Migration. A final phase is kept for ever: its claim on the virtual machine was given back."""
+
+MIGRATION_FINAL: Final = frozenset({SUCCEEDED, FAILED, CANCELLED})
+
+VM_PHASES: Final = tuple(phase for phase in VM_TRANSITIONS if phase)
+MIGRATION_PHASES: Final = tuple(phase for phase in MIGRATION_TRANSITIONS if phase)
+
+MAX_TIMESTAMPS: Final = 20
+
+
+def phase_of(obj: Mapping[str, Any]) -> str:
+    """Return ``status.phase``, or the empty string."""
+    return str((obj.get("status") or {}).get("phase") or "")
+
+
+def may_follow(transitions: Mapping[str, frozenset[str]], old: str, new: str) -> bool:
+    """Whether ``new`` may follow ``old``; an unknown ``old`` may be followed by nothing but itself."""
+    return old == new or new in transitions.get(old, frozenset())
+
+
+def is_unfinished(migration: Mapping[str, Any]) -> bool:
+    """Whether a Migration may still move its virtual machine."""
+    return phase_of(migration) not in MIGRATION_FINAL
+
+
+def enter(status: Mapping[str, Any], phase: str, now: datetime) -> dict[str, Any]:
+    """Return ``status`` in ``phase``, with the moment it was entered; the same content when it already is.
+
+    ``phaseTransitionTimestamps`` tells of one attempt: ``Pending`` or ``Scheduling`` after an end begins it anew.
+    """
+    old = str(status.get("phase") or "")
+    if old == phase:
+        return dict(status)
+    earlier = [] if old in ENDED and phase not in ENDED else list(status.get("phaseTransitionTimestamps") or [])
+    entry = {"phase": phase, "time": times.to_rfc3339_micro(now)}
+    return {**status, "phase": phase, "phaseTransitionTimestamps": [*earlier, entry][-MAX_TIMESTAMPS:]}

@@ -1,0 +1,169 @@
+"""Whether a virtual machine should be on: one pure function of its run strategy, the last verb and the attempts so far.
+
+An *attempt* is one launcher pod and at most one run of the guest, numbered from 1. A *request* is the last verb
+(``status.request``). It counts while its ``runStrategy`` equals the spec's: editing the strategy supersedes it.
+
+- ``Stop`` keeps the machine off.
+- Every other verb names in ``request.attempt`` the attempt that it wants (``Start``, ``Restart``: the next one) or found running
+  (``Pause``, ``Unpause``), and opens a series there: the machine is on until that attempt ended, whatever the strategy, and the
+  strategy then looks at this series alone. So ``Restart`` means that the attempt before has to end first.
+
+Without a request the series is everything in ``status.attempts``. An attempt that has not ended goes on under every strategy but
+``Halted``: editing the strategy of a running machine is no way to pull its plug by accident. A *failed start* is an attempt that
+ended ``Failed`` and has no ``runningTime``. An attempt whose guest ran resets the count, because ``rerun.limit`` bounds useless starts, not the life of a guest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+ALWAYS: Final = "Always"
+RERUN_ON_FAILURE: Final = "RerunOnFailure"
+ONCE: Final = "Once"
+MANUAL: Final = "Manual"
+HALTED: Final = "Halted"
+RUN_STRATEGIES: Final = (ALWAYS, RERUN_ON_FAILURE, ONCE, MANUAL, HALTED)
+
+START: Final = "Start"
+STOP: Final = "Stop"
+RESTART: Final = "Restart"
+PAUSE: Final = "Pause"
+UNPAUSE: Final = "Unpause"
+ACTIONS: Final = (START, STOP, RESTART, PAUSE, UNPAUSE)
+
+RESULT_SUCCEEDED: Final = "Succeeded"
+RESULT_FAILED: Final = "Failed"
+RESULT_STOPPED: Final = "Stopped"
+RESULTS: Final = (RESULT_SUCCEEDED, RESULT_FAILED, RESULT_STOPPED)
+
+DEFAULT_RERUN_LIMIT: Final = 2
+MAX_RERUN_LIMIT: Final = 9
+MAX_ATTEMPTS_KEPT: Final = 10
+"""``status.attempts`` keeps this many: enough to count ``1 + MAX_RERUN_LIMIT`` failed starts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Power:
+    """What should be, and why."""
+
+    on: bool
+    attempt: int
+    """On: the attempt that should run; one more than the current one means: end the current one if it has not ended, then start.
+    Off: the current attempt, 0 when there never was one."""
+    reason: str
+    """For programs and conditions: Deleting, StopRequested, Requested, Always, FirstAttempt, Rerun, Running, Succeeded,
+    RerunLimitReached, AttemptEnded, NotRequested, Halted."""
+    message: str
+    failures: int = 0
+    """Failed attempts in a row at the end of the series: what a back-off is computed from."""
+
+
+def decide(vm: Mapping[str, Any]) -> Power:
+    """Return whether this VirtualMachine should be on; ``vm`` is the whole object as JSON."""
+    status = vm.get("status") or {}
+    attempts: Sequence[Mapping[str, Any]] = status.get("attempts") or []
+    current = _current(status, attempts)
+    if (vm.get("metadata") or {}).get("deletionTimestamp"):
+        return Power(on=False, attempt=current, reason="Deleting", message="the virtual machine is being deleted")
+    spec = vm.get("spec") or {}
+    strategy = spec.get("runStrategy") or RERUN_ON_FAILURE
+    request = effective_request(vm)
+    if request is None:
+        series, wanted = list(attempts), 0
+    elif request.get("action") == STOP:
+        return Power(on=False, attempt=current, reason="StopRequested", message="stop was requested")
+    else:
+        wanted = int(request.get("attempt") or 0)
+        series = [each for each in attempts if int(each["number"]) >= wanted]
+    ended = [each for each in series if has_ended(each)]
+    is_open = current > 0 and not any(int(each["number"]) == current and has_ended(each) for each in attempts)
+    next_attempt = current if is_open and current >= wanted else current + 1
+    if request is not None and not ended:
+        message = f"{str(request.get('action')).lower()} was requested"
+        return Power(on=True, attempt=next_attempt, reason="Requested", message=message)
+    return _by_strategy(strategy, spec, ended, current=current, next_attempt=next_attempt)
+
+
+def _by_strategy(strategy: str, spec: Mapping[str, Any], ended: Sequence[Mapping[str, Any]], *, current: int, next_attempt: int) -> Power:
+    failures = _trailing_failures(ended)
+
+    def on(reason: str, message: str) -> Power:
+        return Power(on=True, attempt=next_attempt, reason=reason, message=message, failures=failures)
+
+    def off(reason: str, message: str) -> Power:
+        return Power(on=False, attempt=current, reason=reason, message=message, failures=failures)
+
+    if strategy == ALWAYS:
+        return on("Always", "runStrategy is Always")
+    if strategy == HALTED:
+        return off("Halted", "runStrategy is Halted")
+    if current > 0 and next_attempt == current:
+        return on("Running", f"runStrategy is {strategy} and the attempt has not ended")
+    if strategy == MANUAL:
+        return off("NotRequested", "runStrategy is Manual and nobody asked for a start")
+    if not ended:
+        return on("FirstAttempt", f"runStrategy is {strategy}")
+    if strategy == ONCE:
+        return off("AttemptEnded", "runStrategy is Once and the attempt has ended")
+    if any(each.get("result") == RESULT_SUCCEEDED for each in ended):
+        return off("Succeeded", "the guest powered off by itself")
+    limit = rerun_limit(spec)
+    failed_starts = _failed_starts(ended)
+    if failed_starts > limit:
+        return off("RerunLimitReached", f"{failed_starts} starts failed in a row; spec.rerun.limit is {limit}")
+    return on("Rerun", f"the last attempt did not succeed; {failed_starts} of {limit + 1} starts failed")
+
+
+def effective_request(vm: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Return ``status.request`` while it counts: nobody edited the run strategy since."""
+    request = (vm.get("status") or {}).get("request")
+    strategy = (vm.get("spec") or {}).get("runStrategy") or RERUN_ON_FAILURE
+    return request if request and request.get("runStrategy") == strategy else None
+
+
+def wants_paused(vm: Mapping[str, Any]) -> bool:
+    """Whether the guest's CPUs should stand still: the last verb is a Pause of this very attempt, whatever the strategy."""
+    status = vm.get("status") or {}
+    request = status.get("request") or {}
+    return request.get("action") == PAUSE and int(request.get("attempt") or 0) == current_attempt(vm)
+
+
+def current_attempt(vm: Mapping[str, Any]) -> int:
+    """Return the number of the newest attempt; 0 before the first."""
+    status = vm.get("status") or {}
+    return _current(status, status.get("attempts") or [])
+
+
+def has_ended(attempt: Mapping[str, Any]) -> bool:
+    """Whether an entry of ``status.attempts`` tells of something over."""
+    return bool(attempt.get("result"))
+
+
+def rerun_limit(spec: Mapping[str, Any]) -> int:
+    """Return how many further starts follow a failed one."""
+    limit = (spec.get("rerun") or {}).get("limit")
+    return DEFAULT_RERUN_LIMIT if limit is None else int(limit)
+
+
+def _current(status: Mapping[str, Any], attempts: Sequence[Mapping[str, Any]]) -> int:
+    return max([int(status.get("attempt") or 0), *(int(each["number"]) for each in attempts)])
+
+
+def _failed_starts(ended: Sequence[Mapping[str, Any]]) -> int:
+    count = 0
+    for each in reversed(ended):
+        if each.get("result") != RESULT_FAILED or each.get("runningTime"):
+            break
+        count += 1
+    return count
+
+
+def _trailing_failures(ended: Sequence[Mapping[str, Any]]) -> int:
+    count = 0
+    for each in reversed(ended):
+        if each.get("result") != RESULT_FAILED:
+            break
+        count += 1
+    return count

@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from apiserver.apis.virt import phases
+
+NOW = datetime(2026, 1, 2, 3, 4, 5, 678, tzinfo=UTC)
+
+
+@pytest.mark.parametrize("table", [phases.VM_TRANSITIONS, phases.MIGRATION_TRANSITIONS])
+def test_every_phase_that_can_be_reached_has_a_row(table: dict[str, frozenset[str]]) -> None:
+    assert {phase for row in table.values() for phase in row} == set(table) - {""}
+
+
+def test_a_final_migration_stays_final() -> None:
+    for final in phases.MIGRATION_FINAL:
+        assert not any(phases.may_follow(phases.MIGRATION_TRANSITIONS, final, other) for other in phases.MIGRATION_PHASES if other != final)
+        assert not phases.is_unfinished({"status": {"phase": final}})
+    assert phases.is_unfinished({})
+
+
+def test_from_every_phase_of_a_virtual_machine_an_end_can_be_reached() -> None:
+    reached = set(phases.ENDED)
+    for _ in phases.VM_TRANSITIONS:
+        reached |= {phase for phase, following in phases.VM_TRANSITIONS.items() if following & reached}
+    assert reached == set(phases.VM_TRANSITIONS)
+
+
+def test_entering_a_phase_notes_the_moment_once() -> None:
+    status = phases.enter({"attempt": 1}, phases.SCHEDULING, NOW)
+    assert status == {
+        "attempt": 1,
+        "phase": "Scheduling",
+        "phaseTransitionTimestamps": [{"phase": "Scheduling", "time": "2026-01-02T03:04:05.000678Z"}],
+    }
+    assert phases.enter(status, phases.SCHEDULING, datetime.now(UTC)) == status
+
+
+def test_a_new_attempt_begins_the_timestamps_anew() -> None:
+    status = phases.enter(phases.enter({}, phases.SCHEDULING, NOW), phases.FAILED, NOW)
+    assert [each["phase"] for each in status["phaseTransitionTimestamps"]] == ["Scheduling", "Failed"]
+    again = phases.enter(status, phases.SCHEDULING, NOW)
+    assert [each["phase"] for each in again["phaseTransitionTimestamps"]] == ["Scheduling"]
+
+
+def test_the_list_of_timestamps_is_bounded() -> None:
+    status: dict[str, object] = {}
+    for turn in range(100):
+        status = phases.enter(status, phases.RUNNING if turn % 2 else phases.UNKNOWN, NOW)
+    entries = status["phaseTransitionTimestamps"]
+    assert isinstance(entries, list)
+    assert len(entries) == phases.MAX_TIMESTAMPS

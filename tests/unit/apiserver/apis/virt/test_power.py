@@ -1,0 +1,124 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from apiserver.apis.virt import power
+
+
+def _vm(
+    strategy: str = "RerunOnFailure", *, limit: int | None = None, attempt: int = 0, request: Any = None, **ended: Any
+) -> dict[str, Any]:
+    """``ended`` maps ``a<number>`` to a result, or to (result, runningTime)."""
+    attempts = []
+    for name, value in ended.items():
+        result, running = value if isinstance(value, tuple) else (value, None)
+        attempts.append({"number": int(name[1:]), "result": result, **({"runningTime": running} if running else {})})
+    spec: dict[str, Any] = {"runStrategy": strategy}
+    if limit is not None:
+        spec["rerun"] = {"limit": limit}
+    return {"metadata": {}, "spec": spec, "status": {"attempt": attempt or len(attempts), "attempts": attempts, "request": request}}
+
+
+def _request(action: str, attempt: int, strategy: str = "RerunOnFailure") -> dict[str, Any]:
+    return {"action": action, "attempt": attempt, "runStrategy": strategy}
+
+
+def _brief(vm: dict[str, Any]) -> tuple[bool, int, str]:
+    decision = power.decide(vm)
+    return decision.on, decision.attempt, decision.reason
+
+
+@pytest.mark.parametrize(
+    ("vm", "expected"),
+    [
+        ({"spec": {}}, (True, 1, "FirstAttempt")),
+        (_vm("Halted"), (False, 0, "Halted")),
+        (_vm("Manual"), (False, 0, "NotRequested")),
+        (_vm("Always", a1="Succeeded"), (True, 2, "Always")),
+        (_vm("Always", a1="Failed", a2="Failed", a3="Failed", a4="Failed"), (True, 5, "Always")),
+        (_vm("Once", a1="Failed"), (False, 1, "AttemptEnded")),
+        (_vm(a1="Succeeded"), (False, 1, "Succeeded")),
+        (_vm(a1="Failed"), (True, 2, "Rerun")),
+        (_vm(a1="Failed", a2="Failed", a3="Failed"), (False, 3, "RerunLimitReached")),
+        (_vm(limit=0, a1="Failed"), (False, 1, "RerunLimitReached")),
+        (_vm(limit=0, a1=("Failed", "2026-01-01T00:00:00Z")), (True, 2, "Rerun")),
+        (_vm(a1="Failed", a2="Failed", a3=("Failed", "2026-01-01T00:00:00Z")), (True, 4, "Rerun")),
+        (_vm(a1="Stopped"), (True, 2, "Rerun")),
+    ],
+)
+def test_the_strategy_decides_without_a_request(vm: dict[str, Any], expected: tuple[bool, int, str]) -> None:
+    assert _brief(vm) == expected
+
+
+@pytest.mark.parametrize("strategy", ["Always", "RerunOnFailure", "Once", "Manual"])
+def test_an_attempt_that_has_not_ended_goes_on_under_every_strategy_but_halted(strategy: str) -> None:
+    on, attempt, _ = _brief(_vm(strategy, attempt=2, a1="Succeeded"))
+    assert (on, attempt) == (True, 2)
+    assert not power.decide(_vm("Halted", attempt=2, a1="Succeeded")).on
+
+
+@pytest.mark.parametrize("strategy", power.RUN_STRATEGIES)
+def test_a_stop_keeps_the_machine_off_until_the_strategy_is_edited(strategy: str) -> None:
+    assert _brief(_vm(strategy, attempt=1, request=_request("Stop", 1, strategy))) == (False, 1, "StopRequested")
+    edited = _vm("Always" if strategy != "Always" else "Once", attempt=1, request=_request("Stop", 1, strategy))
+    assert power.decide(edited).on
+
+
+@pytest.mark.parametrize("strategy", ["Manual", "Halted", "Once"])
+def test_a_start_lasts_until_its_attempt_ended(strategy: str) -> None:
+    assert _brief(_vm(strategy, request=_request("Start", 1, strategy)))[:2] == (True, 1)
+    assert _brief(_vm(strategy, attempt=1, request=_request("Start", 1, strategy)))[:2] == (True, 1)
+    assert not power.decide(_vm(strategy, request=_request("Start", 1, strategy), a1="Succeeded")).on
+
+
+def test_a_start_after_the_rerun_limit_opens_a_new_series() -> None:
+    failed: Any = {"a1": "Failed", "a2": "Failed", "a3": "Failed"}
+    assert _brief(_vm(request=_request("Start", 4), **failed)) == (True, 4, "Requested")
+    assert _brief(_vm(request=_request("Start", 4), a4="Failed", **failed)) == (True, 5, "Rerun")
+    assert _brief(_vm(request=_request("Start", 4), a4="Failed", a5="Failed", a6="Failed", **failed)) == (False, 6, "RerunLimitReached")
+
+
+def test_a_restart_wants_the_attempt_after_the_one_that_runs() -> None:
+    assert _brief(_vm(attempt=1, request=_request("Restart", 2))) == (True, 2, "Requested")
+    assert _brief(_vm(request=_request("Restart", 2), a1="Stopped")) == (True, 2, "Requested")
+    assert _brief(_vm(attempt=2, request=_request("Restart", 2), a1="Stopped")) == (True, 2, "Requested")
+
+
+def test_pausing_a_manually_started_machine_leaves_it_on() -> None:
+    vm = _vm("Manual", attempt=1, request=_request("Pause", 1, "Manual"))
+    assert power.decide(vm).on
+    assert power.wants_paused(vm)
+    vm["spec"]["runStrategy"] = "Always"
+    assert power.wants_paused(vm), "editing the strategy lets no guest run on"
+    vm["status"]["attempt"] = 2
+    assert not power.wants_paused(vm), "a pause belongs to one attempt"
+
+
+def test_a_machine_that_is_being_deleted_is_off() -> None:
+    vm = _vm("Always", attempt=1, request=_request("Start", 1, "Always"))
+    vm["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    assert _brief(vm) == (False, 1, "Deleting")
+
+
+@given(
+    strategy=st.sampled_from(power.RUN_STRATEGIES),
+    results=st.lists(st.sampled_from(power.RESULTS), max_size=10),
+    is_open=st.booleans(),
+    action=st.sampled_from([None, *power.ACTIONS]),
+    offset=st.integers(0, 2),
+    limit=st.integers(0, power.MAX_RERUN_LIMIT),
+)
+def test_what_is_decided_can_be_done(strategy: str, results: list[str], is_open: bool, action: str | None, offset: int, limit: int) -> None:
+    current = len(results) + (1 if is_open else 0)
+    request = _request(action, max(current + offset - 1, 0), strategy) if action else None
+    ended = {f"a{number}": result for number, result in enumerate(results, 1)}
+    decision = power.decide(_vm(strategy, limit=limit, attempt=current, request=request, **ended))
+    if decision.on:
+        assert decision.attempt in ({current, current + 1} if is_open else {current + 1})
+    else:
+        assert decision.attempt == current
+    assert decision.message
