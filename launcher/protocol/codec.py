@@ -1,0 +1,204 @@
+"""Bytes to messages and back, without sockets.
+
+A side keeps one ``Receiver`` per connection, feeds it what arrives in pieces of any size and gets whole messages; it sends what
+``encode`` returns. Types are checked against the annotations of ``messages``, so there is no second description to keep in step.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import math
+import types
+from collections.abc import Callable
+from dataclasses import MISSING, asdict, fields, is_dataclass
+from typing import Any, Final, Generic, Literal, NoReturn, TypeVar, get_args, get_origin, get_type_hints
+
+from launcher.protocol import messages
+
+MAX_LINE_BYTES: Final = 1 << 20
+"""A VirtualMachine with everything in it stays far below; etcd takes no object above 1.5 MiB."""
+
+MAX_INTEGER: Final = (1 << 63) - 1
+
+M = TypeVar("M")
+
+
+class ProtocolError(Exception):
+    """The peer, or the caller, broke a rule of the wire. The connection cannot be used any more."""
+
+
+class Receiver(Generic[M]):
+    """Cuts a stream of bytes into messages."""
+
+    def __init__(self, decode: Callable[[bytes], M]) -> None:
+        self._decode = decode
+        self._buffer = bytearray()
+        self._scanned = 0
+        self._broken: ProtocolError | None = None
+
+    def receive(self, data: bytes) -> list[M]:
+        """Return the messages that ``data`` completes, in order.
+
+        Raises:
+            ProtocolError: for anything that is no message, and for every call after that.
+        """
+        if self._broken is not None:
+            raise self._broken
+        self._buffer += data
+        try:
+            return self._messages()
+        except ProtocolError as error:
+            self._buffer.clear()
+            self._broken = error
+            raise
+
+    def close(self) -> None:
+        """Take note that the peer hung up.
+
+        Raises:
+            ProtocolError: when it did so in the middle of a line.
+        """
+        if self._buffer:
+            raise ProtocolError(f"the connection ended inside a message, after {len(self._buffer)} bytes of it")
+
+    def _messages(self) -> list[M]:
+        result: list[M] = []
+        while (end := self._buffer.find(b"\n", self._scanned)) >= 0:
+            if end > MAX_LINE_BYTES:
+                break
+            line = bytes(self._buffer[:end])
+            del self._buffer[: end + 1]
+            self._scanned = 0
+            result.append(self._decode(line))
+        self._scanned = len(self._buffer)
+        if self._scanned > MAX_LINE_BYTES:
+            raise ProtocolError(f"a line is longer than {MAX_LINE_BYTES} bytes")
+        return result
+
+
+def requests() -> Receiver[messages.FromHandler]:
+    """Return the receiver of virt-launcher's side."""
+    return Receiver(_decode_call)
+
+
+def replies() -> Receiver[messages.FromLauncher]:
+    """Return the receiver of virt-handler's side."""
+    return Receiver(_decode_from_launcher)
+
+
+def encode(message: messages.FromHandler | messages.FromLauncher) -> bytes:
+    """Return the line that carries ``message``.
+
+    Raises:
+        ProtocolError: when it is too long or holds what JSON does not have.
+    """
+    if isinstance(message, messages.Call):
+        document = {"type": type(message.request).__name__, "id": message.id, "body": asdict(message.request)}
+    else:
+        document = {"type": type(message).__name__, "body": asdict(message)}
+    try:
+        line = json.dumps(document, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ProtocolError(f"{document['type']} cannot be written as JSON: {error}") from error
+    if len(line) > MAX_LINE_BYTES:
+        raise ProtocolError(f"{document['type']} would take {len(line)} bytes, more than {MAX_LINE_BYTES}")
+    return line + b"\n"
+
+
+_REQUESTS: Final[dict[str, type]] = {kind.__name__: kind for kind in get_args(messages.Request)}
+_FROM_LAUNCHER: Final[dict[str, type]] = {kind.__name__: kind for kind in get_args(messages.FromLauncher)}
+
+
+def _decode_call(line: bytes) -> messages.FromHandler:
+    document = _parse(line)
+    request = _checked(_kind(document, _REQUESTS), document.get("body"), "body")
+    return messages.Call(_checked(int, document.get("id"), "id"), request)
+
+
+def _decode_from_launcher(line: bytes) -> messages.FromLauncher:
+    document = _parse(line)
+    message: messages.FromLauncher = _checked(_kind(document, _FROM_LAUNCHER), document.get("body"), "body")
+    return message
+
+
+def _kind(document: dict[str, Any], known: dict[str, type]) -> type:
+    name = document.get("type")
+    kind = known.get(name) if isinstance(name, str) else None
+    if kind is None:
+        raise ProtocolError(f"type: expected one of {', '.join(known)}")
+    return kind
+
+
+def _parse(line: bytes) -> dict[str, Any]:
+    try:
+        document = json.loads(line.decode(), parse_constant=_no_constant, object_pairs_hook=_object)
+        if b"\\u" in line:  # JSON can spell half of a surrogate pair, which no UTF-8 can carry on
+            json.dumps(document, ensure_ascii=False).encode()
+    except (ValueError, RecursionError) as error:
+        raise ProtocolError(f"a line is not JSON: {type(error).__name__}") from error
+    if not isinstance(document, dict):
+        raise ProtocolError("a line is not a JSON object")
+    return document
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(name)
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    result = dict(pairs)
+    if len(result) != len(pairs):
+        raise ValueError("a member occurs twice")
+    return result
+
+
+@functools.cache
+def _members(kind: type) -> tuple[tuple[str, Any, bool], ...]:
+    """Return (name, type, required) of each field of a dataclass."""
+    hints = get_type_hints(kind)
+    return tuple((item.name, hints[item.name], item.default is MISSING and item.default_factory is MISSING) for item in fields(kind))
+
+
+def _checked(kind: Any, value: Any, path: str) -> Any:  # noqa: ANN401  # types are the data here
+    """Return ``value`` as an instance of the annotation ``kind``; ``path`` is for the message."""
+    origin = get_origin(kind)
+    if is_dataclass(kind):
+        return _dataclass(kind, value, path)
+    if origin is Literal:
+        if isinstance(value, str) and value in get_args(kind):
+            return value
+        raise ProtocolError(f"{path}: expected one of {', '.join(get_args(kind))}")
+    if origin is tuple:
+        if not isinstance(value, list):
+            raise ProtocolError(f"{path}: expected a list")
+        return tuple(_checked(get_args(kind)[0], item, f"{path}[{index}]") for index, item in enumerate(value))
+    if origin is types.UnionType:  # the only unions inside messages are "… | None"
+        return None if value is None else _checked(get_args(kind)[0], value, path)
+    if origin is dict:
+        kind = dict
+    return _scalar(kind, value, path)
+
+
+def _dataclass(kind: Any, value: Any, path: str) -> Any:  # noqa: ANN401  # as in _checked
+    if not isinstance(value, dict):
+        raise ProtocolError(f"{path}: expected an object")
+    arguments = {}
+    for name, member, required in _members(kind):
+        if name in value:
+            arguments[name] = _checked(member, value[name], f"{path}.{name}")
+        elif required:
+            raise ProtocolError(f"{path}.{name}: missing")
+    return kind(**arguments)
+
+
+def _scalar(kind: type, value: Any, path: str) -> Any:  # noqa: ANN401  # as in _checked
+    if kind is float and type(value) is int:
+        value = _checked(int, value, path) * 1.0
+    if type(value) is not kind:  # exactly: True is an int to isinstance
+        raise ProtocolError(f"{path}: expected {kind.__name__}")
+    if isinstance(value, int) and abs(value) > MAX_INTEGER:
+        raise ProtocolError(f"{path}: too large")
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ProtocolError(f"{path}: too large")
+    return value

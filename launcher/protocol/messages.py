@@ -1,0 +1,281 @@
+"""What virt-handler and virt-launcher say to each other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
+
+PROTOCOL: Final = 1
+"""Version of the wire. virt-launcher keeps the one it was born with, so virt-handler has to speak every version still running."""
+
+Accelerator = Literal["qemu", "kvm"]
+"""libvirt's domain types: emulated or accelerated."""
+
+DomainState = Literal["nostate", "running", "blocked", "paused", "shutdown", "shutoff", "crashed", "pmsuspended"]
+"""libvirt's virDomainState in lower case."""
+
+EndingKind = Literal["shutdown", "shutdown-requested", "destroyed", "crashed", "migrated", "start-failed"]
+"""How the one run of a domain in a pod ended:
+
+* ``shutdown``: the guest powered itself off;
+* ``shutdown-requested``: the guest powered off after it was asked to (``Shutdown`` or SIGTERM);
+* ``destroyed``: powered off by us, on request or because the guest did not heed in time;
+* ``crashed``: QEMU died, or the guest panicked;
+* ``migrated``: it runs on in another pod (``Ending.migration_uid``);
+* ``start-failed``: it never ran.
+"""
+
+MigrationDirection = Literal["outgoing", "incoming"]
+
+MigrationState = Literal["prepared", "running", "succeeded", "failed", "cancelled"]
+"""``prepared``: the target waits for the domain. ``succeeded``: the domain runs on the target. ``failed`` and ``cancelled``: the domain
+is still where it was; in a target pod: it will not come any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Interface:
+    """A network interface of the guest whose tap device virt-handler has made in the pod's network namespace."""
+
+    name: str
+    mac: str
+    tap: str
+    model: str = "virtio"
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """Everything virt-launcher needs to know of a VirtualMachine to make a libvirt domain."""
+
+    namespace: str
+    name: str
+    uid: str
+    domain: dict[str, Any]
+    """``spec.domain`` as virt-api stores it: defaulted and valid."""
+    accelerator: Accelerator
+    interfaces: tuple[Interface, ...] = ()
+    grace_seconds: float = 30.0
+    """``terminationGracePeriodSeconds``: how long a guest that is asked to shut down may take, SIGTERM included."""
+
+
+@dataclass(frozen=True, slots=True)
+class GetStatus:
+    """Asks for the status alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sync:
+    """Makes the domain and starts it, once in the life of a pod: a second one changes nothing, whatever it holds.
+
+    Refused with ``Failed`` when the domain cannot be started; ``Status.ending`` then says ``start-failed``, and the pod ends.
+    """
+
+    machine: Machine
+    paused: bool = False
+    """Leave the guest paused, before its first instruction."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shutdown:
+    """Asks the guest to power off and destroys it when ``grace_seconds`` are over. Answered when the guest has been asked."""
+
+    grace_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Destroy:
+    """Powers the domain off at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Suspend:
+    """Pauses the guest's processors."""
+
+
+@dataclass(frozen=True, slots=True)
+class Resume:
+    """Lets the guest's processors run again."""
+
+
+@dataclass(frozen=True, slots=True)
+class PrepareMigrationTarget:
+    """Makes an empty pod ready to receive the domain: libvirtd answers, directories and overlays exist.
+
+    Answered when that is so; ``Status.migration_of(uid)`` is then ``prepared``. ``machine`` must be what the source was given, but for
+    the tap devices.
+    """
+
+    migration_uid: str
+    machine: Machine
+
+
+@dataclass(frozen=True, slots=True)
+class Migrate:
+    """Begins to move the running domain through ``layout.MIGRATION_LIBVIRT_SOCKET`` and ``layout.MIGRATION_DATA_SOCKET`` of this pod.
+
+    Answered when the migration is on its way; how it goes is in ``Status.migration_of(uid)``. A uid that was already migrated,
+    successfully or not, is not tried again.
+    """
+
+    migration_uid: str
+
+
+@dataclass(frozen=True, slots=True)
+class AbortMigration:
+    """Ends a migration. In the source: the domain stays, the state becomes ``cancelled``. In a target: it stops waiting.
+
+    A migration that has just succeeded stays ``succeeded``: the answer tells.
+    """
+
+    migration_uid: str
+
+
+Request = GetStatus | Sync | Shutdown | Destroy | Suspend | Resume | PrepareMigrationTarget | Migrate | AbortMigration
+
+
+@dataclass(frozen=True, slots=True)
+class DomainStatus:
+    """The domain as libvirt sees it now."""
+
+    name: str
+    uuid: str
+    type: Accelerator
+    state: DomainState
+    reason: str
+    """libvirt's word for how it came into this state, e.g. ``booted``, ``user``, ``migrated``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How the run of the domain in this pod ended."""
+
+    kind: EndingKind
+    message: str = ""
+    """For people: libvirt's error, or what was done."""
+    migration_uid: str = ""
+    log: tuple[str, ...] = ()
+    """The last lines QEMU wrote to its log, when it failed or crashed. Not to be trusted."""
+    time: float = 0.0
+    """Unix time."""
+
+
+@dataclass(frozen=True, slots=True)
+class MigrationStatus:
+    """A live migration that this pod takes or took part in."""
+
+    uid: str
+    direction: MigrationDirection
+    state: MigrationState
+    message: str = ""
+    elapsed_milliseconds: int = 0
+    memory_total_bytes: int = 0
+    memory_processed_bytes: int = 0
+    memory_remaining_bytes: int = 0
+    iteration: int = 0
+    downtime_milliseconds: int = 0
+    """Only known at the end, in the source."""
+    start_time: float = 0.0
+    end_time: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class InterfaceStatus:
+    """An interface as the guest agent sees it; interfaces that only exist inside the guest have an empty ``name``."""
+
+    name: str
+    mac: str
+    guest_device: str = ""
+    """The guest's own name for it, such as ``eth0``."""
+    ip_addresses: tuple[str, ...] = ()
+    """Without loopback and link-local ones; IPv4 first."""
+
+
+@dataclass(frozen=True, slots=True)
+class AgentStatus:
+    """What the guest agent told. All of it is the guest's word."""
+
+    connected: bool = False
+    hostname: str = ""
+    os_id: str = ""
+    os_name: str = ""
+    os_version: str = ""
+    kernel_release: str = ""
+    timezone: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """Everything observed. Whoever has only just connected needs nothing more."""
+
+    revision: int
+    """Grows with every change within the life of a pod; a message with a smaller one than another is older."""
+    domain: DomainStatus | None = None
+    """None when there is no domain: not yet, or not any more."""
+    started: bool = False
+    """Whether the domain ever ran in this pod, booted or migrated here. Never becomes false again."""
+    ending: Ending | None = None
+    """Set once the run is over; nothing will ever run in this pod again, and virt-launcher is about to exit."""
+    stopping: bool = False
+    """The guest was asked to shut down, by ``Shutdown`` or SIGTERM."""
+    consoles: int = 0
+    """Connections to the console socket."""
+    interfaces: tuple[InterfaceStatus, ...] = ()
+    agent: AgentStatus = field(default_factory=AgentStatus)
+    migrations: tuple[MigrationStatus, ...] = ()
+    """Newest last, at most four."""
+    not_migratable: str = ""
+    """Why a migration would be refused; empty when nothing is known to stand in its way."""
+
+    def migration_of(self, uid: str) -> MigrationStatus | None:
+        """Return the migration with this uid if this pod takes or took part in it."""
+        return next((migration for migration in self.migrations if migration.uid == uid), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Hello:
+    """The first message of a connection."""
+
+    protocol: int
+    launcher_version: str
+    status: Status
+
+
+@dataclass(frozen=True, slots=True)
+class StatusChanged:
+    """The newest status."""
+
+    status: Status
+
+
+RefusalReason = Literal["Conflict", "Invalid", "Failed", "Timeout"]
+"""``Conflict``: not in this state, e.g. resume without a domain. ``Invalid``: the request cannot be right, whenever it is sent.
+``Failed``: libvirt or QEMU could not. ``Timeout``: libvirt has not answered; ask for the status later."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A request and the id that its answer will carry."""
+
+    id: int
+    request: Request
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """The request was carried out, or begun where it says so; this is the status now."""
+
+    id: int
+    status: Status
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """The request was not carried out."""
+
+    id: int
+    reason: RefusalReason
+    message: str
+    status: Status
+
+
+FromLauncher = Hello | StatusChanged | Reply | Refusal
+FromHandler = Call

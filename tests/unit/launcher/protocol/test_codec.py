@@ -1,0 +1,190 @@
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+from typing import Any, get_args
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from launcher.protocol import codec, messages
+from launcher.protocol.codec import MAX_LINE_BYTES, ProtocolError, encode
+
+text = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+integers = st.integers(0, codec.MAX_INTEGER)
+seconds = st.floats(0, 1e9)
+json_values: st.SearchStrategy[Any] = st.recursive(
+    st.none() | st.booleans() | st.integers(-(1 << 60), 1 << 60) | text,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(text, inner, max_size=3),
+)
+json_objects = st.dictionaries(text, json_values, max_size=4)
+
+interfaces = st.builds(messages.Interface, text, text, text, text)
+machines = st.builds(
+    messages.Machine, text, text, text, json_objects, interfaces=st.lists(interfaces, max_size=2).map(tuple), grace_seconds=seconds
+)
+statuses = st.builds(
+    messages.Status,
+    integers,
+    domain=st.none() | st.builds(messages.DomainStatus, text, text, reason=text),
+    ending=st.none() | st.builds(messages.Ending, message=text, migration_uid=text, log=st.lists(text).map(tuple), time=seconds),
+    interfaces=st.lists(st.builds(messages.InterfaceStatus, text, text, text, st.lists(text, max_size=3).map(tuple)), max_size=3).map(
+        tuple
+    ),
+    agent=st.builds(messages.AgentStatus, hostname=text, os_id=text),
+    migrations=st.lists(st.builds(messages.MigrationStatus, text, message=text, iteration=integers, start_time=seconds), max_size=4).map(
+        tuple
+    ),
+    not_migratable=text,
+)
+requests = st.one_of(
+    st.just(messages.GetStatus()),
+    st.builds(messages.Sync, machines),
+    st.builds(messages.Shutdown, seconds),
+    st.just(messages.Destroy()),
+    st.just(messages.Suspend()),
+    st.just(messages.Resume()),
+    st.builds(messages.PrepareMigrationTarget, text, machines),
+    st.builds(messages.Migrate, text),
+    st.builds(messages.AbortMigration, text),
+)
+calls = st.builds(messages.Call, integers, requests)
+answers = st.one_of(
+    st.builds(messages.Hello, integers, text, statuses),
+    st.builds(messages.StatusChanged, statuses),
+    st.builds(messages.Reply, integers, statuses),
+    st.builds(messages.Refusal, integers, message=text, status=statuses),
+)
+CALL = messages.Call(1, messages.Sync(messages.Machine("default", "testvm", "u-1", {"memory": {"guest": "128Mi"}}, "qemu")))
+
+
+def pieces(data: bytes, cuts: list[int]) -> list[bytes]:
+    edges = sorted({0, len(data), *(cut % (len(data) + 1) for cut in cuts)})
+    return [data[start:end] for start, end in itertools.pairwise(edges)]
+
+
+def with_body(**changes: Any) -> bytes:
+    document = json.loads(encode(CALL))
+    document["body"]["machine"] |= changes
+    return json.dumps(document).encode() + b"\n"
+
+
+@given(st.lists(calls, max_size=4), st.lists(st.integers(0, 1 << 16), max_size=8))
+def test_calls_survive_any_chunking(sent: list[messages.Call], cuts: list[int]) -> None:
+    receiver = codec.requests()
+    received = [message for piece in pieces(b"".join(map(encode, sent)), cuts) for message in receiver.receive(piece)]
+    receiver.close()
+    assert received == sent
+
+
+@given(st.lists(answers, max_size=4), st.lists(st.integers(0, 1 << 16), max_size=8))
+def test_answers_survive_any_chunking(sent: list[messages.FromLauncher], cuts: list[int]) -> None:
+    receiver = codec.replies()
+    received = [message for piece in pieces(b"".join(map(encode, sent)), cuts) for message in receiver.receive(piece)]
+    assert received == sent
+
+
+def test_every_message_has_a_strategy_here() -> None:
+    assert len(get_args(messages.Request)) == 9
+    assert len(get_args(messages.FromLauncher)) == 4
+
+
+@given(st.binary(max_size=200))
+def test_whatever_bytes_come_only_a_protocol_error_is_raised(data: bytes) -> None:
+    for receiver in (codec.requests(), codec.replies()):
+        try:
+            receiver.receive(data + b"\n")
+        except ProtocolError:
+            continue
+        else:
+            raise AssertionError(data)
+
+
+@given(json_values, st.sampled_from(["Sync", "Hello", "Reply", "Migrate", "StatusChanged"]))
+def test_whatever_json_comes_a_message_or_a_protocol_error_results(body: Any, kind: str) -> None:
+    line = json.dumps({"type": kind, "id": 1, "body": body}).encode() + b"\n"
+    for receiver in (codec.requests(), codec.replies()):
+        with contextlib.suppress(ProtocolError):
+            assert len(receiver.receive(line)) == 1
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"[]",
+        b"null",
+        b'{"type":"Sync","id":1}',
+        b'{"type":"Nothing","id":1,"body":{}}',
+        b'{"type":["Sync"],"id":1,"body":{}}',
+        b'{"type":"GetStatus","id":true,"body":{}}',
+        b'{"type":"GetStatus","id":1.5,"body":{}}',
+        b'{"type":"GetStatus","id":null,"body":{}}',
+        b'{"type":"GetStatus","id":99999999999999999999,"body":{}}',
+        b'{"type":"GetStatus","id":1,"id":2,"body":{}}',
+        b'{"type":"GetStatus","id":1,"body":[]}',
+        b'{"type":"Shutdown","id":1,"body":{"grace_seconds":NaN}}',
+        b'{"type":"Shutdown","id":1,"body":{"grace_seconds":1e999}}',
+        b'{"type":"Shutdown","id":1,"body":{"grace_seconds":"3"}}',
+        b'{"type":"Shutdown","id":1,"body":{}}',
+        b'{"type":"Migrate","id":1,"body":{"migration_uid":"\\ud800"}}',
+        b'{"type":"Migrate","id":1,"body":{"migration_uid":"\xff"}}',
+        b'{"type":"GetStatus","id":' + b"1" * 5000 + b',"body":{}}',
+        b"[" * 100_000,
+    ],
+    ids=lambda line: line[:60].decode(errors="replace"),
+)
+def test_hostile_lines_are_protocol_errors(line: bytes) -> None:
+    with pytest.raises(ProtocolError):
+        codec.requests().receive(line + b"\n")
+
+
+@pytest.mark.parametrize(
+    "changes", [{"accelerator": "xen"}, {"interfaces": {}}, {"interfaces": [{"name": "a"}]}, {"domain": []}, {"uid": 7}], ids=str
+)
+def test_members_of_the_wrong_type_are_named(changes: dict[str, Any]) -> None:
+    with pytest.raises(ProtocolError, match=rf"body\.machine\.{next(iter(changes))}"):
+        codec.requests().receive(with_body(**changes))
+
+
+def test_members_of_a_later_release_are_ignored() -> None:
+    assert codec.requests().receive(with_body(invented_later=[1, 2])) == [CALL]
+
+
+def test_a_line_without_an_end_is_refused_at_the_limit() -> None:
+    receiver = codec.requests()
+    assert receiver.receive(b" " * MAX_LINE_BYTES) == []
+    with pytest.raises(ProtocolError, match="longer than"):
+        receiver.receive(b" ")
+
+
+def test_a_long_line_is_refused_although_its_end_came_with_it() -> None:
+    with pytest.raises(ProtocolError, match="longer than"):
+        codec.requests().receive(b" " * (MAX_LINE_BYTES + 1) + b"\n")
+
+
+def test_a_receiver_that_saw_an_error_stays_unusable() -> None:
+    receiver = codec.requests()
+    with pytest.raises(ProtocolError):
+        receiver.receive(b"nonsense\n")
+    with pytest.raises(ProtocolError):
+        receiver.receive(encode(CALL))
+
+
+def test_a_connection_that_ends_inside_a_message_is_an_error() -> None:
+    receiver = codec.requests()
+    receiver.receive(encode(CALL)[:-1])
+    with pytest.raises(ProtocolError, match="inside a message"):
+        receiver.close()
+
+
+@pytest.mark.parametrize(
+    "domain",
+    [{"a": "x" * MAX_LINE_BYTES}, {"a": float("nan")}, {"a": object()}, {"a": "\ud800"}],
+    ids=["long", "nan", "object", "surrogate"],
+)
+def test_what_cannot_be_sent_is_refused_before_it_is_sent(domain: dict[str, Any]) -> None:
+    machine = messages.Machine("default", "testvm", "u-1", domain, "qemu")
+    with pytest.raises(ProtocolError):
+        encode(messages.Call(1, messages.Sync(machine)))
