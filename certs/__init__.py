@@ -1,1 +1,18 @@
-"""Certificates: issue, renew, reload. Pure rules, and atomic files."""
+"""Certificates: issue, read, decide about renewal, write files, follow files.
+
+::
+
+    issuing ──▶ PEM ──▶ reading ──▶ renewal (pure: is it still good, and if not, why)
+                 │
+                 └────▶ files (atomic) ──▶ reloading (ssl contexts that follow the files)
+
+``reloading``, ``files`` and ``peers`` use the standard library alone, so that virt-handler, which only presents and checks
+certificates, does not load ``cryptography``. Nothing here knows Kubernetes: Secrets and the rotation of whole authorities are
+``controller.reconcilers.rotate_certificates``.
+
+Lifetimes (``renewal.Policy``): a leaf lives one year and is renewed after two thirds of it, an authority ten years likewise. The
+renewal loop runs all the time and its tests rotate in seconds, so a short life would buy no practice; what a long one buys is that a
+controller which is down, or may not write Secrets, can stay so for four months before anything expires, and the loss of the
+API to an expired certificate is what users of such add-ons complain of. There is no revocation list: to revoke, delete the
+authority's Secret, which replaces it and everything it signed.
+"""

@@ -1,0 +1,111 @@
+"""Make authorities and the certificates they sign: EC P-256 keys, as PEM."""
+
+from __future__ import annotations
+
+import ipaddress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+SKEW: Final = timedelta(minutes=5)
+"""How much earlier than now a certificate begins: nodes whose clocks run behind must not refuse it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A certificate and its private key, PEM (the key in PKCS #8, unencrypted); the key stays out of ``repr`` and so out of logs."""
+
+    certificate: bytes
+    key: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """What a leaf certificate says: who it is and what it may be used for."""
+
+    common_name: str
+    dns_names: tuple[str, ...] = ()
+    ip_addresses: tuple[str, ...] = ()
+    server: bool = False
+    client: bool = False
+
+
+def new_authority(common_name: str, lifetime: timedelta, now: datetime) -> Pair:
+    """Return a self-signed authority that may sign leaves but no further authorities.
+
+    The time of issue becomes part of the name, as in Kubernetes' own: two authorities in one bundle stay apart.
+    """
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = _name(f"{common_name}@{int(now.timestamp())}")
+    usage = x509.KeyUsage(
+        digital_signature=True, key_cert_sign=True, crl_sign=True, content_commitment=False, key_encipherment=False,
+        data_encipherment=False, key_agreement=False, encipher_only=False, decipher_only=False,
+    )  # fmt: skip
+    builder = (
+        _builder(name, name, key.public_key(), now, now + lifetime)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(usage, critical=True)
+    )
+    return _pair(builder.sign(key, hashes.SHA256()), key)
+
+
+def issue(authority: Pair, profile: Profile, lifetime: timedelta, now: datetime) -> Pair:
+    """Return a new key and its certificate signed by ``authority``; it never outlives the authority.
+
+    Raises:
+        ValueError: the authority's PEM cannot be read, or an IP address of the profile is none.
+    """
+    signer = x509.load_pem_x509_certificate(authority.certificate)
+    signing_key = serialization.load_pem_private_key(authority.key, password=None)
+    if not isinstance(signing_key, ec.EllipticCurvePrivateKey):
+        raise ValueError("the authority's key is no EC key")  # noqa: TRY004  the callers handle what is unreadable as ValueError
+    key = ec.generate_private_key(ec.SECP256R1())
+    usage = x509.KeyUsage(
+        digital_signature=True, key_cert_sign=False, crl_sign=False, content_commitment=False, key_encipherment=False,
+        data_encipherment=False, key_agreement=False, encipher_only=False, decipher_only=False,
+    )  # fmt: skip
+    purposes = [ExtendedKeyUsageOID.SERVER_AUTH] * profile.server + [ExtendedKeyUsageOID.CLIENT_AUTH] * profile.client
+    alternatives: list[x509.GeneralName] = [x509.DNSName(name) for name in profile.dns_names]
+    alternatives += [x509.IPAddress(ipaddress.ip_address(address)) for address in profile.ip_addresses]
+    not_after = min(now + lifetime, signer.not_valid_after_utc)
+    builder = (
+        _builder(_name(profile.common_name), signer.subject, key.public_key(), now, not_after)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(usage, critical=True)
+        .add_extension(x509.ExtendedKeyUsage(purposes), critical=False)
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(signing_key.public_key()), critical=False)
+    )
+    if alternatives:
+        builder = builder.add_extension(x509.SubjectAlternativeName(alternatives), critical=False)
+    return _pair(builder.sign(signing_key, hashes.SHA256()), key)
+
+
+def _name(common_name: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
+
+
+def _builder(
+    subject: x509.Name, issuer: x509.Name, public_key: ec.EllipticCurvePublicKey, now: datetime, not_after: datetime
+) -> x509.CertificateBuilder:
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(public_key)
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now.astimezone(UTC) - SKEW)
+        .not_valid_after(not_after.astimezone(UTC))
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(public_key), critical=False)
+    )
+
+
+def _pair(certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> Pair:
+    return Pair(
+        certificate.public_bytes(serialization.Encoding.PEM),
+        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()),
+    )

@@ -1,0 +1,109 @@
+"""When a certificate must be replaced: pure rules, each with its reason."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from certs import reading
+from certs.issuing import Profile
+from certs.reading import Certificate
+
+
+class Reason(StrEnum):
+    """Why a certificate is replaced; the value is what logs say."""
+
+    MISSING = "there is none"
+    UNREADABLE = "it cannot be read"
+    KEY_MISMATCH = "it does not belong to its private key"
+    NOT_AN_AUTHORITY = "it may not sign certificates"
+    EXPIRED = "it expired"
+    EXPIRING = "it expires soon"
+    NOT_YET_VALID = "it begins in the future"
+    WRONG_PROFILE = "its names or uses are not those wanted"
+    WRONG_SIGNER = "another authority signed it"
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """How long certificates live, and how long news of an authority takes to reach everyone.
+
+    ``spread`` covers the kubelet's refresh of Secret volumes (about a minute, its sync period plus its cache's), the poll of
+    ``certs.reloading`` and kube-apiserver's reaction to the APIService, with room.
+    """
+
+    leaf: timedelta = timedelta(days=365)
+    authority: timedelta = timedelta(days=3650)
+    spread: timedelta = timedelta(minutes=10)
+
+    def __post_init__(self) -> None:
+        """Refuse lifetimes with which a leaf could be cut short by its authority for ever."""
+        if not timedelta(0) < self.leaf <= self.authority / 3:
+            raise ValueError(f"a leaf's lifetime ({self.leaf}) must be above zero and at most a third of an authority's ({self.authority})")
+        if self.spread * 2 > self.authority / 3:
+            raise ValueError(
+                f"twice the time to spread ({self.spread}) must fit into the last third of an authority's life ({self.authority})"
+            )
+
+
+def is_due(certificate: Certificate, now: datetime, lifetime: timedelta) -> Reason | None:
+    """Judge the times alone: a certificate is due when less than a third of its life is left."""
+    if now >= certificate.not_after:
+        return Reason.EXPIRED
+    if now < certificate.not_before:
+        return Reason.NOT_YET_VALID
+    if certificate.not_after - now < renew_before(certificate, lifetime):
+        return Reason.EXPIRING
+    return None
+
+
+def renew_before(certificate: Certificate, lifetime: timedelta) -> timedelta:
+    """Return how long before its end a certificate is renewed: a third of its life, or of ``lifetime`` when that is shorter."""
+    return min(lifetime, certificate.not_after - certificate.not_before) / 3
+
+
+def needs_renewal(
+    certificate_pem: bytes, key_pem: bytes, now: datetime, *, lifetime: timedelta, profile: Profile, authority: Certificate
+) -> Reason | None:
+    """Return why a leaf must be issued anew, or None when it is good."""
+    if not certificate_pem or not key_pem:
+        return Reason.MISSING
+    certificate = reading.read_certificate(certificate_pem)
+    if certificate is None:
+        return Reason.UNREADABLE
+    if not reading.matches(certificate, key_pem):
+        return Reason.KEY_MISMATCH
+    if not _fits(certificate, profile):
+        return Reason.WRONG_PROFILE
+    if not reading.signed_by(certificate, authority):
+        return Reason.WRONG_SIGNER
+    return is_due(certificate, now, lifetime)
+
+
+def authority_unusable(certificate_pem: bytes, key_pem: bytes, now: datetime) -> Reason | None:
+    """Return why nothing can be signed with this authority now, or None; a life near its end is no obstacle."""
+    if not certificate_pem or not key_pem:
+        return Reason.MISSING
+    certificate = reading.read_certificate(certificate_pem)
+    if certificate is None:
+        return Reason.UNREADABLE
+    if not certificate.authority:
+        return Reason.NOT_AN_AUTHORITY
+    if not reading.matches(certificate, key_pem):
+        return Reason.KEY_MISMATCH
+    if now >= certificate.not_after:
+        return Reason.EXPIRED
+    if now < certificate.not_before:
+        return Reason.NOT_YET_VALID
+    return None
+
+
+def _fits(certificate: Certificate, profile: Profile) -> bool:
+    return (
+        certificate.common_name == profile.common_name
+        and certificate.dns_names == frozenset(profile.dns_names)
+        and certificate.ip_addresses == frozenset(profile.ip_addresses)
+        and certificate.server == profile.server
+        and certificate.client == profile.client
+    )

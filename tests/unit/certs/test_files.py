@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from certs import files
+
+
+def test_published_files_look_like_a_secret_volume(tmp_path: Path) -> None:
+    files.publish(tmp_path, {"tls.crt": b"one", "tls.key": b"1"})
+    files.publish(tmp_path, {"tls.crt": b"two", "tls.key": b"2"})
+
+    assert (tmp_path / "tls.crt").read_bytes() == b"two"
+    assert (tmp_path / "tls.key").read_bytes() == b"2"
+    assert (tmp_path / "..data").is_symlink()
+    assert (tmp_path / "tls.crt").readlink() == Path("..data/tls.crt")
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == sorted(
+        ["..data", "tls.crt", "tls.key", (tmp_path / "..data").readlink().name]
+    )
+
+
+def test_a_crash_before_the_swap_leaves_the_old_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files.publish(tmp_path, {"tls.crt": b"one", "tls.key": b"1"})
+
+    def crash(_self: Path, _target: Path) -> Path:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "rename", crash)
+        with pytest.raises(KeyboardInterrupt):
+            files.publish(tmp_path, {"tls.crt": b"two", "tls.key": b"2"})
+
+    assert ((tmp_path / "tls.crt").read_bytes(), (tmp_path / "tls.key").read_bytes()) == (b"one", b"1")
+    files.publish(tmp_path, {"tls.crt": b"three", "tls.key": b"3"})
+    assert len(list(tmp_path.iterdir())) == 4  # what the crash left is gone
+
+
+def test_names_that_are_published_no_more_vanish_and_strange_files_stay(tmp_path: Path) -> None:
+    (tmp_path / "mine").write_text("x")
+    files.publish(tmp_path, {"tls.crt": b"1", "ca.crt": b"c"})
+    files.publish(tmp_path, {"tls.crt": b"2"})
+
+    assert (tmp_path / "mine").exists()
+    assert not (tmp_path / "ca.crt").is_symlink()
+
+
+def test_a_single_file_is_replaced_whole_and_private(tmp_path: Path) -> None:
+    path = tmp_path / "key"
+    path.write_bytes(b"old")
+    path.chmod(0o644)
+
+    files.write_file(path, b"new")
+
+    assert path.read_bytes() == b"new"
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert list(tmp_path.iterdir()) == [path]

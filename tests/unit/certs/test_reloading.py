@@ -1,0 +1,220 @@
+"""The promises of ``certs.reloading``, with real handshakes in memory."""
+
+from __future__ import annotations
+
+import logging
+import ssl
+import subprocess
+import sys
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from certs import files, issuing, peers
+from certs.issuing import Pair, Profile
+from certs.reloading import ClientTls, Files, ServerTls, read
+
+NOW = datetime.now(UTC)
+DAY = timedelta(days=1)
+
+
+def publish(directory: Path, leaf: Pair, *authorities: Pair) -> None:
+    files.publish(
+        directory, {"tls.crt": leaf.certificate, "tls.key": leaf.key, "ca.crt": b"".join(each.certificate for each in authorities)}
+    )
+
+
+class Side:
+    """An authority, and the server's and client's mounted Secrets."""
+
+    def __init__(self, root: Path) -> None:
+        self.server, self.client = Files.in_directory(root / "server"), Files.in_directory(root / "client")
+        self.root = root
+        self.authority = issuing.new_authority("ca", DAY, NOW)
+        self.issue_server()
+        self.issue_client()
+
+    def leaf(self, name: str) -> Pair:
+        return issuing.issue(self.authority, Profile(name, dns_names=(name,), server=True, client=True), DAY, NOW)
+
+    def issue_server(self, *trusted: Pair) -> None:
+        publish(self.root / "server", self.leaf("virt-handler"), *(trusted or (self.authority,)))
+
+    def issue_client(self, *trusted: Pair) -> None:
+        publish(self.root / "client", self.leaf("virt-api"), *(trusted or (self.authority,)))
+
+
+@pytest.fixture
+def side(tmp_path: Path) -> Side:
+    return Side(tmp_path)
+
+
+def handshake(server: ssl.SSLContext, client: ssl.SSLContext, name: str | None = "virt-handler") -> tuple[ssl.SSLObject, ssl.SSLObject]:
+    """Return both ends after the server has read one byte: only then has it judged a TLS 1.3 client's certificate."""
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    ends = (
+        server.wrap_bio(to_server, to_client, server_side=True),
+        client.wrap_bio(to_client, to_server, server_hostname=name),
+    )
+    done: set[int] = set()
+    while len(done) < 2:
+        for index in (1, 0):
+            try:
+                ends[index].do_handshake()
+                done.add(index)
+            except ssl.SSLWantReadError:
+                pass
+    ends[1].write(b"x")
+    assert ends[0].read(1) == b"x"
+    return ends
+
+
+def presented(end: ssl.SSLObject) -> bytes:
+    der = end.getpeercert(binary_form=True)
+    assert der is not None
+    return ssl.DER_cert_to_PEM_cert(der).encode()
+
+
+def test_both_ends_see_a_renewed_certificate_without_a_new_listener(side: Side) -> None:
+    server, client = ServerTls(side.server, clients=ssl.CERT_REQUIRED), ClientTls(side.client)
+    first = handshake(server.context, client.context)
+    side.issue_server()
+    side.issue_client()
+
+    assert server.refresh()
+    assert client.refresh()
+
+    second = handshake(server.context, client.context)
+    assert presented(second[1]) == side.server.certificate.read_bytes() != presented(first[1])
+    assert presented(second[0]) == side.client.certificate.read_bytes() != presented(first[0])
+    assert peers.subject_common_name(second[0].getpeercert()) == "virt-api"
+    assert not server.refresh()
+
+
+def test_a_client_that_names_no_server_gets_the_renewed_certificate_too(side: Side) -> None:
+    server = ServerTls(side.server)
+    side.issue_server()
+    server.refresh()
+    probe = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    probe.check_hostname = False
+    probe.verify_mode = ssl.CERT_NONE
+
+    ends = handshake(server.context, probe, None)
+
+    assert presented(ends[1]) == side.server.certificate.read_bytes()
+
+
+def test_an_authority_that_left_the_files_is_no_longer_trusted(side: Side) -> None:
+    server, old_client = ServerTls(side.server, clients=ssl.CERT_REQUIRED), ClientTls(side.client).context
+    handshake(server.context, old_client)
+    old, side.authority = side.authority, issuing.new_authority("ca", DAY, NOW)
+    publish(side.root / "server", issuing.issue(old, Profile("virt-handler", ("virt-handler",), server=True), DAY, NOW), side.authority)
+
+    server.refresh()
+
+    with pytest.raises(ssl.SSLError):
+        handshake(server.context, old_client)
+
+
+def test_old_and_new_authorities_work_side_by_side_while_they_overlap(side: Side) -> None:
+    old = side.authority
+    old_client = ClientTls(side.client)
+    side.authority = issuing.new_authority("ca", DAY, NOW)
+    side.issue_server(old, side.authority)
+    side.issue_client(side.authority, old)
+    server = ServerTls(side.server, clients=ssl.CERT_REQUIRED)
+
+    handshake(server.context, ClientTls(side.client).context)
+    with pytest.raises(ssl.SSLCertVerificationError):
+        handshake(ServerTls(side.server).context, _only(old))
+    old_client.refresh()
+    handshake(server.context, old_client.context)
+
+
+def _only(authority: Pair) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.load_verify_locations(cadata=authority.certificate.decode())
+    return context
+
+
+def test_a_half_written_set_is_refused_and_the_last_good_one_stays(side: Side, caplog: pytest.LogCaptureFixture) -> None:
+    server, client = ServerTls(side.server), ClientTls(side.client)
+    good = side.server.certificate.read_bytes()
+    files.publish(side.root / "server", {"tls.crt": side.leaf("virt-handler").certificate, "tls.key": b"garbage", "ca.crt": b""})
+
+    with caplog.at_level(logging.WARNING):
+        assert not server.refresh()
+
+    assert "keep the last good certificate" in caplog.text
+    assert presented(handshake(server.context, client.context)[1]) == good
+    side.issue_server()
+    assert server.refresh()
+
+
+def test_files_that_vanish_do_no_harm(side: Side) -> None:
+    server, client = ServerTls(side.server), ClientTls(side.client)
+    (side.root / "server" / "..data").unlink()
+
+    assert not server.refresh()
+
+    handshake(server.context, client.context)
+    side.issue_server()
+    assert server.refresh()
+
+
+def test_without_files_there_is_no_beginning(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="No such file"):
+        ServerTls(Files.in_directory(tmp_path))
+
+
+def test_authorities_from_elsewhere_are_trusted_and_replaced(side: Side, tmp_path: Path) -> None:
+    """The request-header CA comes from a ConfigMap and rotates on its own."""
+    proxies = [Side(tmp_path / name) for name in ("front-proxy-1", "front-proxy-2")]
+    for proxy in proxies:
+        publish(proxy.root / "client", proxy.leaf("front-proxy-client"), side.authority)
+    one, two = (ClientTls(proxy.client).context for proxy in proxies)
+    server = ServerTls(side.server, clients=ssl.CERT_OPTIONAL)
+
+    server.trust(proxies[0].authority.certificate.decode())
+    ends = handshake(server.context, one)
+    assert peers.subject_common_name(ends[0].getpeercert()) == "front-proxy-client"
+    with pytest.raises(ssl.SSLError):
+        handshake(server.context, two)
+    server.trust(proxies[1].authority.certificate.decode())
+    handshake(server.context, two)
+    with pytest.raises(ssl.SSLError):
+        handshake(server.context, one)
+    with pytest.raises((OSError, ValueError)):
+        server.trust("garbage")
+    handshake(server.context, two)
+    side.issue_server()
+    assert server.refresh()
+    handshake(server.context, two)
+
+
+def test_a_session_cannot_be_resumed_past_the_check_of_its_certificate(side: Side) -> None:
+    server, client = ServerTls(side.server, clients=ssl.CERT_REQUIRED), ClientTls(side.client)
+    ends = handshake(server.context, client.context)
+    with pytest.raises(ssl.SSLWantReadError):
+        ends[1].read(1)  # a ticket would arrive here
+
+    assert ends[1].session is None or not ends[1].session.has_ticket
+
+
+def test_a_server_with_another_name_is_refused(side: Side) -> None:
+    with pytest.raises(ssl.SSLCertVerificationError):
+        handshake(ServerTls(side.server).context, ClientTls(side.client).context, "virt-api")
+
+
+def test_material_for_other_libraries_is_one_version_and_keeps_its_key_out_of_logs(side: Side) -> None:
+    material = read(side.client)
+
+    assert material.certificate == side.client.certificate.read_bytes()
+    assert "PRIVATE" not in repr(material)
+
+
+def test_following_files_needs_no_cryptography_library() -> None:
+    code = "import sys, certs.reloading, certs.peers; print('cryptography' in sys.modules)"
+
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "False"
