@@ -3,15 +3,18 @@
 Promises, the same for every implementation; ``tests/contracts/test_storage.py`` holds each implementation to them by number.
 
 1. *Linearizable.* ``get``, and ``range`` without ``revision``, see every commit that was acknowledged before they were called.
-2. *Atomic.* ``commit`` applies all of its writes at one new revision, or, when a condition does not hold, none.
+2. *Atomic.* ``commit`` applies all of its writes at one new revision, or, when a condition does not hold, none. A commit that changes
+   nothing (no writes, or only deletions of absent keys) makes no revision and returns the store's.
 3. *Durable.* A commit that returned survives the kill of every process. One that raised ``Unavailable`` may have happened or not.
-4. *Monotonic.* Every commit's revision is greater than every earlier one's; revisions are positive.
+4. *Monotonic.* Every changing commit's revision is greater than every earlier one's; revisions are positive, an empty store's too.
 5. *Repeatable.* ``range`` at a ``revision`` that is not compacted returns what was there at that revision, page after page.
 6. *Complete.* ``watch(prefix, after=r)`` yields every change under ``prefix`` with a revision above ``r``, once, in the order of revisions;
    all changes of one revision come in one batch. A batch's ``revision`` promises that nothing at or below it is still to come;
    a batch without events is progress alone.
-7. *Honest.* A watch or a range from a compacted revision raises ``Compacted``; nothing is skipped in silence.
-8. *Cancellable.* Cancelling any call leaves the store usable; a cancelled ``commit`` may have happened or not.
+7. *Honest.* After ``compact(c)``, a range at a revision below ``c`` and a watch whose position is below ``c`` raise ``Compacted``;
+   nothing is skipped in silence. (A watch that is behind, but whose changes are under way to it already, may still yield them.)
+8. *Cancellable.* Cancelling any call leaves the store usable; a cancelled ``commit`` may have happened or not. Cancelling the
+   iteration of a watch ends that watch.
 9. *Reconnecting.* Outages raise ``Unavailable`` from the call they hit; the next call works once the store is back. A watch survives
    a lost connection by itself, resuming after its last revision.
 """
@@ -29,12 +32,12 @@ class StorageError(Exception):
 
     ::
 
-    StorageError
-    ├── RevisionMismatch   a condition of a commit did not hold
-    ├── Compacted          the revision asked for is gone
-    ├── FutureRevision     the revision asked for does not exist yet
-    ├── TooLarge           a value or a commit is larger than the store takes
-    └── Unavailable        the store cannot be reached, or did not answer in time
+        StorageError
+        ├── RevisionMismatch   a condition of a commit did not hold
+        ├── Compacted          the revision asked for is gone
+        ├── FutureRevision     the revision asked for does not exist yet
+        ├── TooLarge           a value or a commit is larger than the store takes
+        └── Unavailable        the store cannot be reached, or did not answer in time
     """
 
 
@@ -148,7 +151,10 @@ class Storage(Protocol):
     async def commit(self, conditions: Sequence[Condition], writes: Sequence[Put | Delete]) -> int:
         """Apply ``writes`` if all ``conditions`` hold; return the new revision.
 
+        A key may stand in ``writes`` once, and at most 128 of them fit in a commit.
+
         Raises:
+            ValueError: a key stands in ``writes`` twice; nothing was written.
             RevisionMismatch: a condition does not hold; nothing was written.
             TooLarge: nothing was written.
             Unavailable: nothing is known.
@@ -156,7 +162,12 @@ class Storage(Protocol):
         ...
 
     def watch(self, prefix: str, *, after: int) -> AbstractAsyncContextManager[AsyncIterator[Batch]]:
-        """Watch ``prefix`` from the revision that follows ``after``. Raises ``Compacted`` from the iterator."""
+        """Watch ``prefix`` from the revision that follows ``after``, which may lie in the future.
+
+        Raises (from the iterator):
+            Compacted: the position of the watch is gone; read everything again.
+            Unavailable: the store was closed.
+        """
         ...
 
     async def request_progress(self) -> None:
@@ -168,7 +179,11 @@ class Storage(Protocol):
         ...
 
     async def compact(self, revision: int) -> None:
-        """Forget history below ``revision``. Watches that are past it are not disturbed. A repeat is harmless."""
+        """Forget history below ``revision``. Watches that are past it are not disturbed. A repeat is harmless.
+
+        Raises:
+            FutureRevision: ``revision`` is not reached yet.
+        """
         ...
 
     async def close(self) -> None:
