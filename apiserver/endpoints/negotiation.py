@@ -1,0 +1,136 @@
+"""Content negotiation: which representation an ``Accept`` header asks for, and what a body's ``Content-Type`` says.
+
+RFC 9110 §12.5.1 for the header's grammar; order is by quality, then by position. Clients that ask for protobuf name JSON behind it: the
+first alternative that can be served wins, as with custom resources.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Final
+
+from apiserver.apis.meta.errors import NotAcceptable, UnsupportedMediaType
+
+JSON: Final = "application/json"
+YAML: Final = "application/yaml"
+TABLE: Final = "Table"
+PARTIAL: Final = "PartialObjectMetadata"
+PARTIAL_LIST: Final = "PartialObjectMetadataList"
+DISCOVERY: Final = "APIGroupDiscoveryList"
+_META_VERSIONS: Final = ("v1", "v1beta1")
+
+
+@dataclass(frozen=True, slots=True)
+class MediaType:
+    """One alternative of an Accept header."""
+
+    kind: str
+    subtype: str
+    parameters: dict[str, str] = field(default_factory=dict)
+    quality: float = 1.0
+
+    @property
+    def name(self) -> str:
+        """``application/json``."""
+        return f"{self.kind}/{self.subtype}"
+
+
+@dataclass(frozen=True, slots=True)
+class Representation:
+    """How an answer is to be written: the encoding, and the kind that the object is turned into (empty: as it is)."""
+
+    media_type: str = JSON
+    transform: str = ""
+    version: str = "v1"
+    """Of ``meta.k8s.io``, for the transform."""
+
+
+def accepted(header: str) -> list[MediaType]:
+    """Return the alternatives of an Accept header, best first; nonsense in it is passed over."""
+    found = [each for part in header.split(",") if (each := _media_type(part)) and each.quality > 0]
+    return sorted(found, key=lambda each: -each.quality)  # stable: the header's order among equals
+
+
+def _media_type(part: str) -> MediaType | None:
+    name, *parameters = part.split(";")
+    kind, slash, subtype = name.strip().lower().partition("/")
+    if kind == "*" and not slash:
+        subtype = "*"
+    if not kind or not subtype:
+        return None
+    pairs = {key.strip().lower(): value.strip().strip('"') for key, _, value in (each.partition("=") for each in parameters)}
+    try:
+        quality = float(pairs.pop("q", "1"))
+    except ValueError:
+        quality = 1.0
+    return MediaType(kind, subtype, pairs, quality)
+
+
+def _encodings(alternative: MediaType) -> Iterator[str]:
+    if alternative.kind in {"*", "application"} and alternative.subtype in {"*", "json"}:
+        yield JSON
+    elif alternative.name in {YAML, "application/x-yaml", "text/yaml"}:
+        yield YAML
+
+
+@lru_cache(maxsize=512)
+def negotiate(header: str, transforms: frozenset[str] = frozenset(), *, stream: bool = False) -> Representation:
+    """Return the representation for an Accept header among JSON, YAML (not for streams) and the transforms offered.
+
+    Raises:
+        NotAcceptable: none fits.
+    """
+    if not header.strip():
+        return Representation()
+    for alternative in accepted(header):
+        for encoding in _encodings(alternative):
+            if stream and encoding == YAML:
+                continue
+            wanted = alternative.parameters.get("as", "")
+            if not wanted:
+                return Representation(encoding)
+            version = alternative.parameters.get("v", "")
+            if wanted in transforms and alternative.parameters.get("g") == "meta.k8s.io" and version in _META_VERSIONS:
+                return Representation(encoding, wanted, version)
+    offered = [JSON] if stream else [JSON, YAML]
+    raise NotAcceptable(f"only the following media types are accepted: {', '.join(offered)}")
+
+
+def wants_aggregated_discovery(header: str) -> bool:
+    """Return whether the best alternative that can be served is discovery's v2 document of everything."""
+    for alternative in accepted(header):
+        for encoding in _encodings(alternative):
+            wanted = alternative.parameters.get("as", "")
+            if encoding == JSON and wanted == DISCOVERY and alternative.parameters.get("g") == "apidiscovery.k8s.io":
+                if alternative.parameters.get("v") == "v2":
+                    return True
+            elif not wanted:
+                return False
+    return False
+
+
+def body_type(header: str | None) -> str:
+    """Return JSON or YAML for a body's Content-Type; without one it is JSON (``kubectl scale --current-replicas`` sends none).
+
+    Raises:
+        UnsupportedMediaType: it is neither.
+    """
+    name = media_name(header)
+    if name in {"", JSON}:
+        return JSON
+    if name in {YAML, "application/x-yaml", "text/yaml"}:
+        return YAML
+    raise unsupported((JSON, YAML))
+
+
+def media_name(header: str | None) -> str:
+    """Return a Content-Type without its parameters."""
+    return (header or "").partition(";")[0].strip().lower()
+
+
+def unsupported(types: tuple[str, ...]) -> UnsupportedMediaType:
+    """Return the error that names the types that are taken."""
+    listed = ", ".join(types)
+    return UnsupportedMediaType(f"the body of the request was in an unknown format - accepted media types include: {listed}")

@@ -1,0 +1,258 @@
+"""Query parameters as apimachinery decodes them: which values are true, what is a number, what is ignored.
+
+Unknown parameters are ignored, because each kubectl release adds some; a wrong value of a known one is BadRequest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from apiserver.apis.meta.errors import BadRequest, Cause, Details, Invalid
+from apiserver.apis.meta.times import parse_duration
+
+Query = Mapping[str, str]
+
+NOT_OLDER_THAN: Final = "NotOlderThan"
+EXACT: Final = "Exact"
+POLICIES: Final = ("Orphan", "Background", "Foreground")
+FIELD_VALIDATION: Final = ("Ignore", "Warn", "Strict")
+_MANAGER_LENGTH: Final = 128
+
+
+def truth(value: str | None) -> bool:
+    """Return whether a boolean parameter is set: any value but ``false`` and ``0`` is true, the empty one included."""
+    return value is not None and value.lower() not in {"false", "0"}
+
+
+def integer(query: Query, name: str) -> int | None:
+    """Return a number, None if it is absent or empty.
+
+    Raises:
+        BadRequest: it is no decimal 64-bit number.
+    """
+    text = query.get(name)
+    if not text:
+        return None
+    try:
+        number = int(text)
+    except ValueError:
+        number = 1 << 64
+    if abs(number) >= 1 << 63 or "_" in text:
+        raise BadRequest(f"unable to decode query parameter {name}: {text[:64]!r} is not an integer")
+    return number
+
+
+def invalid_options(kind: str, *causes: Cause) -> Invalid:
+    """Return the Invalid of options (``ListOptions``), which belong to no object."""
+    listed = [f"{each.field}: {each.message}" for each in causes]
+    text = listed[0] if len(listed) == 1 else f"[{', '.join(listed)}]"
+    return Invalid(
+        f'{kind}.meta.k8s.io "" is invalid: {text}',
+        Details(group="meta.k8s.io", kind=kind, causes=causes),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ListOptions:
+    """``metav1.ListOptions``, checked."""
+
+    label_selector: str = ""
+    field_selector: str = ""
+    limit: int = 0
+    continue_token: str = ""
+    resource_version: str = ""
+    match: str = ""
+    watch: bool = False
+    bookmarks: bool = False
+    timeout_seconds: int | None = None
+    send_initial_events: bool | None = None
+
+
+def list_options(query: Query, *, watch: bool) -> ListOptions:
+    """Read the parameters of list, watch and deletecollection.
+
+    Raises:
+        BadRequest: a value cannot be read, or contradicts ``continue``.
+        Invalid: values contradict each other (apimachinery's ``internalversion/validation``).
+    """
+    initial = query.get("sendInitialEvents")
+    options = ListOptions(
+        label_selector=query.get("labelSelector", ""),
+        field_selector=query.get("fieldSelector", ""),
+        limit=integer(query, "limit") or 0,
+        continue_token=query.get("continue", ""),
+        resource_version=query.get("resourceVersion", ""),
+        match=query.get("resourceVersionMatch", ""),
+        watch=watch,
+        bookmarks=truth(query.get("allowWatchBookmarks")),
+        timeout_seconds=integer(query, "timeoutSeconds"),
+        send_initial_events=None if initial is None else truth(initial),
+    )
+    causes = tuple(_watch_causes(options) if watch else _list_causes(options))
+    if causes:
+        raise invalid_options("ListOptions", *causes)
+    if options.limit < 0:
+        raise BadRequest(f"limit must not be negative, it is {options.limit}")
+    if options.continue_token and options.resource_version not in {"", "0"}:
+        raise BadRequest("specifying resource version is not allowed when using continue")
+    return options
+
+
+def _forbidden(name: str, why: str) -> Cause:
+    return Cause("FieldValueForbidden", f"Forbidden: {why}", name)
+
+
+def _unsupported(name: str, value: str, supported: tuple[str, ...]) -> Cause:
+    listed = ", ".join(f'"{each}"' for each in supported)
+    return Cause("FieldValueNotSupported", f'Unsupported value: "{value}": supported values: {listed}', name)
+
+
+def _list_causes(options: ListOptions) -> list[Cause]:
+    causes = []
+    if options.send_initial_events is not None:
+        causes.append(_forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list"))
+    if not options.match:
+        return causes
+    if not options.resource_version:
+        causes.append(_forbidden("resourceVersionMatch", "resourceVersionMatch is forbidden unless resourceVersion is provided"))
+    if options.continue_token:
+        causes.append(_forbidden("resourceVersionMatch", "resourceVersionMatch is forbidden when continue is provided"))
+    if options.match not in {EXACT, NOT_OLDER_THAN}:
+        causes.append(_unsupported("resourceVersionMatch", options.match, (EXACT, NOT_OLDER_THAN)))
+    elif options.match == EXACT and options.resource_version == "0":
+        causes.append(_forbidden("resourceVersionMatch", 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"'))
+    return causes
+
+
+def _watch_causes(options: ListOptions) -> list[Cause]:
+    causes = []
+    if options.match and options.send_initial_events is None:
+        causes.append(
+            _forbidden("resourceVersionMatch", "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided")
+        )
+    if options.send_initial_events is not None and options.match != NOT_OLDER_THAN:
+        why = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
+        causes.append(_forbidden("resourceVersionMatch", why))
+    if options.match not in {"", NOT_OLDER_THAN}:
+        causes.append(_unsupported("resourceVersionMatch", options.match, (NOT_OLDER_THAN,)))
+    if options.continue_token:
+        causes.append(_forbidden("continue", "continue is forbidden for watch"))
+    return causes
+
+
+@dataclass(frozen=True, slots=True)
+class WriteOptions:
+    """What create, update, patch and the verbs take."""
+
+    dry_run: bool = False
+    field_validation: str = "Warn"
+
+
+def write_options(query: Query, dry_run: list[str], *, apply: bool = False) -> WriteOptions:
+    """Read the parameters of a write; ``dry_run`` holds all values of ``dryRun``.
+
+    Raises:
+        Invalid: a value is not known, or does not fit the kind of write.
+    """
+    causes = list(_dry_run_causes(dry_run))
+    validation = query.get("fieldValidation") or "Warn"
+    if validation not in FIELD_VALIDATION:
+        causes.append(_unsupported("fieldValidation", validation, FIELD_VALIDATION))
+    manager = query.get("fieldManager", "")
+    if len(manager) > _MANAGER_LENGTH:
+        causes.append(Cause("FieldValueTooLong", f"Too long: may not be more than {_MANAGER_LENGTH} bytes", "fieldManager"))
+    if not manager.isprintable():
+        causes.append(Cause("FieldValueInvalid", "Invalid value: should only contain printable characters", "fieldManager"))
+    if truth(query.get("force")) and not apply:
+        causes.append(_forbidden("force", "may not be specified for non-apply patch"))
+    if causes:
+        raise invalid_options("PatchOptions" if apply else "UpdateOptions", *causes)
+    return WriteOptions(dry_run=bool(dry_run), field_validation=validation)
+
+
+def _dry_run_causes(values: list[str]) -> list[Cause]:
+    return [_unsupported("dryRun", each, ("All",)) for each in values if each != "All"]
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteOptions:
+    """``metav1.DeleteOptions``, checked. ``gracePeriodSeconds`` is taken and means nothing: no resource here has a grace period."""
+
+    policy: str = ""
+    orphan_dependents: bool | None = None
+    uid: str = ""
+    resource_version: str = ""
+    dry_run: bool = False
+
+
+def delete_options(query: Query, dry_run: list[str], body: dict[str, Any]) -> DeleteOptions:
+    """Read the options of a delete from the body, if it has one, else from the query.
+
+    Raises:
+        BadRequest: the body is no DeleteOptions.
+        Invalid: values are unknown, or contradict each other.
+    """
+    if body:
+        options, dry_run = _from_body(body)
+    else:
+        orphan = query.get("orphanDependents")
+        integer(query, "gracePeriodSeconds")
+        options = DeleteOptions(
+            policy=query.get("propagationPolicy", ""),
+            orphan_dependents=None if orphan is None else truth(orphan),
+            dry_run=bool(dry_run),
+        )
+    causes = list(_dry_run_causes(dry_run))
+    if options.policy and options.orphan_dependents is not None:
+        why = "orphanDependents and deletionPropagation cannot be both set"
+        causes.append(Cause("FieldValueInvalid", f'Invalid value: "{options.policy}": {why}', "propagationPolicy"))
+    if options.policy and options.policy not in POLICIES:
+        causes.append(_unsupported("propagationPolicy", options.policy, (*POLICIES, "nil")))
+    if causes:
+        raise invalid_options("DeleteOptions", *causes)
+    return options
+
+
+def _from_body(body: dict[str, Any]) -> tuple[DeleteOptions, list[str]]:
+    if body.get("kind") not in {None, "", "DeleteOptions"}:
+        raise BadRequest(f"the body of a delete must be DeleteOptions, not {str(body.get('kind'))[:64]}")
+    preconditions = body.get("preconditions") or {}
+    dry_run = body.get("dryRun") or []
+    orphan = body.get("orphanDependents")
+    well_typed = (
+        isinstance(preconditions, dict)
+        and isinstance(dry_run, list)
+        and all(isinstance(each, str) for each in dry_run)
+        and isinstance(orphan, bool | None)
+        and all(isinstance(preconditions.get(key), str | None) for key in ("uid", "resourceVersion"))
+        and isinstance(body.get("propagationPolicy"), str | None)
+        and isinstance(body.get("gracePeriodSeconds"), int | None)
+    )
+    if not well_typed:
+        raise BadRequest("the body of the delete cannot be read as DeleteOptions: a field has a wrong type")
+    options = DeleteOptions(
+        policy=body.get("propagationPolicy") or "",
+        orphan_dependents=orphan,
+        uid=preconditions.get("uid") or "",
+        resource_version=preconditions.get("resourceVersion") or "",
+        dry_run=bool(dry_run),
+    )
+    return options, dry_run
+
+
+def timeout(query: Query, limit: float) -> float:
+    """Return the seconds that the client gives an ordinary request, at most ``limit``.
+
+    Raises:
+        BadRequest: ``timeout`` is no Go duration.
+    """
+    text = query.get("timeout")
+    if not text:
+        return limit
+    try:
+        seconds = parse_duration(text).total_seconds()
+    except (ValueError, OverflowError) as error:
+        raise BadRequest(f"invalid timeout specified in the request URL - {str(error)[:100]}") from None
+    return min(seconds, limit) if seconds > 0 else limit

@@ -1,0 +1,110 @@
+"""What a request is about, read from its method, path and query alone: the attributes that authorization, metrics and routing share.
+
+The grammar is that of ``k8s.io/apiserver/pkg/endpoints/request/requestinfo.go``::
+
+    /apis/GROUP/VERSION[/watch][/namespaces/NAMESPACE]/RESOURCE[/NAME[/SUBRESOURCE[/…]]]
+    anything else: a non-resource path
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from apiserver.endpoints.queries import truth
+
+_VERBS: Final = {"POST": "create", "GET": "get", "HEAD": "get", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
+_OF_NAMESPACES: Final = frozenset({"status", "finalize"})
+_MUTATING: Final = frozenset({"create", "update", "patch", "delete", "deletecollection"})
+_NAME_FIELD: Final = "metadata.name"
+
+
+@dataclass(frozen=True, slots=True)
+class RequestInfo:
+    """Attributes of one request. For a non-resource path only ``path``, ``method`` and ``verb`` (the method in lower case) are set."""
+
+    method: str
+    path: str
+    verb: str
+    is_resource: bool = False
+    group: str = ""
+    version: str = ""
+    namespace: str = ""
+    resource: str = ""
+    subresource: str = ""
+    name: str = ""
+    rest: tuple[str, ...] = ()
+    """Path segments behind the subresource."""
+    selected_name: bool = False
+    """``name`` comes from a field selector: the request is still about the collection."""
+    label_selector: str = ""
+    field_selector: str = ""
+
+    @property
+    def mutating(self) -> bool:
+        """Whether it may change something; by this the limits of requests in flight are kept apart."""
+        return self.verb in _MUTATING if self.is_resource else self.method not in {"GET", "HEAD", "OPTIONS"}
+
+    @property
+    def scope(self) -> str:
+        """``resource``, ``namespace`` or ``cluster``: the metrics' label."""
+        if self.name and not self.selected_name:
+            return "resource"
+        return "namespace" if self.namespace else "cluster" if self.is_resource else ""
+
+
+def parse(method: str, path: str, query: Mapping[str, str]) -> RequestInfo:
+    """Return what the request is about. ``path`` is percent-decoded; surplus slashes at its ends mean nothing."""
+    parts = path.strip("/").split("/")
+    nonresource = RequestInfo(method=method, path=path, verb=method.lower())
+    if len(parts) < 4 or parts[0] != "apis" or "" in parts:
+        return nonresource
+    group, version, *parts = parts[1:]
+    verb = _VERBS.get(method, "")
+    if parts[0] == "watch":
+        verb, parts = "watch", parts[1:]
+        if not parts:
+            return nonresource
+    namespace = ""
+    if parts[0] == "namespaces" and len(parts) > 1:
+        namespace = parts[1]
+        if len(parts) > 2 and parts[2] not in _OF_NAMESPACES:
+            parts = parts[2:]
+    resource, name, subresource, *rest = [*parts, "", ""][: max(3, len(parts))]
+    labels, fields = "", ""
+    selected = False
+    if not name:
+        if verb == "get":
+            verb = "watch" if truth(query.get("watch")) else "list"
+        elif verb == "delete":
+            verb = "deletecollection"
+        if verb in {"list", "watch", "deletecollection"}:
+            labels, fields = query.get("labelSelector", ""), query.get("fieldSelector", "")
+            name = _selected_name(fields)
+            selected = bool(name)
+    return RequestInfo(
+        method=method,
+        path=path,
+        verb=verb,
+        is_resource=True,
+        group=group,
+        version=version,
+        namespace=namespace,
+        resource=resource,
+        subresource=subresource,
+        name=name,
+        rest=tuple(rest),
+        selected_name=selected,
+        label_selector=labels,
+        field_selector=fields,
+    )
+
+
+def _selected_name(fields: str) -> str:
+    """Return the name that a field selector asks for and nothing else, so that RBAC's resourceNames work with list and watch."""
+    for term in fields.split(","):
+        key, found, value = term.partition("=")
+        if found and key.strip() == _NAME_FIELD and not value.startswith("!"):
+            return value.removeprefix("=").strip()
+    return ""
