@@ -1,0 +1,141 @@
+"""Plain JSON objects ("unstructured"), and the few accessors that stand in for typed attributes.
+
+Every accessor accepts an object of any shape that an API server can have stored and never changes it: an absent or null field reads as
+empty. Objects out of an informer are shared; copy before writing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeAlias
+
+from apiserver.apis.meta.resources import Resource
+
+Object: TypeAlias = dict[str, Any]
+Json: TypeAlias = Any
+"""Anything that JSON can say."""
+Key: TypeAlias = tuple[str, str]
+"""(namespace, name); the namespace is empty for cluster-scoped objects."""
+
+
+def dig(obj: Mapping[str, Any] | None, *path: str) -> Json:
+    """Return the value at ``path``, or None where a step is absent, null or no mapping."""
+    value: Any = obj
+    for step in path:
+        if not isinstance(value, Mapping):
+            return None
+        value = value.get(step)
+    return value
+
+
+def name_of(obj: Mapping[str, Any]) -> str:
+    """Return ``metadata.name``."""
+    return dig(obj, "metadata", "name") or ""
+
+
+def namespace_of(obj: Mapping[str, Any]) -> str:
+    """Return ``metadata.namespace``; empty for cluster-scoped objects."""
+    return dig(obj, "metadata", "namespace") or ""
+
+
+def key_of(obj: Mapping[str, Any]) -> Key:
+    """Return what identifies the object among its kind."""
+    return namespace_of(obj), name_of(obj)
+
+
+def uid_of(obj: Mapping[str, Any]) -> str:
+    """Return ``metadata.uid``."""
+    return dig(obj, "metadata", "uid") or ""
+
+
+def resource_version_of(obj: Mapping[str, Any]) -> str:
+    """Return ``metadata.resourceVersion``, of an object or of a list."""
+    return dig(obj, "metadata", "resourceVersion") or ""
+
+
+def labels_of(obj: Mapping[str, Any]) -> dict[str, str]:
+    """Return ``metadata.labels``, not to be written to."""
+    return dig(obj, "metadata", "labels") or {}
+
+
+def annotations_of(obj: Mapping[str, Any]) -> dict[str, str]:
+    """Return ``metadata.annotations``, not to be written to."""
+    return dig(obj, "metadata", "annotations") or {}
+
+
+def finalizers_of(obj: Mapping[str, Any]) -> list[str]:
+    """Return ``metadata.finalizers``, not to be written to."""
+    return dig(obj, "metadata", "finalizers") or []
+
+
+def is_deleting(obj: Mapping[str, Any]) -> bool:
+    """Whether somebody asked for its deletion (it is held by finalizers or by its grace period)."""
+    return bool(dig(obj, "metadata", "deletionTimestamp"))
+
+
+def controller_of(obj: Mapping[str, Any]) -> Object | None:
+    """Return the ownerReference with ``controller: true``."""
+    references: Iterable[Object] = dig(obj, "metadata", "ownerReferences") or ()
+    return next((each for each in references if each.get("controller")), None)
+
+
+def owner_reference(owner: Mapping[str, Any], resource: Resource, *, block_owner_deletion: bool = False) -> Object:
+    """Return the controlling ownerReference to ``owner``.
+
+    ``blockOwnerDeletion`` makes admission ask for ``update`` of the owner's ``finalizers`` subresource.
+    """
+    reference: Object = {
+        "apiVersion": resource.api_version,
+        "kind": resource.kind,
+        "name": name_of(owner),
+        "uid": uid_of(owner),
+        "controller": True,
+    }
+    if block_owner_deletion:
+        reference["blockOwnerDeletion"] = True
+    return reference
+
+
+def object_reference(obj: Mapping[str, Any], resource: Resource) -> Object:
+    """Return the ``ObjectReference`` that an Event names its object by."""
+    return {
+        "apiVersion": resource.api_version,
+        "kind": resource.kind,
+        "namespace": namespace_of(obj),
+        "name": name_of(obj),
+        "uid": uid_of(obj),
+        "resourceVersion": resource_version_of(obj),
+    }
+
+
+def condition(conditions: Iterable[Mapping[str, Any]] | None, type_: str) -> Mapping[str, Any] | None:
+    """Return the condition of this type, out of a list of conditions."""
+    return next((each for each in conditions or () if each.get("type") == type_), None)
+
+
+def is_true(conditions: Iterable[Mapping[str, Any]] | None, type_: str) -> bool:
+    """Whether the condition is there and says True."""
+    found = condition(conditions, type_)
+    return found is not None and found.get("status") == "True"
+
+
+def with_condition(conditions: Iterable[Mapping[str, Any]] | None, new: Mapping[str, Any], *, now: str) -> list[Object]:
+    """Return the list with ``new`` in place of the condition of its type, or at its end.
+
+    ``lastTransitionTime`` is ``now`` (RFC 3339) where the status changes and is kept where only words do, as the API conventions ask.
+    """
+    result: list[Object] = [dict(each) for each in conditions or ()]
+    placed = dict(new)
+    for position, each in enumerate(result):
+        if each.get("type") == new.get("type"):
+            unchanged = each.get("status") == new.get("status")
+            placed["lastTransitionTime"] = (each.get("lastTransitionTime") or now) if unchanged else now
+            result[position] = placed
+            return result
+    placed["lastTransitionTime"] = now
+    return [*result, placed]
+
+
+def without_condition(conditions: Iterable[Mapping[str, Any]] | None, type_: str) -> list[Object]:
+    """Return the list without the condition of this type."""
+    return [dict(each) for each in conditions or () if each.get("type") != type_]

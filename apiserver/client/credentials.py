@@ -1,0 +1,78 @@
+"""What changes under a running client: bearer tokens and certificates that are rotated in their files."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from apiserver.client.config import Config, ConfigError
+
+TOKEN_SECONDS: Final = 60.0
+"""A token file is read again after this long, as client-go does; the kubelet renews at 80 % of an hour."""
+CERTIFICATE_SECONDS: Final = 10.0
+"""Certificate files are looked at (not read) again after this long."""
+
+
+class Token:
+    """The bearer token of a configuration; empty when it has none."""
+
+    def __init__(self, config: Config, now: Callable[[], float]) -> None:
+        self._config = config
+        self._now = now
+        self._value = config.token or ""
+        self._read_at = float("-inf")
+
+    def value(self) -> str:
+        """Return the token to send. A token file that cannot be read keeps the token that was read last, if there was one."""
+        if self._config.token_file and self._now() - self._read_at >= TOKEN_SECONDS:
+            try:
+                self._value = Path(self._config.token_file).read_text().strip()
+            except OSError as error:
+                if not self._value:
+                    raise ConfigError(f"read token {self._config.token_file}: {error.strerror}") from error
+            self._read_at = self._now()
+        return self._value
+
+    def refused(self) -> bool:
+        """The server did not accept it: return whether the file holds another one by now."""
+        before, self._read_at = self._value, float("-inf")
+        return bool(self._config.token_file) and self.value() != before
+
+
+class Certificates:
+    """The TLS context of a configuration, made anew when a file of it changed: new connections use the new one."""
+
+    def __init__(self, config: Config, now: Callable[[], float]) -> None:
+        self._config = config
+        self._now = now
+        self._context: ssl.SSLContext | None = None
+        self._stamps: tuple[tuple[int, int], ...] = ()
+        self._looked_at = float("-inf")
+
+    def context(self) -> ssl.SSLContext:
+        """Return the context for the next connection; files that are being replaced keep the one before for now."""
+        if self._context is None:
+            self._stamps = self._stat()
+            self._context = self._config.ssl_context()
+            self._looked_at = self._now()
+        elif self._now() - self._looked_at >= CERTIFICATE_SECONDS:
+            self._looked_at = self._now()
+            if (stamps := self._stat()) != self._stamps:
+                try:
+                    self._context = self._config.ssl_context()
+                except ConfigError:
+                    return self._context  # key and certificate are written one after the other: look again later
+                self._stamps = stamps
+        return self._context
+
+    def _stat(self) -> tuple[tuple[int, int], ...]:
+        stamps = []
+        for each in self._config.watched_files():
+            try:
+                found = Path(each).stat()
+                stamps.append((found.st_mtime_ns, found.st_ino))
+            except OSError:
+                stamps.append((0, 0))
+        return tuple(stamps)

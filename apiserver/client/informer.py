@@ -1,0 +1,191 @@
+"""A local copy of one resource that follows the API server: client-go's reflector and shared informer.
+
+Promises (``tests/component/client/test_informer.py`` and ``tests/unit/apiserver/client/test_store.py`` state them as tests):
+
+1. ``synced`` is set once everything that existed at some moment after the start is here, and stays set.
+2. Every object is eventually what the server has; per object, states are seen in order, and some may be skipped. There is no order
+   across objects.
+3. A deletion is always reported, also one that happened while the connection was away; so is the change of a uid under one name.
+4. Nothing ends :meth:`Informer.run` but cancellation (or a defect): while the server is away, refuses or does not know the resource, the
+   copy stays as it was and is brought up to date afterwards.
+5. Memory is bounded by what the server has: no queue of events stands between the connection and the store.
+
+Callbacks run in the event loop between two events: put a key into a work queue and return.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import builtins
+import logging
+import random
+import time
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from contextlib import aclosing
+from typing import Final
+
+from apiserver.apis.meta import errors
+from apiserver.apis.meta.objects import Object, annotations_of, namespace_of, resource_version_of
+from apiserver.apis.meta.resources import Resource
+from apiserver.client import watching
+from apiserver.client.backoff import Backoff
+from apiserver.client.rest import Client, TransportError
+from apiserver.client.store import Callback, Indexer, Store
+
+logger = logging.getLogger(__name__)
+
+WATCH_SECONDS: Final = 300
+"""Watches are asked to end after between one and two times this long, as client-go's are, so that load moves to new replicas."""
+INITIAL_IDLE_SECONDS: Final = 30.0
+"""A server that ignores ``sendInitialEvents`` sends no bookmark: after this silence it gets a list."""
+SHORT_WATCH_SECONDS: Final = 1.0
+_EXPIRED: Final = (errors.Expired, errors.Gone)
+_NO_WATCH_LIST: Final = (errors.BadRequest, errors.Invalid, errors.MethodNotAllowed, errors.NotAcceptable)
+
+
+class Informer:
+    """The objects of one resource, in one namespace or in all, narrowed by selectors; ``trim`` returns what is worth
+    keeping of one, its name, namespace, uid and resourceVersion included.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        resource: Resource,
+        namespace: str | None = None,
+        *,
+        label_selector: str = "",
+        field_selector: str = "",
+        indexers: Mapping[str, Indexer] | None = None,
+        trim: Callable[[Object], Object] | None = None,
+        backoff: Backoff | None = None,
+        initial_idle_seconds: float = INITIAL_IDLE_SECONDS,
+    ) -> None:
+        self.resource = resource
+        self.synced = asyncio.Event()
+        self._client = client
+        self._namespace = namespace
+        self._label_selector = label_selector
+        self._field_selector = field_selector
+        self._store = Store(indexers or {})
+        self._trim = trim
+        self._backoff = backoff or Backoff(0.25, 10)
+        self._initial_idle_seconds = initial_idle_seconds
+        self._watch_list = True
+        self._resource_version = ""
+
+    def get(self, namespace: str, name: str) -> Object | None:
+        """Return one object, not to be written to; the namespace of a cluster-scoped one is empty."""
+        return self._store.get((namespace, name))
+
+    def list(self, namespace: str | None = None) -> builtins.list[Object]:
+        """Return every object (of a namespace), not to be written to. Looks at all of them: use an index where it matters."""
+        return [each for each in self._store.list() if namespace is None or namespace_of(each) == namespace]
+
+    def by_index(self, name: str, value: str) -> Iterable[Object]:
+        """Return the objects for which the indexer ``name`` yields ``value``."""
+        return self._store.by_index(name, value)
+
+    def __len__(self) -> int:
+        return len(self._store)
+
+    def subscribe(self, callback: Callback) -> None:
+        """Call ``callback(old, new)`` for every object there is, now, and for every change from now on."""
+        self._store.subscribe(callback)
+
+    def remember(self, obj: Object) -> None:
+        """Take in what a write of our own returned, so that the next decision is not made on what was before it."""
+        self._store.apply(self._trimmed(obj))
+
+    async def run(self) -> None:
+        """Follow the server until cancelled."""
+        while True:
+            began = time.monotonic()
+            try:
+                if self._resource_version:
+                    await self._watch()
+                elif self._watch_list:
+                    await self._sync_by_watch()
+                else:
+                    await self._sync_by_list()
+                if time.monotonic() - began >= SHORT_WATCH_SECONDS:
+                    self._backoff.reset()
+                    continue
+            except _EXPIRED:
+                self._resource_version = ""  # too old to go on from: sync anew
+                logger.info("resourceVersion expired, listing again", extra={"resource": self.resource.plural})
+            except (errors.StatusError, TransportError) as error:
+                if time.monotonic() - began >= SHORT_WATCH_SECONDS:
+                    self._backoff.reset()
+                logger.debug("watch interrupted", extra={"resource": self.resource.plural, "error": str(error)})
+            await asyncio.sleep(self._backoff.next())
+
+    async def _sync_by_watch(self) -> None:
+        """Streaming list (KEP-3157): the server sends what exists, a bookmark, and then what changes, in one answer."""
+        initial: builtins.list[Object] = []
+        end: Object | None = None
+        try:
+            async with aclosing(self._open("", initial_events=True)) as events:
+                async with asyncio.timeout(self._initial_idle_seconds) as silence:
+                    async for event in events:
+                        silence.reschedule(asyncio.get_running_loop().time() + self._initial_idle_seconds)
+                        if event.type == watching.BOOKMARK and watching.INITIAL_EVENTS_END in annotations_of(event.object):
+                            end = event.object
+                            break
+                        if event.type == watching.ADDED:
+                            initial.append(self._trimmed(event.object))
+                if end is not None:
+                    self._replace(initial, resource_version_of(end))
+                    initial = []  # the store has them; this frame lives as long as the watch
+                    async for event in events:
+                        self._apply(event)
+        except _NO_WATCH_LIST as error:
+            self._fall_back(str(error))
+        except TimeoutError:
+            self._fall_back("no bookmark came")
+
+    def _fall_back(self, why: str) -> None:
+        if not self._resource_version:
+            self._watch_list = False
+            logger.info("the server has no streaming lists, listing", extra={"resource": self.resource.plural, "error": why})
+
+    async def _sync_by_list(self) -> None:
+        # No resourceVersion: the newest, so that a copy never goes back in time when it changes to another replica of the server.
+        listed = await self._client.list(
+            self.resource, self._namespace, label_selector=self._label_selector, field_selector=self._field_selector
+        )
+        self._replace([self._trimmed(each) for each in listed["items"]], resource_version_of(listed))
+        await self._watch()
+
+    async def _watch(self) -> None:
+        async with aclosing(self._open(self._resource_version)) as events:
+            async for event in events:
+                self._apply(event)
+
+    def _open(self, resource_version: str, *, initial_events: bool = False) -> AsyncGenerator[watching.WatchEvent, None]:
+        seconds = int(random.uniform(1, 2) * WATCH_SECONDS)  # noqa: S311 - spreads load
+        return self._client.watch(
+            self.resource,
+            self._namespace,
+            resource_version=resource_version,
+            timeout_seconds=seconds,
+            initial_events=initial_events,
+            label_selector=self._label_selector,
+            field_selector=self._field_selector,
+        )
+
+    def _replace(self, objects: Iterable[Object], resource_version: str) -> None:
+        self._store.replace(objects, resource_version)
+        self._resource_version = resource_version
+        self._backoff.reset()
+        self.synced.set()
+
+    def _apply(self, event: watching.WatchEvent) -> None:
+        if event.type == watching.DELETED:
+            self._store.delete(self._trimmed(event.object))
+        elif event.type in (watching.ADDED, watching.MODIFIED):
+            self._store.apply(self._trimmed(event.object))
+        self._resource_version = resource_version_of(event.object) or self._resource_version
+
+    def _trimmed(self, obj: Object) -> Object:
+        return self._trim(obj) if self._trim is not None else obj

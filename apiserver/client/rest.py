@@ -1,0 +1,300 @@
+"""Requests to an API server: verbs in, plain JSON out.
+
+Errors: what the server says is a :class:`~apiserver.apis.meta.errors.StatusError`, the class by its reason; what prevented an answer is
+a :class:`TransportError`. A request is repeated by the client itself only where the server said that it did nothing and when to come
+back (429 and 5xx with ``Retry-After``, as client-go does), and once after 401 when the token file has a new token by then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import ssl
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from types import TracebackType
+from typing import Any, Final, Self, TypeAlias
+
+import aiohttp
+
+from apiserver.apis.meta import errors
+from apiserver.apis.meta.objects import Json, Object, dig, name_of, namespace_of
+from apiserver.apis.meta.resources import Resource
+from apiserver.client import watching
+from apiserver.client.config import Config
+from apiserver.client.credentials import Certificates, Token
+from apiserver.client.transport import TransportError, keepalive_socket, transport_error
+from apiserver.client.watching import WatchEvent
+
+__all__ = ["Client", "TransportError", "WatchEvent"]
+
+REQUEST_SECONDS: Final = 60.0
+"""kube-apiserver ends a request after this long itself."""
+CONNECT_SECONDS: Final = 10.0
+PAGE: Final = 500
+"""Objects per page of a list: client-go's number."""
+MAX_BODY_BYTES: Final = 256 << 20
+"""Of one answer: a page of 500 objects of half a MiB each, beyond which something is wrong."""
+MAX_ERROR_BYTES: Final = 1 << 20
+MAX_RETRIES: Final = 5
+MAX_RETRY_SECONDS: Final = 30.0
+Patch: TypeAlias = dict[str, Any] | list[Any]
+MERGE_PATCH: Final = "application/merge-patch+json"
+JSON_PATCH: Final = "application/json-patch+json"
+
+
+class Client:
+    """One API server as one user. Use as an async context manager; safe for any number of tasks at once."""
+
+    def __init__(self, config: Config, *, user_agent: str, timeout_seconds: float = REQUEST_SECONDS, max_connections: int = 64) -> None:
+        self.config = config
+        self._headers = {"User-Agent": user_agent, "Accept": "application/json"}
+        self._timeout = aiohttp.ClientTimeout(total=timeout_seconds, connect=CONNECT_SECONDS)
+        self._max_connections = max_connections
+        self._token = Token(config, time.monotonic)
+        self._certificates = Certificates(config, time.monotonic)
+        self._session: aiohttp.ClientSession | None = None
+
+    async def __aenter__(self) -> Self:
+        # Watches hold a connection each for minutes: no limit may make a request wait for one of them to end.
+        connector = aiohttp.TCPConnector(
+            limit=0, limit_per_host=self._max_connections, keepalive_timeout=60, socket_factory=keepalive_socket
+        )
+        self._session = aiohttp.ClientSession(connector=connector, timeout=self._timeout, cookie_jar=aiohttp.DummyCookieJar())
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+    async def get(self, resource: Resource, name: str, namespace: str | None = None) -> Object:
+        """Return one object; NotFound when it is absent."""
+        return await self._object("GET", resource.path(namespace, name))
+
+    async def list(
+        self,
+        resource: Resource,
+        namespace: str | None = None,
+        *,
+        label_selector: str = "",
+        field_selector: str = "",
+        resource_version: str = "",
+        limit: int = 0,
+    ) -> Object:
+        """Return the whole List, fetched in pages (of ``limit`` objects); objects carry ``kind`` and ``apiVersion``.
+
+        A continue token that expires in the middle of it begins the list anew without pages, which is always consistent.
+        """
+        query = _query(labelSelector=label_selector, fieldSelector=field_selector)
+        first = _query(**query, resourceVersion=resource_version, limit=str(limit or PAGE))
+        path = resource.path(namespace)
+        whole = await self._object("GET", path, params=first)
+        items: list[Object] = whole.get("items") or []
+        page = whole
+        while token := dig(page, "metadata", "continue"):
+            try:
+                page = await self._object("GET", path, params={**query, "limit": str(limit or PAGE), "continue": token})
+            except errors.Expired:
+                page = whole = await self._object("GET", path, params=query)
+                items = []
+            items += page.get("items") or []
+        metadata = {key: value for key, value in (page.get("metadata") or {}).items() if key not in ("continue", "remainingItemCount")}
+        for each in items:  # items of typed lists leave both out
+            each.setdefault("apiVersion", resource.api_version)
+            each.setdefault("kind", resource.kind)
+        return {**whole, "metadata": metadata, "items": items}
+
+    async def create(self, resource: Resource, obj: Object, namespace: str | None = None, *, field_manager: str = "") -> Object:
+        """Create it and return it as stored; AlreadyExists when its name is taken."""
+        path = resource.path(_namespace(resource, obj, namespace))
+        return await self._object("POST", path, params=_query(fieldManager=field_manager), body=obj)
+
+    async def update(self, resource: Resource, obj: Object, *, subresource: str | None = None, field_manager: str = "") -> Object:
+        """Replace it; namespace and name come from its metadata, and Conflict means that its resourceVersion is no longer current."""
+        path = resource.path(_namespace(resource, obj, None), name_of(obj), subresource)
+        return await self._object("PUT", path, params=_query(fieldManager=field_manager), body=obj)
+
+    async def patch(
+        self,
+        resource: Resource,
+        name: str,
+        patch: Patch,
+        namespace: str | None = None,
+        *,
+        subresource: str | None = None,
+        content_type: str = MERGE_PATCH,
+        field_manager: str = "",
+    ) -> Object:
+        """Apply a patch and return the result. A merge patch with ``metadata.resourceVersion`` fails with Conflict on anything newer."""
+        path = resource.path(namespace, name, subresource)
+        headers = {"Content-Type": content_type}
+        return await self._object("PATCH", path, params=_query(fieldManager=field_manager), body=patch, headers=headers)
+
+    async def delete(self, resource: Resource, name: str, namespace: str | None = None, *, options: Object | None = None) -> Object:
+        """Ask for its deletion; returns the Status, or the object that finalizers or its grace period still hold."""
+        return await self._object("DELETE", resource.path(namespace, name), body=options)
+
+    async def watch(
+        self,
+        resource: Resource,
+        namespace: str | None = None,
+        *,
+        resource_version: str = "",
+        label_selector: str = "",
+        field_selector: str = "",
+        timeout_seconds: int = 300,
+        initial_events: bool = False,
+        idle_seconds: float | None = None,
+    ) -> AsyncGenerator[WatchEvent, None]:
+        """Yield what changes after ``resource_version`` until the server ends the watch: after ``timeout_seconds`` at the latest.
+
+        With ``initial_events``, everything that exists comes first, as ADDED, ended by a BOOKMARK with ``INITIAL_EVENTS_END``.
+        With ``idle_seconds``, silence of that length is an error. Wrap it in ``contextlib.aclosing`` if you may leave it early.
+
+        Raises:
+            Expired: the server no longer knows ``resource_version``: list again.
+            StatusError: refused, or ended with another error.
+            TransportError: the connection broke, or stayed silent beyond every deadline.
+        """
+        params = {"watch": "true", "allowWatchBookmarks": "true", "timeoutSeconds": str(timeout_seconds)}
+        params |= {"resourceVersion": resource_version} if resource_version else {}
+        params |= {"labelSelector": label_selector} if label_selector else {}
+        params |= {"fieldSelector": field_selector} if field_selector else {}
+        if initial_events:
+            params |= {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
+        path = resource.path(namespace)
+        # The server ends the watch in time; the margin is for a server that does not.
+        timeout = aiohttp.ClientTimeout(total=timeout_seconds + 30, connect=CONNECT_SECONDS, sock_read=idle_seconds)
+        try:
+            async with self.stream("GET", path, params=params, timeout=timeout) as response:
+                async for line in watching.lines(response.content.iter_any()):
+                    yield watching.parse(line, path)
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise transport_error("watch", path, error) from error
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Mapping[str, str] | None = None,
+        body: Json = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Json:
+        """Send JSON, return JSON (None for an empty answer). ``path`` begins with a slash."""
+        data = None if body is None else json.dumps(body, separators=(",", ":")).encode()
+        try:
+            async with self.stream(method, path, params=params, data=data, headers=headers) as response:
+                return _parsed(await _read(response, MAX_BODY_BYTES), method, path)
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise transport_error(method, path, error) from error
+
+    @asynccontextmanager
+    async def stream(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Mapping[str, str] | None = None,
+        data: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+        timeout: aiohttp.ClientTimeout | None = None,
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        """Yield a successful response whose body is still to be read; everything else is raised."""
+        if self._session is None:
+            raise RuntimeError("use the client as an async context manager")
+        sent = {**self._headers, **(headers or {})}
+        if data is not None:
+            sent.setdefault("Content-Type", "application/json")
+        retries, fresh_token = 0, False
+        while True:
+            if token := self._token.value():
+                sent["Authorization"] = f"Bearer {token}"
+            async with self._session.request(
+                method,
+                self.config.server + path,
+                params=params or None,
+                data=data,
+                headers=sent,
+                allow_redirects=False,
+                ssl=self._tls(),
+                server_hostname=self.config.tls_server_name,
+                timeout=timeout or self._timeout,
+            ) as response:
+                if response.status < 300:
+                    yield response
+                    return
+                error = await _error(response, method, path)
+                pause = _retry_after(response)
+            if error.code == 401 and not fresh_token and self._token.refused():
+                fresh_token = True
+            elif pause is not None and retries < MAX_RETRIES:
+                retries += 1
+                await asyncio.sleep(pause)
+            else:
+                raise error
+
+    async def _object(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Mapping[str, str] | None = None,
+        body: Json = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Object:
+        answer = await self.request(method, path, params=params, body=body, headers=headers)
+        if not isinstance(answer, dict):
+            raise TransportError(f"{method} {path}: the server answered with no object")
+        return answer
+
+    def _tls(self) -> ssl.SSLContext | bool:
+        return self._certificates.context() if self.config.server.startswith("https:") else True
+
+
+async def _error(response: aiohttp.ClientResponse, method: str, path: str) -> errors.StatusError:
+    raw = await _read(response, MAX_ERROR_BYTES)
+    try:
+        body = json.loads(raw)
+    except ValueError:
+        body = None
+    if isinstance(body, dict) and body.get("kind") == "Status":
+        return errors.from_status(body, response.status)
+    return errors.from_http(response.status, f"{method} {path}: {raw[:500].decode(errors='replace')}")
+
+
+def _retry_after(response: aiohttp.ClientResponse) -> float | None:
+    """Return the seconds to wait when the server says that it did nothing; the form with a date is not Kubernetes'."""
+    after = response.headers.get("Retry-After", "")
+    if (response.status == 429 or response.status >= 500) and after.isdecimal():
+        return min(float(after), MAX_RETRY_SECONDS)
+    return None
+
+
+async def _read(response: aiohttp.ClientResponse, limit: int) -> bytes:
+    parts, size = [], 0
+    async for chunk in response.content.iter_any():
+        size += len(chunk)
+        if size > limit:
+            raise TransportError(f"the answer of {response.url.path} is longer than {limit} bytes")
+        parts.append(chunk)
+    return b"".join(parts)
+
+
+def _parsed(raw: bytes, method: str, path: str) -> Json:
+    if not raw:
+        return None
+    try:
+        return json.loads(raw)
+    except ValueError as error:
+        raise TransportError(f"{method} {path}: the server answered with something that is no JSON") from error
+
+
+def _query(**given: str) -> dict[str, str]:
+    return {key: value for key, value in given.items() if value}
+
+
+def _namespace(resource: Resource, obj: Object, given: str | None) -> str | None:
+    return (given or namespace_of(obj)) if resource.namespaced else None

@@ -1,0 +1,129 @@
+"""The objects that an informer knows, and who is told when one changes. No I/O.
+
+Every change goes through here, whatever brought it (a list, a watch event, the answer to a write of our own), so that:
+
+* an object never goes back to an older resourceVersion, and a deleted one does not come back, whatever order the news arrives in;
+* a name that changes its uid is reported as a deletion followed by an addition, as if no event had been missed;
+* news that was known already is reported to nobody.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, TypeAlias
+
+from apiserver.apis.meta.objects import Key, Object, key_of, resource_version_of, uid_of
+
+Callback: TypeAlias = Callable[[Object | None, Object | None], None]
+"""``callback(old, new)``: ``old`` is None for a new object, ``new`` is None for one that is gone. Quick, and does not raise."""
+Indexer: TypeAlias = Callable[[Object], Iterable[str]]
+
+MAX_TOMBSTONES: Final = 1024
+"""Deletions remembered so that older news about the object is recognised: more than a watch can have in flight."""
+
+
+class Store:
+    """Objects by key and by index."""
+
+    def __init__(self, indexers: Mapping[str, Indexer]) -> None:
+        self._objects: dict[Key, Object] = {}
+        self._indexers = dict(indexers)
+        self._indexes: dict[str, dict[str, set[Key]]] = {name: {} for name in indexers}
+        self._tombstones: OrderedDict[str, int] = OrderedDict()
+        self._listed_at = 0
+        self._callbacks: list[Callback] = []
+
+    def subscribe(self, callback: Callback) -> None:
+        """Tell ``callback`` of every object that is here, now, and of every change from now on."""
+        for each in list(self._objects.values()):
+            callback(None, each)
+        self._callbacks.append(callback)
+
+    def get(self, key: Key) -> Object | None:
+        """Return the object, not to be written to."""
+        return self._objects.get(key)
+
+    def list(self) -> Iterable[Object]:
+        """Return every object."""
+        return self._objects.values()
+
+    def by_index(self, name: str, value: str) -> Iterable[Object]:
+        """Return the objects for which the indexer ``name`` yields ``value``."""
+        return [self._objects[key] for key in sorted(self._indexes[name].get(value, ()))]
+
+    def __len__(self) -> int:
+        return len(self._objects)
+
+    def replace(self, objects: Iterable[Object], resource_version: str) -> None:
+        """Make this all there is: a consistent list. What is absent from it was deleted, whether or not somebody saw the event."""
+        listed = {key_of(each): each for each in objects}
+        self._listed_at = revision(resource_version)
+        self._tombstones.clear()
+        for key in [key for key in self._objects if key not in listed]:
+            self._remove(key)
+        for key, new in listed.items():
+            self._put(key, new)
+
+    def apply(self, new: Object) -> None:
+        """Take in an object that was added or modified, or that a write of our own returned."""
+        at = _revision_of(new)
+        if at and (at <= self._tombstones.get(uid_of(new), 0) or (at <= self._listed_at and key_of(new) not in self._objects)):
+            return  # it was deleted after this
+        old = self._objects.get(key_of(new))
+        if old is not None and at and at < _revision_of(old):
+            return
+        self._put(key_of(new), new)
+
+    def delete(self, last: Object) -> None:
+        """Take in a deletion; ``last`` is the object's last state."""
+        at = _revision_of(last)
+        if uid_of(last):
+            self._tombstones[uid_of(last)] = at
+            if len(self._tombstones) > MAX_TOMBSTONES:
+                self._tombstones.popitem(last=False)
+        old = self._objects.get(key_of(last))
+        if old is None or (uid_of(old) != uid_of(last) or (at and at < _revision_of(old))):
+            return  # a namesake that was made later stays
+        self._remove(key_of(last))
+
+    def _put(self, key: Key, new: Object) -> None:
+        old = self._objects.get(key)
+        if old is not None and uid_of(old) != uid_of(new):
+            self._remove(key)
+            old = None
+        if old is not None and resource_version_of(old) == resource_version_of(new) != "":
+            return
+        if old is not None:
+            self._unindex(key, old)
+        self._objects[key] = new
+        for name, indexer in self._indexers.items():
+            for value in indexer(new):
+                self._indexes[name].setdefault(value, set()).add(key)
+        self._tell(old, new)
+
+    def _remove(self, key: Key) -> None:
+        old = self._objects.pop(key)
+        self._unindex(key, old)
+        self._tell(old, None)
+
+    def _unindex(self, key: Key, old: Object) -> None:
+        for name, indexer in self._indexers.items():
+            for value in indexer(old):
+                keys = self._indexes[name].get(value, set())
+                keys.discard(key)
+                if not keys:
+                    self._indexes[name].pop(value, None)
+
+    def _tell(self, old: Object | None, new: Object | None) -> None:
+        for callback in self._callbacks:
+            callback(old, new)
+
+
+def revision(resource_version: str) -> int:
+    """Return a resourceVersion as the number it is (KEP-5504 lets clients compare them); 0 for anything else, which orders nothing."""
+    return int(resource_version) if resource_version.isdecimal() else 0
+
+
+def _revision_of(obj: Object) -> int:
+    return revision(resource_version_of(obj))

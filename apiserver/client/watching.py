@@ -1,0 +1,61 @@
+"""Watches: one request whose answer is an endless sequence of JSON lines."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Final
+
+from apiserver.apis.meta import errors
+from apiserver.apis.meta.objects import Object
+from apiserver.client.transport import TransportError
+
+MAX_LINE_BYTES: Final = 16 << 20
+"""Of one watch event: no API server stores objects a tenth of this size."""
+
+ADDED: Final = "ADDED"
+MODIFIED: Final = "MODIFIED"
+DELETED: Final = "DELETED"
+BOOKMARK: Final = "BOOKMARK"
+
+INITIAL_EVENTS_END: Final = "k8s.io/initial-events-end"
+"""Annotation of the bookmark that ends the objects which existed when the watch began (KEP-3157)."""
+
+
+@dataclass(frozen=True, slots=True)
+class WatchEvent:
+    """``type`` is ADDED, MODIFIED, DELETED or BOOKMARK; an ERROR is raised instead."""
+
+    type: str
+    object: Object
+
+
+async def lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """Yield complete lines; what follows the last newline of a broken connection is no event."""
+    pending = bytearray()
+    async for chunk in chunks:
+        searched = len(pending)
+        pending += chunk
+        begin = 0
+        while (end := pending.find(b"\n", max(begin, searched))) >= 0:
+            if line := bytes(pending[begin:end]).strip():
+                yield line
+            begin = end + 1
+        del pending[:begin]
+        if len(pending) > MAX_LINE_BYTES:
+            raise TransportError(f"an event of the watch is longer than {MAX_LINE_BYTES} bytes")
+
+
+def parse(line: bytes, path: str) -> WatchEvent:
+    """Return the event, or raise the Status that an ERROR carries."""
+    try:
+        parsed = json.loads(line)
+        kind, obj = parsed["type"], parsed["object"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise TransportError(f"watch {path}: the server sent something that is no watch event") from error
+    if kind == "ERROR":
+        raise errors.from_status(obj if isinstance(obj, dict) else {})
+    if not isinstance(obj, dict):
+        raise TransportError(f"watch {path}: the server sent an event without an object")
+    return WatchEvent(kind, obj)
