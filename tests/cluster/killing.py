@@ -1,0 +1,43 @@
+"""Kill the processes of a pod as a power cut would: SIGKILL from outside, through the machine's process table.
+
+The nodes of the test cluster are namespaces of this machine, so the processes of its pods are in /proc here; a pod's are those whose
+cgroup names the pod's uid.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+
+def processes_of(pod: dict[str, Any]) -> dict[int, str]:
+    """Return pid and command line of each process of the pod but the sandbox's."""
+    marker = f"pod{pod['metadata']['uid']}"
+    found = {}
+    for directory in Path("/proc").glob("[0-9]*"):
+        try:
+            if marker not in (directory / "cgroup").read_text():
+                continue
+            command = (directory / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        if command and "pause" not in command.split()[0]:
+            found[int(directory.name)] = command
+    return found
+
+
+def kill(pod: dict[str, Any], *, containing: str = "") -> list[int]:
+    """SIGKILL the pod's processes whose command line contains ``containing``; fail when there is none."""
+    pids = [pid for pid, command in processes_of(pod).items() if containing in command]
+    assert pids, f"pod {pod['metadata']['name']} has no process with {containing!r}"
+    for pid in pids:
+        os.kill(pid, signal.SIGKILL)
+    return pids
+
+
+def resident_kib(pid: int) -> int:
+    """Return VmRSS of a process in KiB."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(next(line.split()[1] for line in status.splitlines() if line.startswith("VmRSS:")))

@@ -1,0 +1,145 @@
+"""kubectl as a test sees it: run, read JSON, wait, and attach to a guest's console."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import select
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+
+
+class KubectlError(AssertionError):
+    """kubectl ended with a non-zero status; the text is what it printed on standard error."""
+
+
+@dataclass(frozen=True)
+class Kubectl:
+    """kubectl (and its plugin) with one kubeconfig and one default namespace."""
+
+    kubeconfig: Path
+    namespace: str
+    binary: str = "kubectl"
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The environment in which kubectl finds the cluster and the plugin."""
+        return {**os.environ, "KUBECONFIG": str(self.kubeconfig), "PATH": f"{ROOT / '.venv/bin'}:{os.environ['PATH']}"}
+
+    def command(self, *arguments: str) -> list[str]:
+        """Return the command line."""
+        return [self.binary, "-n", self.namespace, *arguments]
+
+    def try_run(self, *arguments: str, stdin: str | None = None, timeout: float = 60) -> subprocess.CompletedProcess[str]:
+        """Run kubectl; the caller looks at the exit status."""
+        return subprocess.run(
+            self.command(*arguments), env=self.environment, input=stdin, capture_output=True, text=True, timeout=timeout, check=False
+        )
+
+    def __call__(self, *arguments: str, stdin: str | None = None, timeout: float = 60) -> str:
+        """Run kubectl and return its standard output."""
+        done = self.try_run(*arguments, stdin=stdin, timeout=timeout)
+        if done.returncode:
+            raise KubectlError(f"kubectl {' '.join(arguments)}: exit status {done.returncode}: {done.stderr}")
+        return done.stdout
+
+    def json(self, *arguments: str) -> Any:
+        """Run kubectl with ``-o json`` and return what it printed."""
+        return json.loads(self(*arguments, "-o", "json"))
+
+    def apply(self, *objects: dict[str, Any]) -> str:
+        """Apply objects, as a List."""
+        return self("apply", "-f", "-", stdin=json.dumps({"apiVersion": "v1", "kind": "List", "items": list(objects)}))
+
+    def create(self, manifest: dict[str, Any]) -> dict[str, Any]:
+        """Create one object and return it as the server did."""
+        created: dict[str, Any] = json.loads(self("create", "-o", "json", "-f", "-", stdin=json.dumps(manifest)))
+        return created
+
+    def within(self, namespace: str) -> Kubectl:
+        """Return the same kubectl in another namespace."""
+        return Kubectl(self.kubeconfig, namespace, self.binary)
+
+
+def eventually(look: Callable[[], Any], *, timeout: float, what: str, interval: float = 0.25) -> Any:
+    """Return the first true value of ``look()``; fail with its last value after ``timeout`` seconds."""
+    deadline = time.monotonic() + timeout
+    while True:
+        value = look()
+        if value:
+            return value
+        if time.monotonic() > deadline:
+            raise AssertionError(f"{what}: not within {timeout:.0f} s; last seen: {value!r}")
+        time.sleep(interval)
+
+
+class Console:
+    """A ``kubectl virt console`` in a pseudo-terminal, read like expect."""
+
+    def __init__(self, process: subprocess.Popen[bytes], terminal: int) -> None:
+        self.process = process
+        self.text = ""
+        self._terminal = terminal
+
+    def type(self, text: str) -> None:
+        """Send keys."""
+        os.write(self._terminal, text.encode())
+
+    def expect(self, pattern: str, *, timeout: float = 30) -> re.Match[str]:
+        """Read until ``pattern`` appears after what the last call consumed."""
+        deadline = time.monotonic() + timeout
+        while not (found := re.search(pattern, self.text)):
+            remaining = deadline - time.monotonic()
+            if remaining <= 0 or not self._read(remaining):
+                raise AssertionError(f"console did not show {pattern!r}; last: {self.text[-800:]!r}")
+        self.text = self.text[found.end() :]
+        return found
+
+    def run(self, command: str, *, timeout: float = 30) -> str:
+        """Run a shell command in the guest and return what it printed."""
+        self.type(f"{command}; echo E''ND\n")
+        return self.expect(r"(?s)(.*)END\r?\n", timeout=timeout).group(1)
+
+    def _read(self, timeout: float) -> bool:
+        ready, _, _ = select.select([self._terminal], [], [], timeout)
+        if not ready:
+            return False
+        try:
+            chunk = os.read(self._terminal, 65536)
+        except OSError:  # EIO: the other side of the pseudo-terminal is closed
+            return False
+        self.text += chunk.decode(errors="replace")
+        return bool(chunk)
+
+
+@contextmanager
+def console(kubectl: Kubectl, vm: str) -> Iterator[Console]:
+    """Attach to a guest's console until the block ends, then leave with Ctrl-]."""
+    controller, terminal = os.openpty()
+    process = subprocess.Popen(
+        kubectl.command("virt", "console", vm),
+        env=kubectl.environment,
+        stdin=terminal,
+        stdout=terminal,
+        stderr=terminal,
+        start_new_session=True,
+    )
+    os.close(terminal)
+    try:
+        yield Console(process, controller)
+        if process.poll() is None:
+            os.write(controller, b"\x1d")
+            process.wait(timeout=10)
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+        os.close(controller)

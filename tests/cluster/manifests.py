@@ -1,0 +1,65 @@
+"""Objects that the cluster tests create."""
+
+from __future__ import annotations
+
+from typing import Any
+
+GUEST_IMAGE = "localhost/kubevirt/testguest:dev"
+
+
+def tiny_vm(name: str, **spec: Any) -> dict[str, Any]:
+    """Return the smallest VM there is: kernel and initramfs from the test guest's image, no disk."""
+    domain = {
+        "cpu": {"cores": 1},
+        "memory": {"guest": "128Mi"},
+        "firmware": {
+            "kernelBoot": {
+                "container": {"image": GUEST_IMAGE, "kernelPath": "/boot/vmlinuz", "initrdPath": "/boot/initrd.gz"},
+                "kernelArgs": "console=ttyS0 quiet panic=-1",
+            }
+        },
+        "devices": {"graphics": [{"type": "vnc"}], "consoles": [{"type": "pty"}]},
+    }
+    return {
+        "apiVersion": "kubevirt.io/v1alpha1",
+        "kind": "VirtualMachine",
+        "metadata": {"name": name},
+        "spec": {"terminationGracePeriodSeconds": 20, "domain": domain, **spec},
+    }
+
+
+def with_disks(vm: dict[str, Any], *disks: dict[str, Any]) -> dict[str, Any]:
+    """Return ``vm`` with these disks."""
+    vm["spec"]["domain"]["devices"]["disks"] = list(disks)
+    return vm
+
+
+def claim_disk(claim: str) -> dict[str, Any]:
+    """Return a disk from a PersistentVolumeClaim."""
+    return {"name": "data", "type": "PersistentVolumeClaim", "device": "disk", "source": {"name": claim}, "target": {"bus": "virtio"}}
+
+
+def migration(vm: str, *, node: str = "") -> dict[str, Any]:
+    """Return the slides' Migration of ``vm``, to ``node`` if one is named."""
+    selector = {"nodeSelector": {"kubevirt.io/hostname": node}} if node else {}
+    return {
+        "apiVersion": "kubevirt.io/v1alpha1",
+        "kind": "Migration",
+        "metadata": {"generateName": "my-migration"},
+        "spec": {"selector": {"name": vm}, **selector},
+    }
+
+
+def shared_claim(name: str) -> dict[str, Any]:
+    """Return a claim that both nodes can mount."""
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": name},
+        "spec": {
+            "storageClassName": "shared",
+            "accessModes": ["ReadWriteMany"],
+            "volumeMode": "Filesystem",
+            "resources": {"requests": {"storage": "64Mi"}},
+        },
+    }

@@ -1,0 +1,156 @@
+"""Any one of our processes, or etcd, is killed at any time: no acknowledged write is lost, the guest goes on, the console comes back."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from tests.cluster import killing
+from tests.cluster.kube import Kubectl, console, eventually
+from tests.cluster.manifests import tiny_vm
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
+
+COUNTER = "i=0; while :; do i=$((i+1)); echo tick $i; sleep 1; done\n"
+PROCESSES = ("virt-api", "virt-controller", "virt-handler", "etcd")
+
+
+def our_pods(system: Kubectl, component: str) -> list[dict[str, Any]]:
+    pods: list[dict[str, Any]] = system.json("get", "pods", "-l", f"kubevirt.io={component}")["items"]
+    return pods
+
+
+def ready(system: Kubectl, component: str) -> bool:
+    pods = our_pods(system, component)
+    return bool(pods) and all(
+        any(each["type"] == "Ready" and each["status"] == "True" for each in pod["status"].get("conditions", [])) for pod in pods
+    )
+
+
+def kill_all(system: Kubectl, component: str) -> None:
+    for pod in our_pods(system, component):
+        killing.kill(pod)
+
+
+def await_recovery(system: Kubectl, component: str) -> None:
+    eventually(lambda: ready(system, component), timeout=120, what=f"{component} is ready again", interval=1)
+
+
+def read_again(kubectl: Kubectl, vm: str) -> str:
+    """Return what a console that is dialled (again) shows within a few seconds, or nothing while it cannot be reached."""
+    with console(kubectl, vm) as guest:
+        try:
+            return guest.expect(r"tick (\d+)\r?\n", timeout=8).group(1)
+        except AssertionError:
+            return ""
+
+
+@pytest.fixture(scope="module")
+def counting(kubectl: Kubectl) -> dict[str, Any]:
+    """A guest that counts seconds on its console, for all tests of the module."""
+    kubectl.apply(tiny_vm("counting"))
+    kubectl("wait", "vm", "counting", "--for=condition=Ready", "--timeout=90s", timeout=100)
+    with console(kubectl, "counting") as guest:
+        guest.expect("GUEST-READY", timeout=60)
+        guest.type(COUNTER)
+        guest.expect(r"tick 2\r?\n")
+    vm: dict[str, Any] = kubectl.json("get", "vm", "counting")
+    return vm
+
+
+@pytest.mark.parametrize("component", PROCESSES)
+def test_the_guest_goes_on_and_its_console_comes_back(kubectl: Kubectl, system: Kubectl, counting: dict[str, Any], component: str) -> None:
+    before = int(eventually(lambda: read_again(kubectl, "counting"), timeout=60, what="the counter"))
+
+    kill_all(system, component)
+
+    after = int(eventually(lambda: read_again(kubectl, "counting"), timeout=120, what=f"the counter after {component} was killed"))
+    assert after > before
+    await_recovery(system, component)
+    vm = eventually(lambda: _get(kubectl, "counting"), timeout=60, what="the virtual machine is served")
+    assert vm["status"]["podName"] == counting["status"]["podName"]
+    eventually(lambda: _get(kubectl, "counting")["status"]["phase"] == "Running", timeout=60, what="phase Running")
+
+
+def _get(kubectl: Kubectl, name: str) -> dict[str, Any]:
+    answer = kubectl.try_run("get", "vm", name, "-o", "json")
+    if answer.returncode:
+        assert "NotFound" not in answer.stderr, "a 404 for an object that exists"
+        return {}
+    found: dict[str, Any] = json.loads(answer.stdout)
+    return found
+
+
+@pytest.mark.parametrize("component", ["etcd", "virt-api"])
+def test_no_acknowledged_write_is_lost(kubectl: Kubectl, system: Kubectl, component: str) -> None:
+    stop = threading.Event()
+    acknowledged: list[str] = []
+
+    def write(worker: int) -> None:
+        count = 0
+        while not stop.is_set():
+            count += 1
+            name = f"kept-{component}-{worker}-{count}"
+            try:
+                done = kubectl.try_run("create", "-f", "-", stdin=_halted(name), timeout=30)
+            except subprocess.TimeoutExpired:
+                continue
+            if done.returncode == 0:
+                acknowledged.append(name)
+
+    with ThreadPoolExecutor(2) as workers:
+        running = [workers.submit(write, each) for each in range(2)]
+        eventually(lambda: len(acknowledged) >= 3, timeout=60, what="writes before the kill")
+        kill_all(system, component)
+        count = len(acknowledged)
+        eventually(lambda: len(acknowledged) >= count + 3, timeout=120, what="writes after the kill")
+        stop.set()
+        for each in running:
+            each.result()
+
+    stored = set(re.findall(r"virtualmachine\.kubevirt\.io/(\S+)", kubectl("get", "vms", "-o", "name")))
+    assert not set(acknowledged) - stored
+    kubectl("delete", "vms", *acknowledged, "--timeout=100s", timeout=120)
+
+
+def _halted(name: str) -> str:
+    return json.dumps(tiny_vm(name, runStrategy="Halted"))
+
+
+def test_a_guest_survives_the_death_of_its_libvirtd(kubectl: Kubectl, counting: dict[str, Any]) -> None:
+    pod = kubectl.json("get", "pod", counting["status"]["podName"])
+    before = int(eventually(lambda: read_again(kubectl, "counting"), timeout=60, what="the counter"))
+
+    killing.kill(pod, containing="libvirtd")
+
+    eventually(lambda: any("libvirtd" in each for each in killing.processes_of(pod).values()), timeout=30, what="another libvirtd")
+    after = int(eventually(lambda: read_again(kubectl, "counting"), timeout=60, what="the counter"))
+    assert after > before
+
+
+def test_a_launcher_that_is_killed_takes_its_guest_along_and_another_attempt_follows(kubectl: Kubectl) -> None:
+    """PID 1 of the container is the launcher: the kernel ends QEMU with it, so the next attempt can never meet a second QEMU."""
+    kubectl.apply(tiny_vm("rerun"))
+    kubectl("wait", "vm", "rerun", "--for=condition=Ready", "--timeout=90s", timeout=100)
+    first = kubectl.json("get", "vm", "rerun")
+    pod = kubectl.json("get", "pod", first["status"]["podName"])
+
+    killing.kill(pod, containing="launcher")
+
+    second = eventually(
+        lambda: (
+            (vm := kubectl.json("get", "vm", "rerun"))["status"].get("podName") != first["status"]["podName"]
+            and vm["status"]["phase"] == "Running"
+            and vm
+        ),
+        timeout=120,
+        what="another attempt runs",
+    )
+    assert not killing.processes_of(pod)
+    assert second["status"]["attempts"][0]["result"] == "Failed"

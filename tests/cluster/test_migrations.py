@@ -1,0 +1,110 @@
+"""Live migration between the two nodes, on real parts."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import pytest
+
+from tests.cluster.kube import Kubectl, console, eventually
+from tests.cluster.manifests import claim_disk, migration, shared_claim, tiny_vm, with_disks
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
+
+COUNTER = "i=0; while :; do i=$((i+1)); echo tick $i; sleep 1; done\n"
+
+
+def running(kubectl: Kubectl, manifest: dict[str, Any]) -> dict[str, Any]:
+    kubectl.apply(manifest)
+    kubectl("wait", "vm", manifest["metadata"]["name"], "--for=condition=Ready", "--timeout=90s", timeout=100)
+    vm: dict[str, Any] = kubectl.json("get", "vm", manifest["metadata"]["name"])
+    return vm
+
+
+def other_node(kubectl: Kubectl, node: str) -> str:
+    names = [each["metadata"]["name"] for each in kubectl.json("get", "nodes")["items"]]
+    return str(next(name for name in names if name != node))
+
+
+def final_phase(kubectl: Kubectl, name: str) -> str:
+    return str(
+        eventually(
+            lambda: (
+                (found := kubectl.json("get", "migration", name).get("status", {}).get("phase")) in ("Succeeded", "Failed", "Cancelled")
+                and found
+            ),
+            timeout=120,
+            what=f"the end of migration {name}",
+        )
+    )
+
+
+def last_tick(text: str) -> int:
+    return int(re.findall(r"tick (\d+)", text)[-1])
+
+
+def test_a_running_guest_moves_and_its_counter_goes_on(kubectl: Kubectl) -> None:
+    vm = running(kubectl, tiny_vm("mover"))
+    target = other_node(kubectl, vm["status"]["nodeName"])
+    with console(kubectl, "mover") as guest:
+        guest.expect("GUEST-READY", timeout=60)
+        guest.type(COUNTER)
+        before = int(guest.expect(r"tick (\d+)").group(1))
+
+    made = kubectl.create(migration("mover", node=target))
+    assert final_phase(kubectl, made["metadata"]["name"]) == "Succeeded"
+
+    moved = kubectl.json("get", "vm", "mover")
+    assert moved["status"]["nodeName"] == target
+    assert moved["status"]["podName"] != vm["status"]["podName"]
+    with console(kubectl, "mover") as guest:
+        ticks = [int(guest.expect(r"tick (\d+)\r?\n").group(1)) for _ in range(3)]
+    assert ticks[-1] > before
+    assert ticks == list(range(ticks[0], ticks[0] + 3))
+    eventually(lambda: kubectl.try_run("get", "pod", vm["status"]["podName"]).returncode != 0, timeout=60, what="the source pod is gone")
+
+
+def test_a_guest_with_a_shared_disk_moves_there_and_back(kubectl: Kubectl) -> None:
+    kubectl.apply(shared_claim("travels"))
+    vm = running(kubectl, with_disks(tiny_vm("traveller"), claim_disk("travels")))
+    with console(kubectl, "traveller") as guest:
+        guest.expect("GUEST-READY", timeout=60)
+        guest.run("echo written-at-home | dd of=/dev/vda conv=fsync 2>/dev/null")
+    home = vm["status"]["nodeName"]
+    for target in (other_node(kubectl, home), home):
+        made = kubectl.create(migration("traveller", node=target))
+        assert final_phase(kubectl, made["metadata"]["name"]) == "Succeeded"
+    with console(kubectl, "traveller") as guest:
+        guest.type("\n")
+        assert "written-at-home" in guest.run("head -c 15 /dev/vda")
+
+
+def test_there_is_at_most_one_unfinished_migration_of_a_machine(kubectl: Kubectl) -> None:
+    running(kubectl, tiny_vm("once"))
+    first = kubectl.create(migration("once", node="no-such-node"))
+
+    second = kubectl.try_run("create", "-f", "-", stdin=json.dumps(migration("once")))
+
+    assert second.returncode != 0
+    assert first["metadata"]["name"] in second.stderr
+    kubectl("delete", "migration", first["metadata"]["name"], "--timeout=60s", timeout=70)
+    third = kubectl.create(migration("once"))
+    assert final_phase(kubectl, third["metadata"]["name"]) == "Succeeded"
+
+
+def test_deleting_an_unfinished_migration_leaves_the_guest_where_it_was(kubectl: Kubectl) -> None:
+    vm = running(kubectl, tiny_vm("stays"))
+    made = kubectl.create(migration("stays", node="no-such-node"))
+    eventually(
+        lambda: kubectl.json("get", "migration", made["metadata"]["name"]).get("status", {}).get("phase"), timeout=20, what="a phase"
+    )
+
+    kubectl("delete", "migration", made["metadata"]["name"], "--timeout=60s", timeout=70)
+
+    after = kubectl.json("get", "vm", "stays")
+    assert after["status"]["podName"] == vm["status"]["podName"]
+    assert after["status"]["phase"] == "Running"
+    pods = kubectl.json("get", "pods", "-l", "vm.kubevirt.io/name=stays")["items"]
+    assert [pod["metadata"]["name"] for pod in pods if not pod["metadata"].get("deletionTimestamp")] == [vm["status"]["podName"]]
