@@ -1,0 +1,109 @@
+"""Decide whether guests on this node can use KVM, by running one.
+
+``/dev/kvm`` proves nothing: nested machines offer it where no unmodified kernel boots. :func:`decide` runs the trial guest (``kvm``) in a
+child process with a time limit and judges its report; an administrator can force either answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import sys
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from handler.devices import trial
+
+logger = logging.getLogger(__name__)
+
+Choice = Literal["auto", "kvm", "emulation"]
+TRIAL_SECONDS: Final = 10.0
+"""The whole trial takes well under a second where KVM works, start of the interpreter included."""
+LOOP_SECONDS: Final = 1.0
+"""Hardware counts the loop down in some 10 ms, a nested machine under load in 100; emulation instruction by instruction takes 20 s."""
+_REPORT_BYTES: Final = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Whether guests are accelerated on this node, and why."""
+
+    accelerated: bool
+    reason: str
+
+    @property
+    def accelerator(self) -> Literal["kvm", "qemu"]:
+        """The domain type (libvirt's word) that follows from the verdict."""
+        return "kvm" if self.accelerated else "qemu"
+
+
+def judge(report: str, *, ended: bool) -> Verdict:
+    """Judge what the trial printed; ``ended`` is false if it had to be killed."""
+    stages: dict[str, float] = {}
+    reason = ""
+    for line in report.splitlines():
+        words = line.split(" ", 2)
+        if len(words) == 3 and words[0] == "stage":
+            stages[words[1]] = float(words[2])
+        elif words[0] == "end":
+            reason = line.removeprefix("end ")
+    missing = next((what for stage, what in trial.STAGES.items() if stage not in stages), None)
+    if trial.FAILED in stages:
+        return Verdict(accelerated=False, reason=f"a guest did not get through {missing}: the result was wrong")
+    if missing is not None:
+        why = (
+            reason
+            if ended and reason and reason != "done"
+            else f"nothing happened for {TRIAL_SECONDS:.0f} s"
+            if not ended
+            else "it stopped"
+        )
+        return Verdict(accelerated=False, reason=f"a guest did not get through {missing}: {why}")
+    loop = stages["L"] - stages["X"]
+    if loop > LOOP_SECONDS:
+        return Verdict(accelerated=False, reason=f"a guest needed {loop:.1f} s for a loop that takes hardware some 0.01 s")
+    return Verdict(accelerated=True, reason=f"a guest ran its trial in {stages['L']:.3f} s")
+
+
+async def _run_trial() -> tuple[str, bool]:
+    """Return what the trial printed and whether it ended by itself."""
+    child = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "handler.devices.kvm", stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE
+    )
+    assert child.stdout is not None  # noqa: S101 - asked for above
+    report = b""
+    try:
+        async with asyncio.timeout(TRIAL_SECONDS):
+            while len(report) < _REPORT_BYTES and (data := await child.stdout.read(_REPORT_BYTES)):
+                report += data
+            await child.wait()
+            return report.decode(errors="replace"), True
+    except TimeoutError:
+        return report.decode(errors="replace"), False
+    finally:
+        if child.returncode is None:
+            child.kill()
+            # A process that hangs in the kernel dies when its ioctl returns; nobody waits for that.
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(1):
+                    await child.wait()
+
+
+async def decide(choice: Choice) -> Verdict:
+    """Return the verdict for this node, logged with its reason; ``kvm`` and ``emulation`` are answered without a trial."""
+    verdict = Verdict(accelerated=False, reason="")
+    match choice:
+        case "kvm":
+            verdict = Verdict(accelerated=True, reason="forced by --acceleration=kvm")
+        case "emulation":
+            verdict = Verdict(accelerated=False, reason="forced by --acceleration=emulation")
+        case "auto":
+            try:
+                report, ended = await _run_trial()
+            except OSError as error:
+                verdict = Verdict(accelerated=False, reason=f"the trial could not be started: {error}")
+            else:
+                verdict = judge(report, ended=ended)
+    logger.info("guests are accelerated: %s: %s", verdict.accelerated, verdict.reason)
+    return verdict

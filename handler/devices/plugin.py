@@ -1,0 +1,195 @@
+"""Offer a device of the node to the kubelet as an extended resource (device plugin API v1beta1).
+
+The kubelet hands out names ("ids"); any number of pods share the one device behind them, so there are as many ids as a node can have
+pods. A kubelet that starts empties its plugin directory and has forgotten everyone: :class:`Plugin` notices that by the inode of
+``kubelet.sock`` and by its own socket, and begins again. What it reports as healthy it has opened a moment before.
+
+gRPC's generic handlers stand in for generated service classes, which have no types.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import stat
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import grpc
+import grpc.aio
+
+from handler.devices.v1beta1 import api_pb2
+
+logger = logging.getLogger(__name__)
+
+API_VERSION: Final = "v1beta1"
+KUBELET_SOCKET: Final = "kubelet.sock"
+IDS: Final = 110
+"""A kubelet runs at most this many pods unless told otherwise."""
+POLL_SECONDS: Final = 1.0
+HEALTH_SECONDS: Final = 10.0
+RETRY_SECONDS: Final = 5.0
+REGISTER_SECONDS: Final = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """One device node and the resource that stands for it."""
+
+    resource: str
+    """Such as ``devices.kubevirt.io/tun``."""
+    path: str
+    major: int
+    minor: int
+
+    @property
+    def name(self) -> str:
+        """Short name, part of ids and of the socket's name."""
+        return self.resource.rsplit("/", 1)[-1]
+
+
+def problem(device: Device) -> str:
+    """Return why the device cannot be used on this node; empty when it was opened."""
+    try:
+        descriptor = os.open(device.path, os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW)
+    except OSError as error:
+        return f"open {device.path}: {error.strerror}"
+    try:
+        found = os.fstat(descriptor)
+    finally:
+        os.close(descriptor)
+    if not stat.S_ISCHR(found.st_mode) or (os.major(found.st_rdev), os.minor(found.st_rdev)) != (device.major, device.minor):
+        return f"{device.path} is not the character device {device.major}:{device.minor}"
+    return ""
+
+
+def advertised(device: Device, *, offered: bool, fault: str) -> api_pb2.ListAndWatchResponse:
+    """Return the list for the kubelet: none at all where the device is not to be offered, unhealthy ones where it broke."""
+    health = "Unhealthy" if fault else "Healthy"
+    ids = range(IDS) if offered else ()
+    return api_pb2.ListAndWatchResponse(devices=[api_pb2.Device(ID=f"{device.name}{index}", health=health) for index in ids])
+
+
+class Plugin:
+    """Serves one device to the kubelet for as long as :meth:`run` runs.
+
+    ``offered`` is false where the device exists and must not be used (KVM without acceleration): the resource is then registered with
+    no devices, so that the node says 0 instead of the figure of an earlier run.
+    """
+
+    def __init__(self, device: Device, directory: Path, *, offered: bool, check: Callable[[Device], str] = problem) -> None:
+        self.device = device
+        self.registrations = 0
+        self._directory = directory
+        self._endpoint = f"kubevirt-{device.name}.sock"
+        self._offered = offered
+        self._check = check
+        self._fault = check(device) if offered else ""
+        self._changed = asyncio.Condition()
+
+    async def run(self) -> None:
+        """Register, watch over the registration, and register again whenever the kubelet forgot; until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._watch_health())
+            while True:
+                try:
+                    await self._serve_once()
+                except (OSError, grpc.RpcError, RuntimeError, TimeoutError) as error:  # RuntimeError: gRPC could not bind
+                    logger.warning("offer %s to the kubelet, again in %.0f s: %s", self.device.resource, RETRY_SECONDS, _words(error))
+                    await asyncio.sleep(RETRY_SECONDS)
+
+    async def _serve_once(self) -> None:
+        """Serve and register until the kubelet or our socket is no longer the one that was registered."""
+        kubelet = self._inode(KUBELET_SOCKET)
+        if kubelet is None:
+            await asyncio.sleep(POLL_SECONDS)
+            return
+        path = self._directory / self._endpoint
+        path.unlink(missing_ok=True)
+        server = grpc.aio.server()
+        server.add_generic_rpc_handlers((self._handlers(),))
+        server.add_insecure_port(f"unix://{path}")
+        await server.start()
+        try:
+            own = self._inode(self._endpoint)
+            await self._register()
+            self.registrations += 1
+            logger.info("registered %s with the kubelet", self.device.resource)
+            while self._inode(KUBELET_SOCKET) == kubelet and self._inode(self._endpoint) == own:  # noqa: ASYNC110 - files have no event
+                await asyncio.sleep(POLL_SECONDS)
+            logger.info("the kubelet was restarted, registering %s again", self.device.resource)
+        finally:
+            await server.stop(grace=None)
+
+    def _inode(self, name: str) -> tuple[int, int] | None:
+        try:
+            found = (self._directory / name).stat()
+        except FileNotFoundError:
+            return None
+        return found.st_ino, found.st_ctime_ns
+
+    async def _register(self) -> None:
+        request = api_pb2.RegisterRequest(
+            version=API_VERSION, endpoint=self._endpoint, resource_name=self.device.resource, options=api_pb2.DevicePluginOptions()
+        )
+        async with grpc.aio.insecure_channel(f"unix://{self._directory / KUBELET_SOCKET}") as channel:
+            register = channel.unary_unary(
+                "/v1beta1.Registration/Register",
+                request_serializer=api_pb2.RegisterRequest.SerializeToString,
+                response_deserializer=api_pb2.Empty.FromString,
+            )
+            async with asyncio.timeout(REGISTER_SECONDS):
+                await register(request)
+
+    async def _watch_health(self) -> None:
+        while self._offered:
+            await asyncio.sleep(HEALTH_SECONDS)
+            fault = self._check(self.device)
+            if fault != self._fault:
+                logger.warning("%s is %s", self.device.resource, fault or "healthy again")
+                async with self._changed:
+                    self._fault = fault
+                    self._changed.notify_all()
+
+    def _handlers(self) -> grpc.GenericRpcHandler[Any, Any]:
+        def unary(method: Any, request: Any, response: Any) -> Any:  # noqa: ANN401 - generated classes
+            return grpc.unary_unary_rpc_method_handler(
+                method, request_deserializer=request.FromString, response_serializer=response.SerializeToString
+            )
+
+        return grpc.method_handlers_generic_handler(
+            "v1beta1.DevicePlugin",
+            {
+                "GetDevicePluginOptions": unary(self._options, api_pb2.Empty, api_pb2.DevicePluginOptions),
+                "Allocate": unary(self._allocate, api_pb2.AllocateRequest, api_pb2.AllocateResponse),
+                "ListAndWatch": grpc.unary_stream_rpc_method_handler(
+                    self._list_and_watch,
+                    request_deserializer=api_pb2.Empty.FromString,
+                    response_serializer=api_pb2.ListAndWatchResponse.SerializeToString,
+                ),
+            },
+        )
+
+    async def _options(self, request: api_pb2.Empty, context: object) -> api_pb2.DevicePluginOptions:  # noqa: ARG002 - gRPC's signature
+        return api_pb2.DevicePluginOptions()
+
+    async def _list_and_watch(self, request: api_pb2.Empty, context: object) -> AsyncIterator[api_pb2.ListAndWatchResponse]:  # noqa: ARG002 - gRPC's signature
+        told: str | None = None
+        while True:
+            async with self._changed:
+                while told == self._fault:
+                    await self._changed.wait()
+                told = self._fault
+            yield advertised(self.device, offered=self._offered, fault=told)
+
+    async def _allocate(self, request: api_pb2.AllocateRequest, context: object) -> api_pb2.AllocateResponse:  # noqa: ARG002 - gRPC's signature
+        device = api_pb2.DeviceSpec(container_path=self.device.path, host_path=self.device.path, permissions="rw")
+        answers = [api_pb2.ContainerAllocateResponse(devices=[device]) for _ in request.container_requests]
+        return api_pb2.AllocateResponse(container_responses=answers)
+
+
+def _words(error: BaseException) -> str:
+    return (error.details() or str(error)) if isinstance(error, grpc.aio.AioRpcError) else str(error) or type(error).__name__
