@@ -44,8 +44,9 @@ _NO_WATCH_LIST: Final = (errors.BadRequest, errors.Invalid, errors.MethodNotAllo
 
 
 class Informer:
-    """The objects of one resource, in one namespace or in all, narrowed by selectors; ``trim`` returns what is worth
-    keeping of one, its name, namespace, uid and resourceVersion included.
+    """The objects of one resource, in one namespace or in all, narrowed by selectors.
+
+    ``trim`` returns what is worth keeping of an object: its name, namespace, uid and resourceVersion at least.
     """
 
     def __init__(

@@ -1,0 +1,312 @@
+"""An API server in memory on loopback whose bad days can be ordered: for clients, informers and controllers.
+
+It speaks for every resource, without schemas: get, list, watch (streaming lists too), create, update, merge patch, delete, ``status`` as a
+subresource, finalizers, optimistic locking, equality label selectors. What our own API server does better (validation, defaults, pages)
+is its business; here failures are operations: :meth:`FakeAPI.drop_events`, :meth:`FakeAPI.repeat_events`, :meth:`FakeAPI.expire`,
+:meth:`FakeAPI.cut`, :attr:`FakeAPI.refusals`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import itertools
+import json
+import uuid
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+from aiohttp import web
+
+from apiserver.apis.meta import errors
+from apiserver.client.config import Config
+
+Object = dict[str, Any]
+Key = tuple[str, str, str]
+
+
+class FakeAPI:
+    """State and faults; serve it with :meth:`serving`."""
+
+    def __init__(self) -> None:
+        self.revision = 1
+        self.objects: dict[Key, Object] = {}
+        """By (collection path without namespace, namespace, name)."""
+        self.log: list[tuple[int, str, Key, Object]] = []
+        self.oldest = 0
+        """Watches from before this revision are answered with 410."""
+        self.refusals: list[errors.StatusError | web.Response] = []
+        """The next requests get these, in order."""
+        self.streaming_lists = True
+        self.requests: list[tuple[str, str, dict[str, str]]] = []
+        self.writes: list[tuple[str, str, Any]] = []
+        self.admit: Callable[[str, Object], None] | None = None
+        """Called with (path, object) before a create is stored; may change it or raise a StatusError."""
+        self._changed = asyncio.Condition()
+        self._generation = itertools.count()
+        self._cut = 0
+        self._drop = False
+        self._repeat = False
+
+    @asynccontextmanager
+    async def serving(self) -> AsyncIterator[Config]:
+        """Serve on a free port of loopback; yields how to reach it."""
+        app = web.Application()
+        app.router.add_route("*", "/{path:.*}", self._handle)
+        runner = web.AppRunner(app, shutdown_timeout=0.1)
+        await runner.setup()
+        site = web.TCPSite(runner, "127.0.0.1", 0)
+        await site.start()
+        port = runner.addresses[0][1]
+        try:
+            yield Config(server=f"http://127.0.0.1:{port}", token="secret")
+        finally:
+            await self.cut()
+            await runner.cleanup()
+
+    # What tests order
+
+    async def cut(self) -> None:
+        """End every watch in the middle, without a word."""
+        self._cut += 1
+        await self._wake()
+
+    async def expire(self) -> None:
+        """Forget the history: whoever watches from the past has to list again."""
+        self.oldest = self.revision
+        await self.cut()
+
+    def drop_events(self, *, on: bool) -> None:
+        """While on, changes happen but no watch is told."""
+        self._drop = on
+
+    def repeat_events(self, *, on: bool) -> None:
+        """While on, every event is sent twice, and the one before it again after it."""
+        self._repeat = on
+
+    async def put(self, collection: str, obj: Object) -> Object:
+        """Create or replace as somebody else would."""
+        meta = obj["metadata"]
+        key = (collection, meta.get("namespace", ""), meta["name"])
+        return await self._store(key, copy.deepcopy(obj))
+
+    async def edit(self, collection: str, namespace: str, name: str, change: Callable[[Object], None]) -> Object:
+        """Change an object in place as somebody else would."""
+        key = (collection, namespace, name)
+        obj = copy.deepcopy(self.objects[key])
+        change(obj)
+        return await self._store(key, obj)
+
+    async def remove(self, collection: str, namespace: str, name: str) -> None:
+        """Delete it at once, whatever holds it."""
+        await self._remove((collection, namespace, name))
+
+    def all(self, collection: str) -> list[Object]:
+        """Return the objects of a collection."""
+        return [each for (path, _, _), each in sorted(self.objects.items(), key=lambda pair: pair[0]) if path == collection]
+
+    def get(self, collection: str, namespace: str, name: str) -> Object:
+        """Return one object; KeyError when it is absent."""
+        return self.objects[(collection, namespace, name)]
+
+    # The store
+
+    async def _store(self, key: Key, obj: Object) -> Object:
+        self.revision += 1
+        meta = obj.setdefault("metadata", {})
+        old = self.objects.get(key)
+        meta.setdefault("uid", (old or {}).get("metadata", {}).get("uid") or str(uuid.uuid4()))
+        meta.setdefault("creationTimestamp", "2026-01-01T00:00:00Z")
+        meta["resourceVersion"] = str(self.revision)
+        if old is None or old.get("spec") != obj.get("spec"):
+            meta["generation"] = int((old or {}).get("metadata", {}).get("generation") or 0) + 1
+        if meta.get("deletionTimestamp") and not meta.get("finalizers") and not meta.get("deletionGracePeriodSeconds"):
+            self.objects[key] = obj
+            await self._remove(key)
+            return obj
+        self.objects[key] = obj
+        await self._log("MODIFIED" if old else "ADDED", key, obj)
+        return obj
+
+    async def _remove(self, key: Key) -> None:
+        obj = copy.deepcopy(self.objects.pop(key))
+        self.revision += 1
+        obj["metadata"]["resourceVersion"] = str(self.revision)
+        await self._log("DELETED", key, obj)
+
+    async def _log(self, kind: str, key: Key, obj: Object) -> None:
+        if not self._drop:
+            self.log.append((self.revision, kind, key, copy.deepcopy(obj)))
+            if self._repeat:
+                if len(self.log) > 1 and self.log[-2][2][0] == key[0]:
+                    self.log.append(self.log[-2])
+                self.log.append(self.log[-1] if len(self.log) < 2 else (self.revision, kind, key, copy.deepcopy(obj)))
+        await self._wake()
+
+    async def _wake(self) -> None:
+        async with self._changed:
+            self._changed.notify_all()
+
+    # HTTP
+
+    async def _handle(self, request: web.Request) -> web.StreamResponse:
+        self.requests.append((request.method, request.path, dict(request.query)))
+        try:
+            if self.refusals:
+                refusal = self.refusals.pop(0)
+                if isinstance(refusal, web.Response):
+                    return refusal
+                raise refusal
+            return await self._serve(request)
+        except errors.StatusError as error:
+            headers = {"Retry-After": str(error.details.retry_after_seconds)} if error.details.retry_after_seconds else {}
+            return web.json_response(error.to_json(), status=error.code, headers=headers)
+
+    async def _serve(self, request: web.Request) -> web.StreamResponse:
+        collection, namespace, name, subresource = _split(request.path)
+        if request.method == "GET" and not name:
+            if request.query.get("watch") == "true":
+                return await self._watch(request, collection, namespace)
+            return self._list(request, collection, namespace)
+        if request.method == "POST":
+            return web.json_response(await self._create(collection, namespace, await request.json()), status=201)
+        key = (collection, namespace, name)
+        if key not in self.objects:
+            plural = collection.rsplit("/", 1)[-1]
+            raise errors.NotFound(f'{plural} "{name}" not found', errors.Details(name=name, kind=plural))
+        if request.method == "GET":
+            return web.json_response(self.objects[key])
+        if request.method == "DELETE":
+            return web.json_response(await self._delete(key, await request.json() if request.can_read_body else {}))
+        body = await request.json()
+        self.writes.append((request.method, request.path, body))
+        return web.json_response(await self._write(key, subresource, request.method, body))
+
+    async def _create(self, collection: str, namespace: str, obj: Object) -> Object:
+        meta = obj.setdefault("metadata", {})
+        meta["namespace"] = namespace
+        name = meta.setdefault("name", meta.get("generateName", "") + uuid.uuid4().hex[:5])
+        self.writes.append(("POST", f"{collection}/{namespace}", obj))
+        if (collection, namespace, name) in self.objects:
+            raise errors.AlreadyExists(f'{collection} "{name}" already exists')
+        if self.admit:
+            self.admit(collection, obj)
+        return await self._store((collection, namespace, name), obj)
+
+    async def _write(self, key: Key, subresource: str, method: str, body: Object) -> Object:
+        old = self.objects[key]
+        new = _merged(old, body) if method == "PATCH" else copy.deepcopy(body)
+        given = (body.get("metadata") or {}).get("resourceVersion")
+        if given and given != old["metadata"]["resourceVersion"]:
+            raise errors.Conflict(f'Operation cannot be fulfilled on "{key[2]}": the object has been modified')
+        if (uid := (body.get("metadata") or {}).get("uid")) and uid != old["metadata"]["uid"]:
+            raise errors.Conflict(f"Precondition failed: UID in precondition: {uid}, UID in object meta: {old['metadata']['uid']}")
+        if subresource == "status":
+            new = {**copy.deepcopy(old), "status": new.get("status")}
+        if new == old:
+            return old
+        return await self._store(key, new)
+
+    async def _delete(self, key: Key, options: Object) -> Object:
+        obj = copy.deepcopy(self.objects[key])
+        self.writes.append(("DELETE", "/".join(key), options))
+        uid = (options.get("preconditions") or {}).get("uid")
+        if uid and uid != obj["metadata"]["uid"]:
+            raise errors.Conflict("Precondition failed: UID")
+        grace = options.get("gracePeriodSeconds", (obj.get("spec") or {}).get("terminationGracePeriodSeconds", 0))
+        if not (obj.get("spec") or {}).get("nodeName"):
+            grace = 0  # the pod registry deletes at once what no kubelet has
+        if obj["metadata"].get("finalizers") or grace:
+            if not obj["metadata"].get("deletionTimestamp"):
+                obj["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+                if grace:
+                    obj["metadata"]["deletionGracePeriodSeconds"] = grace
+                await self._store(key, obj)
+            return obj
+        await self._remove(key)
+        return {"kind": "Status", "apiVersion": "v1", "status": "Success"}
+
+    def _list(self, request: web.Request, collection: str, namespace: str) -> web.Response:
+        items = [each for each in self.all(collection) if _selected(request, namespace, each)]
+        metadata: Object = {"resourceVersion": str(self.revision)}
+        limit, start = int(request.query.get("limit") or 0), int(request.query.get("continue") or 0)
+        if limit and start + limit < len(items):
+            metadata["continue"] = str(start + limit)
+        items = items[start : start + limit] if limit else items
+        return web.json_response({"kind": "List", "apiVersion": "v1", "metadata": metadata, "items": items})
+
+    async def _watch(self, request: web.Request, collection: str, namespace: str) -> web.StreamResponse:
+        initial = request.query.get("sendInitialEvents") == "true"
+        if initial and not self.streaming_lists:
+            raise errors.Invalid("sendInitialEvents: Forbidden: sendInitialEvents is forbidden for watch")
+        since = int(request.query.get("resourceVersion") or 0)
+        if since and since < self.oldest:
+            raise errors.Expired("too old resource version")
+        cut = self._cut
+        response = web.StreamResponse(headers={"Content-Type": "application/json"})
+        await response.prepare(request)
+        position = next((at for at, entry in enumerate(self.log) if entry[0] > (self.revision if initial else since)), len(self.log))
+        if initial:
+            for each in self.all(collection):
+                if _selected(request, namespace, each):
+                    await _send(response, "ADDED", each)
+            end = {"resourceVersion": str(self.revision), "annotations": {"k8s.io/initial-events-end": "true"}}
+            await _send(response, "BOOKMARK", {"metadata": end})
+        while cut == self._cut:
+            while position < len(self.log) and cut == self._cut:
+                _, kind, key, obj = self.log[position]
+                position += 1
+                if key[0] == collection and _selected(request, namespace, obj):
+                    await _send(response, kind, obj)
+            async with self._changed:
+                while cut == self._cut and position >= len(self.log):
+                    await self._changed.wait()
+        if request.transport is not None:
+            request.transport.abort()
+        return response
+
+
+async def _send(response: web.StreamResponse, kind: str, obj: Object) -> None:
+    await response.write(json.dumps({"type": kind, "object": obj}).encode() + b"\n")
+
+
+def _split(path: str) -> tuple[str, str, str, str]:
+    parts = path.strip("/").split("/")
+    head, rest = (parts[:3], parts[3:]) if parts[0] == "apis" else (parts[:2], parts[2:])
+    namespace = ""
+    if rest[0] == "namespaces" and len(rest) > 2:
+        namespace, rest = rest[1], rest[2:]
+    rest = [*rest, "", ""]
+    return "/" + "/".join([*head, rest[0]]), namespace, rest[1], rest[2]
+
+
+def _selected(request: web.Request, namespace: str, obj: Object) -> bool:
+    if namespace and obj["metadata"].get("namespace") != namespace:
+        return False
+    labels = obj["metadata"].get("labels") or {}
+    for each in filter(None, request.query.get("labelSelector", "").split(",")):
+        key, _, value = each.partition("=")
+        if labels.get(key) is None or (value and labels[key] != value.lstrip("=")):
+            return False
+    for each in filter(None, request.query.get("fieldSelector", "").split(",")):
+        key, _, value = each.partition("=")
+        found: Any = obj
+        for step in key.split("."):
+            found = (found or {}).get(step)
+        if found != value:
+            return False
+    return True
+
+
+def _merged(old: Any, patch: Any) -> Any:
+    """RFC 7386."""
+    if not isinstance(patch, dict):
+        return patch
+    result = copy.deepcopy(old) if isinstance(old, dict) else {}
+    for key, value in patch.items():
+        if value is None:
+            result.pop(key, None)
+        else:
+            result[key] = _merged(result.get(key), value)
+    return result

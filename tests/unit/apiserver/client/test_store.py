@@ -1,0 +1,84 @@
+"""The store of an informer against a model: whatever order, loss or repetition the news comes with, a list mends it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from apiserver.apis.meta.objects import Key, Object, key_of, uid_of
+from apiserver.client.store import Store
+
+NAMES = st.sampled_from(["a", "b", "c"])
+
+
+class Following(RuleBasedStateMachine):
+    """A server whose events are delivered late, twice, out of order across objects, or never."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.revision = 0
+        self.server: dict[str, Object] = {}
+        self.undelivered: list[tuple[str, Object]] = []
+        self.store = Store({"parity": lambda obj: [str(obj["data"] % 2)]})
+        self.told: dict[Key, Object] = {}
+        self.store.subscribe(self._hear)
+
+    def _hear(self, old: Object | None, new: Object | None) -> None:
+        if old is not None:
+            assert self.told.pop(key_of(old)) == old
+        if new is not None:
+            assert old is None or uid_of(old) == uid_of(new)
+            self.told[key_of(new)] = new
+
+    def _object(self, name: str, uid: str, data: int) -> dict[str, Any]:
+        self.revision += 1
+        return {"metadata": {"name": name, "namespace": "n", "uid": uid, "resourceVersion": str(self.revision)}, "data": data}
+
+    @rule(name=NAMES, data=st.integers(0, 9))
+    def write(self, name: str, data: int) -> None:
+        uid = uid_of(self.server[name]) if name in self.server else f"{name}{self.revision}"
+        self.server[name] = self._object(name, uid, data)
+        self.undelivered.append(("apply", self.server[name]))
+
+    @rule(name=NAMES)
+    def remove(self, name: str) -> None:
+        if old := self.server.pop(name, None):
+            self.undelivered.append(("delete", self._object(name, uid_of(old), old["data"])))
+
+    @rule(at=st.integers(0, 20), keep=st.booleans())
+    def deliver(self, at: int, keep: bool) -> None:
+        if self.undelivered:
+            position = at % len(self.undelivered)
+            what, obj = self.undelivered[position]
+            if not keep:
+                del self.undelivered[position]
+            getattr(self.store, what)(obj)
+
+    @rule()
+    def lose(self) -> None:
+        self.undelivered.clear()
+
+    @rule()
+    def list_again(self) -> None:
+        self.store.replace(list(self.server.values()), str(self.revision))
+        assert {key_of(each): each for each in self.store.list()} == {("n", name): each for name, each in self.server.items()}
+
+    @rule()
+    def deliver_everything_in_any_order(self) -> None:
+        self.store.replace(list(self.server.values()), str(self.revision))
+        for what, obj in reversed(self.undelivered):
+            getattr(self.store, what)(obj)
+        assert {key_of(each): each for each in self.store.list()} == {("n", name): each for name, each in self.server.items()}
+
+    @invariant()
+    def subscribers_and_indexes_know_what_the_store_knows(self) -> None:
+        assert self.told == {key_of(each): each for each in self.store.list()}
+        for parity in ("0", "1"):
+            assert list(self.store.by_index("parity", parity)) == [
+                self.told[key] for key in sorted(self.told) if self.told[key]["data"] % 2 == int(parity)
+            ]
+
+
+TestFollowing = Following.TestCase
