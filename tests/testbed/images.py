@@ -1,0 +1,112 @@
+"""Container images without a registry: each is an OCI archive in the cache, imported into every node's container runtime.
+
+An archive's name holds a digest of what it was built from, so what did not change is not built again; and a node that has the image
+with the archive's digest is not given it again. The project's own images are in :mod:`tests.testbed.project_images`.
+"""
+
+import dataclasses
+import hashlib
+import json
+import pathlib
+import tarfile
+from collections.abc import Callable, Iterable
+from concurrent import futures
+
+from tests.testbed import build, layout, nodes, oci, progress
+
+BUSYBOX = "localhost/testbed/busybox:1"
+COREDNS = "localhost/testbed/coredns:1"
+_BUSYBOX = pathlib.Path("/bin/busybox")
+_COMMANDS = "sh ls cat echo sleep wget nslookup httpd nc ip ping mount grep dd cp gzip sync id test stat tar md5sum cmp mkdir rm touch chmod hostname".split()
+
+
+@dataclasses.dataclass(frozen=True)
+class Image:
+    """An image: its reference, the digest of its sources, and how to write its archive."""
+
+    reference: str
+    digest: str
+    make: Callable[[pathlib.Path], None]
+
+    @property
+    def archive(self) -> pathlib.Path:
+        """Where the archive is once it was built."""
+        name = self.reference.rpartition("/")[2].partition(":")[0]
+        return layout.cache() / "images" / f"{name}-{self.digest}.tar"
+
+
+def digest_of(parts: Iterable[str | bytes | pathlib.Path]) -> str:
+    """Return twelve hexadecimal digits for words, and the names and contents of files and directories."""
+    content = hashlib.sha256()
+    for part in parts:
+        if isinstance(part, pathlib.Path):
+            for file in sorted(part.rglob("*")) if part.is_dir() else [part]:
+                if file.is_file() and "__pycache__" not in file.parts:
+                    content.update(f"{file.relative_to(part.parent)}\0{file.stat().st_mode & 0o111}\0".encode() + file.read_bytes())
+        else:
+            content.update(part.encode() if isinstance(part, str) else part)
+        content.update(b"\0")
+    return content.hexdigest()[:12]
+
+
+def _of_program(reference: str, program: pathlib.Path, path: str, *, links: dict[str, str] | None = None) -> Image:
+    return Image(
+        reference,
+        digest_of([path, str(sorted((links or {}).items())), program.resolve() if program.is_absolute() else program]),
+        lambda archive: oci.write(archive, reference, {path: program}, [f"/{path}"], links=links),
+    )
+
+
+def of_the_cluster() -> list[Image]:
+    """Return the images without which no pod starts: the sandbox, DNS, and the tests' busybox."""
+    return [
+        _of_program(nodes.SANDBOX_IMAGE, build.program("pause"), "pause"),
+        _of_program(COREDNS, build.program("coredns"), "coredns"),
+        _of_program(BUSYBOX, _BUSYBOX, "bin/busybox", links={f"bin/{command}": "busybox" for command in _COMMANDS}),
+    ]
+
+
+def ensure(wanted: Iterable[Image]) -> list[Image]:
+    """Build the archives that are not in the cache; older ones of the same image are removed."""
+    images = list(wanted)
+    for image in images:
+        if not image.archive.exists():
+            with progress.step(f"Build image {image.reference}"):
+                image.archive.parent.mkdir(parents=True, exist_ok=True)
+                image.make(image.archive)
+            prefix = image.archive.name.removesuffix(f"{image.digest}.tar")
+            for older in image.archive.parent.glob(f"{prefix}{'[0-9a-f]' * 12}.tar"):
+                if older != image.archive:
+                    older.unlink()
+    return images
+
+
+def import_into_nodes(images: Iterable[Image]) -> None:
+    """Give each node the images that it does not have with this content; the nodes work side by side."""
+    chosen = list(images)
+    with futures.ThreadPoolExecutor(len(layout.NODES)) as pool:
+        for result in [pool.submit(_import, node, chosen) for node in layout.NODES]:
+            result.result()
+
+
+def _import(node: layout.Node, images: Iterable[Image]) -> None:
+    present = present_on(node)
+    missing = [image for image in images if present.get(image.reference) != _manifest_digest(image.archive)]
+    if missing:
+        with progress.step(f"Import {', '.join(image.reference.rpartition('/')[2] for image in missing)} on {node.name}"):
+            for image in missing:
+                progress.run(nodes.ctr(node, "images", "import", "--local", image.archive))
+
+
+def present_on(node: layout.Node) -> dict[str, str]:
+    """Return the images of a node, reference to digest of the manifest."""
+    lines = progress.output_of(nodes.ctr(node, "images", "list")).splitlines()[1:]
+    return {words[0]: words[2] for line in lines if len(words := line.split()) > 2}
+
+
+def _manifest_digest(archive: pathlib.Path) -> str:
+    with tarfile.open(archive) as tar:
+        index = tar.extractfile("index.json")
+        if index is None:
+            raise progress.StepFailed(f"{archive} is no OCI archive: remove it and try again")
+        return str(json.load(index)["manifests"][0]["digest"])

@@ -1,0 +1,58 @@
+"""kubectl as functions. It talks to the cluster of ``KUBECONFIG`` where that is set, and to ours otherwise."""
+
+import json
+import os
+import pathlib
+import subprocess
+from typing import Any
+
+from tests.testbed import build, layout, progress
+
+
+def is_own_cluster() -> bool:
+    """Whether the cluster is the one that this package makes."""
+    return not os.environ.get("KUBECONFIG") or os.environ["KUBECONFIG"] == str(layout.kubeconfig())
+
+
+def environment() -> dict[str, str]:
+    """Return the variables that make kubectl, Helm and the plugin use the cluster."""
+    return {"KUBECONFIG": os.environ.get("KUBECONFIG") or str(layout.kubeconfig())}
+
+
+def program() -> pathlib.Path:
+    """Return the path of kubectl, of the cluster's own version."""
+    return build.program("kubernetes", "kubectl")
+
+
+def run(*arguments: str, stdin: str | None = None, timeout_seconds: float = 300) -> None:
+    """Run kubectl; its output goes to the log of the step.
+
+    Raises:
+        progress.StepFailed: it failed.
+    """
+    progress.run([program(), *arguments], environment=environment(), stdin=stdin, timeout_seconds=timeout_seconds)
+
+
+def output(*arguments: str, timeout_seconds: float = 120) -> str:
+    """Run kubectl and return what it printed.
+
+    Raises:
+        progress.StepFailed: it failed.
+    """
+    return progress.output_of([program(), *arguments], environment=environment(), timeout_seconds=timeout_seconds)
+
+
+def get(*arguments: str) -> Any:  # noqa: ANN401  an object of any kind
+    """Return ``kubectl get … -o json`` as an object."""
+    return json.loads(output("get", *arguments, "-o", "json"))
+
+
+def show(*arguments: str) -> None:
+    """Run kubectl with its output on the terminal, for a person to read."""
+    progress.say(f"$ kubectl {' '.join(arguments)}")
+    subprocess.run([program(), *arguments], check=False, env={**os.environ, **environment()})
+
+
+def apply(manifest: str) -> None:
+    """Apply a manifest that is given as text."""
+    run("apply", "--server-side", "--force-conflicts", "--filename=-", stdin=manifest)

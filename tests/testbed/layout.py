@@ -1,0 +1,97 @@
+"""Where things are: directories, addresses, names. Everything else asks here."""
+
+import dataclasses
+import os
+import pathlib
+
+REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
+SOURCES = pathlib.Path(__file__).resolve().parent
+
+BRIDGE = "kvbr0"
+CONTROL_PLANE_ADDRESS = "10.100.0.1"
+APISERVER_PORT = 16443
+ETCD_CLIENT_PORT = 12379
+ETCD_PEER_PORT = 12380
+SERVICE_CIDR = "10.96.0.0/16"
+KUBERNETES_SERVICE_ADDRESS = "10.96.0.1"
+DNS_ADDRESS = "10.96.0.10"
+POD_CIDR = "10.244.0.0/16"
+
+
+def _home() -> pathlib.Path:
+    return pathlib.Path.home()
+
+
+def cache() -> pathlib.Path:
+    """Where built programs and base images are kept, across clusters and clones."""
+    return pathlib.Path(os.environ.get("KUBEVIRT_CACHE") or _home() / ".cache" / "kubevirt-python").absolute()
+
+
+def state() -> pathlib.Path:
+    """Where the running cluster keeps everything that is its own; ``down`` removes it."""
+    return pathlib.Path(os.environ.get("KUBEVIRT_STATE") or _home() / ".local" / "state" / "kubevirt-python").absolute()
+
+
+def logs() -> pathlib.Path:
+    """Directory of the log files: one a process of the cluster, one a step of the work."""
+    return state() / "logs"
+
+
+def kubeconfig() -> pathlib.Path:
+    """Path of the administrator's kubeconfig of the cluster that this package makes."""
+    return state() / "kubeconfig"
+
+
+def pki() -> pathlib.Path:
+    """Directory of keys and certificates of the cluster."""
+    return state() / "pki"
+
+
+def shared_volumes() -> pathlib.Path:
+    """Directory that pods of both nodes see under the same path: the backing of the class ``shared``."""
+    return state() / "volumes"
+
+
+@dataclasses.dataclass(frozen=True)
+class Node:
+    """One node: a name, and the addresses that follow from its number."""
+
+    number: int
+
+    @property
+    def name(self) -> str:
+        """The node's name in Kubernetes, and of its network namespace."""
+        return f"node{self.number}"
+
+    @property
+    def address(self) -> str:
+        """The node's address on the bridge."""
+        return f"10.100.0.1{self.number}"
+
+    @property
+    def pod_cidr(self) -> str:
+        """The addresses of the node's pods."""
+        return f"10.244.{self.number}.0/24"
+
+    @property
+    def link(self) -> str:
+        """The host's end of the node's cable."""
+        return f"kv{self.name}"
+
+    @property
+    def directory(self) -> pathlib.Path:
+        """Everything that the node writes."""
+        return state() / self.name
+
+    @property
+    def containerd_socket(self) -> pathlib.Path:
+        """Where the node's container runtime listens."""
+        return self.directory / "containerd.sock"
+
+    @property
+    def namespace(self) -> pathlib.Path:
+        """The node's network namespace as a file."""
+        return pathlib.Path("/var/run/netns") / self.name
+
+
+NODES = (Node(1), Node(2))

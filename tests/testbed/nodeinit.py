@@ -1,0 +1,60 @@
+"""The first process of a node: makes the node's own directories, says that it is ready, and reaps orphans until it is told to end.
+
+It runs as process 1 of a process namespace, in a mount namespace of the node. When it ends, the kernel ends every process of the node:
+that is how ``down`` is sure to leave none, and how a test makes a node fail.
+
+Usage: ``python3 nodeinit.py DIRECTORY``
+"""
+
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+
+
+def _mount(*arguments: str) -> None:
+    subprocess.run(["mount", *arguments], check=True)
+
+
+def prepare(directory: pathlib.Path) -> None:
+    """Give the node a /proc that shows its processes only, and its own /run, /var/lib and /var/log.
+
+    Own ones, because the kubelet's device-plugin directory is hard-coded, because two nodes' CNI, container and plugin state must not
+    meet, and because a DaemonSet that keeps something on the disk of its node must find there what it left, not what its twin did.
+    """
+    _mount("-t", "proc", "proc", "/proc")
+    _mount("-t", "tmpfs", "-o", "mode=755", "tmpfs", "/run")
+    for own in ("lib", "log"):
+        (directory / f"var-{own}").mkdir(exist_ok=True)
+        _mount("--bind", str(directory / f"var-{own}"), f"/var/{own}")
+    kubelet = pathlib.Path("/var/lib/kubelet")
+    kubelet.mkdir(exist_ok=True)
+    # Shared, so that what a pod with Bidirectional propagation mounts there is seen by the others.
+    _mount("--bind", str(kubelet), str(kubelet))
+    _mount("--make-rshared", str(kubelet))
+    _mount("--make-rshared", "/run")
+
+
+def reap_until_told_to_end() -> None:
+    """Wait for the ends of orphaned processes; return at SIGTERM."""
+    while signal.sigwait({signal.SIGCHLD, signal.SIGTERM}) != signal.SIGTERM:
+        try:
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        except ChildProcessError:
+            pass
+
+
+def main() -> None:
+    """Prepare the node in the directory that is given, then stay."""
+    directory = pathlib.Path(sys.argv[1])
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    prepare(directory)
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
+    (directory / "ready").touch()
+    reap_until_told_to_end()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,171 @@
+"""The nodes: namespaces, container runtime, kubelet, kube-proxy."""
+
+import json
+import os
+import pathlib
+import sys
+import time
+from collections.abc import Callable
+
+from tests.testbed import build, cgroups, layout, pki, processes, progress
+
+SANDBOX_IMAGE = "localhost/testbed/pause:1"
+
+
+def _holder(node: layout.Node) -> str:
+    return f"{node.name}-init"
+
+
+def process_names(node: layout.Node) -> list[str]:
+    """Return the names of the node's processes in the order in which they are ended."""
+    return [f"{node.name}-{program}" for program in ("kubelet", "kube-proxy", "containerd")] + [_holder(node)]
+
+
+def inside(node: layout.Node) -> list[str]:
+    """Return the words that make a command run in the node.
+
+    Raises:
+        progress.StepFailed: the node does not run.
+    """
+    holder = processes.find(_holder(node))
+    first = processes.children(holder) if holder else []
+    if not first:
+        raise progress.StepFailed(f"{node.name} does not run; `make cluster-up` starts it")
+    namespaces = ["nsenter", "--target", str(first[0].pid), "--net", "--mount", "--pid"]
+    # The kernel ends the program when nsenter, which is the process we know, ends: none of them runs unknown to us.
+    return [*namespaces, "--", "setpriv", "--pdeathsig", "KILL", "--"]
+
+
+def start_namespaces(node: layout.Node) -> None:
+    """Make the node's process and mount namespaces; a node that lost its first process is made anew."""
+    node.directory.mkdir(parents=True, exist_ok=True)
+    if processes.find(_holder(node)) is None:
+        processes.end(process_names(node))
+        (node.directory / "ready").unlink(missing_ok=True)
+    script = pathlib.Path(__file__).with_name("nodeinit.py")
+    enter = ["nsenter", f"--net={node.namespace}", "--", "unshare", "--mount", "--pid", "--fork", "--kill-child", "--propagation", "slave"]
+    processes.ensure(_holder(node), [*enter, "--", os.path.realpath(sys.executable), "-I", os.fspath(script), os.fspath(node.directory)])
+    _wait(node, "its first process", (node.directory / "ready").exists, _holder(node))
+
+
+def start_containerd(node: layout.Node) -> None:
+    """Start the container runtime and wait until it answers."""
+    programs = build.ensure("containerd")
+    _write(node.directory / "containerd.toml", _containerd_configuration(node))
+    _write(node.directory / "cni" / "10-bridge.conflist", json.dumps(_cni_configuration(node), indent=1))
+    if processes.find(f"{node.name}-containerd") is None:
+        node.containerd_socket.unlink(missing_ok=True)
+    environment = {"PATH": f"{programs}:{os.environ['PATH']}:/usr/sbin:/sbin"}
+    command = [*inside(node), programs / "containerd", "--config", node.directory / "containerd.toml"]
+    processes.ensure(f"{node.name}-containerd", command, environment=environment)
+    _wait(node, "containerd", lambda: node.containerd_socket.exists() and _answers(node), f"{node.name}-containerd")
+
+
+def ctr(node: layout.Node, *arguments: str | os.PathLike[str]) -> list[str]:
+    """Return the words of a command to the node's container runtime."""
+    words = [build.ensure("containerd") / "ctr", "--address", node.containerd_socket, "--namespace", "k8s.io", *arguments]
+    return [os.fspath(word) for word in words]
+
+
+def start_kubelet(node: layout.Node) -> None:
+    """Start kubelet and kube-proxy. Images must have been imported before: the kubelet cannot pull any."""
+    programs = build.ensure("kubernetes")
+    _write(node.directory / "kubelet.json", json.dumps(_kubelet_configuration(node), indent=1))
+    processes.ensure(
+        f"{node.name}-kubelet",
+        [
+            *inside(node),
+            programs / "kubelet",
+            f"--config={node.directory / 'kubelet.json'}",
+            f"--kubeconfig={pki.kubeconfig_of(node.name)}",
+            f"--hostname-override={node.name}",
+            f"--node-ip={node.address}",
+            "--root-dir=/var/lib/kubelet",
+            "--node-labels=cpu=fast",
+        ],
+    )
+    processes.ensure(
+        f"{node.name}-kube-proxy",
+        [
+            *inside(node),
+            programs / "kube-proxy",
+            f"--kubeconfig={pki.kubeconfig_of('kube-proxy')}",
+            f"--hostname-override={node.name}",
+            f"--cluster-cidr={layout.POD_CIDR}",
+            "--proxy-mode=nftables",
+            "--conntrack-max-per-core=0",
+            "--metrics-bind-address=127.0.0.1:10249",
+        ],
+    )
+
+
+def _write(path: pathlib.Path, content: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(content)
+
+
+def _wait(node: layout.Node, what: str, is_ready: Callable[[], bool], process: str, seconds: float = 30) -> None:
+    deadline = time.monotonic() + seconds
+    while not is_ready():
+        if time.monotonic() > deadline or processes.find(process) is None:
+            log = processes.log_of(process)
+            raise progress.StepFailed(f"{what} of {node.name} did not become ready; log {log}:\n{progress.last_lines(log)}")
+        time.sleep(0.05)
+
+
+def _answers(node: layout.Node) -> bool:
+    try:
+        progress.output_of(ctr(node, "version"), timeout_seconds=5)
+    except progress.StepFailed:
+        return False
+    return True
+
+
+def _containerd_configuration(node: layout.Node) -> str:
+    # restrict_oom_score_adj: root here may lack CAP_SYS_RESOURCE, and then no container could be started.
+    # netns_mounts_under_state_dir: the state directory is in the node's own /run.
+    return f"""version = 3
+root = "{node.directory}/containerd"
+state = "/run/containerd"
+disabled_plugins = ["io.containerd.internal.v1.opt"]
+[grpc]
+  address = "{node.containerd_socket}"
+[plugins.'io.containerd.cri.v1.images'.pinned_images]
+  sandbox = "{SANDBOX_IMAGE}"
+[plugins.'io.containerd.cri.v1.runtime']
+  restrict_oom_score_adj = true
+  netns_mounts_under_state_dir = true
+[plugins.'io.containerd.cri.v1.runtime'.cni]
+  bin_dirs = ["/usr/lib/cni"]
+  conf_dir = "{node.directory}/cni"
+"""
+
+
+def _cni_configuration(node: layout.Node) -> dict[str, object]:
+    # The addresses' book is in /run: it must forget, as the pods do, when the node is made anew.
+    addresses = {"type": "host-local", "dataDir": "/run/cni", "ranges": [[{"subnet": node.pod_cidr}]], "routes": [{"dst": "0.0.0.0/0"}]}
+    bridge = {"type": "bridge", "bridge": "cni0", "isGateway": True, "ipMasq": False, "hairpinMode": True, "ipam": addresses}
+    return {"cniVersion": "1.0.0", "name": f"pods-{node.name}", "plugins": [bridge, {"type": "portmap", "capabilities": {"portMappings": True}}]}
+
+
+def _kubelet_configuration(node: layout.Node) -> dict[str, object]:
+    return {
+        "apiVersion": "kubelet.config.k8s.io/v1beta1",
+        "kind": "KubeletConfiguration",
+        "address": node.address,
+        "healthzBindAddress": "127.0.0.1",
+        "authentication": {"anonymous": {"enabled": False}, "webhook": {"enabled": True}, "x509": {"clientCAFile": str(layout.pki() / "ca.crt")}},
+        "authorization": {"mode": "Webhook"},
+        "tlsCertFile": str(layout.pki() / f"{node.name}.crt"),
+        "tlsPrivateKeyFile": str(layout.pki() / f"{node.name}.key"),
+        "containerRuntimeEndpoint": f"unix://{node.containerd_socket}",
+        "cgroupDriver": "cgroupfs",
+        "cgroupRoot": f"/{node.name}",
+        "failCgroupV1": cgroups.is_unified(),
+        "failSwapOn": False,
+        "clusterDNS": [layout.DNS_ADDRESS],
+        "clusterDomain": "cluster.local",
+        "resolvConf": "/dev/null",
+        "evictionHard": {"memory.available": "100Mi", "nodefs.available": "1%", "imagefs.available": "1%"},
+        "imageGCHighThresholdPercent": 100,  # never: an image that was collected cannot be pulled again
+    }

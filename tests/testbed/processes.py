@@ -1,0 +1,167 @@
+"""The long-running programs of the cluster: started once, known by process id and start time, ended for certain.
+
+A process id alone is no identity (it is given again after a reboot or a long while), so each record holds the start time beside it.
+The record is written by the starting shell just before it becomes the program: there is no moment in which the program runs unrecorded.
+"""
+
+import dataclasses
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from tests.testbed import layout, progress
+
+_RECORD_AND_BECOME = 'record=$1; shift; set -e; printf "%s %s\\n" $$ "$(cut -d" " -f22 /proc/$$/stat)" >"$record.new"; mv "$record.new" "$record"; exec "$@"'
+
+
+@dataclasses.dataclass(frozen=True)
+class Identity:
+    """A process that cannot be mistaken for another."""
+
+    pid: int
+    start_ticks: int
+
+    def is_alive(self) -> bool:
+        """Whether it still runs (a zombie does not)."""
+        stat = _stat(self.pid)
+        return stat is not None and stat[0] != "Z" and int(stat[19]) == self.start_ticks
+
+    def send(self, number: signal.Signals) -> None:
+        """Send a signal, if it still runs."""
+        if self.is_alive():
+            try:
+                os.kill(self.pid, number)
+            except ProcessLookupError:
+                pass
+
+
+def _stat(pid: int) -> list[str] | None:
+    """Return the fields of /proc/PID/stat after the program's name, which may itself hold spaces; None if there is no such process."""
+    try:
+        return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return None
+
+
+def everyone() -> Iterator[Identity]:
+    """Return every process of the machine."""
+    for entry in os.listdir("/proc"):
+        if entry.isdigit() and (stat := _stat(int(entry))) is not None:
+            yield Identity(int(entry), int(stat[19]))
+
+
+def children(parent: Identity) -> list[Identity]:
+    """Return the processes that ``parent`` started and that still have it as their parent."""
+    return [identity for identity in everyone() if (stat := _stat(identity.pid)) and int(stat[1]) == parent.pid]
+
+
+def _directory() -> pathlib.Path:
+    return layout.state() / "processes"
+
+
+def _record(name: str) -> pathlib.Path:
+    return _directory() / f"{name}.pid"
+
+
+def find(name: str) -> Identity | None:
+    """Return the running process that was started as ``name``, or None."""
+    try:
+        pid, ticks = _record(name).read_text().split()
+        identity = Identity(int(pid), int(ticks))
+    except (OSError, ValueError):
+        return None
+    return identity if identity.is_alive() else None
+
+
+def names() -> list[str]:
+    """Return the names of all recorded processes, running or not."""
+    return sorted(path.stem for path in _directory().glob("*.pid"))
+
+
+def log_of(name: str) -> pathlib.Path:
+    """Return the path of the log of ``name``."""
+    return layout.logs() / f"{name}.log"
+
+
+def ensure(name: str, arguments: Sequence[str | os.PathLike[str]], *, environment: Mapping[str, str] | None = None) -> Identity:
+    """Start ``arguments`` as ``name`` unless it runs already with these arguments; other arguments end the old one first.
+
+    Raises:
+        progress.StepFailed: the program is missing, or ended at once.
+    """
+    words = [os.fspath(argument) for argument in arguments]
+    command = _directory() / f"{name}.json"
+    wanted = json.dumps(words)
+    running = find(name)
+    if running is not None:
+        if command.exists() and command.read_text() == wanted:
+            return running
+        end([name])
+    if shutil.which(words[0]) is None:
+        raise progress.StepFailed(f"cannot start {name}: the program {words[0]} is missing")
+    _directory().mkdir(parents=True, exist_ok=True)
+    layout.logs().mkdir(parents=True, exist_ok=True)
+    _record(name).unlink(missing_ok=True)
+    command.write_text(wanted)
+    with log_of(name).open("ab") as log:
+        process = subprocess.Popen(
+            ["sh", "-c", _RECORD_AND_BECOME, "sh", os.fspath(_record(name)), *words],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+            cwd="/",
+            env={**os.environ, **(environment or {})},
+        )
+    deadline = time.monotonic() + 5
+    while time.monotonic() < deadline:
+        if (identity := find(name)) is not None:
+            return identity
+        if process.poll() is not None:
+            break
+        time.sleep(0.01)
+    raise progress.StepFailed(f"{name} ended at once; log {log_of(name)}:\n{progress.last_lines(log_of(name))}")
+
+
+def end(wanted: Iterable[str], *, grace_seconds: float = 10) -> None:
+    """End the processes of these names: ask, wait, then kill. Returns when none of them runs any more."""
+    chosen = list(wanted)
+    end_all([identity for name in chosen if (identity := find(name)) is not None], grace_seconds=grace_seconds)
+    for name in chosen:
+        _record(name).unlink(missing_ok=True)
+        (_directory() / f"{name}.json").unlink(missing_ok=True)
+
+
+def end_all(identities: Sequence[Identity], *, grace_seconds: float) -> None:
+    """End these processes, and what ``nsenter`` runs for them (it does not pass signals on)."""
+    targets = [*identities, *(child for identity in identities if _is_wrapper(identity) for child in children(identity))]
+    for target in targets:
+        if not _is_wrapper(target):
+            target.send(signal.SIGTERM)
+    if not _wait_for_end(targets, grace_seconds):
+        for target in targets:
+            target.send(signal.SIGKILL)
+        if not _wait_for_end(targets, 10):
+            left = ", ".join(str(target.pid) for target in targets if target.is_alive())
+            raise progress.StepFailed(f"processes {left} do not end, not even by SIGKILL")
+
+
+def _is_wrapper(identity: Identity) -> bool:
+    try:
+        return pathlib.Path(f"/proc/{identity.pid}/comm").read_text().strip() in {"nsenter", "unshare"}
+    except OSError:
+        return False
+
+
+def _wait_for_end(identities: Sequence[Identity], seconds: float) -> bool:
+    deadline = time.monotonic() + seconds
+    while any(identity.is_alive() for identity in identities):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.05)
+    return True

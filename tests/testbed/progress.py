@@ -1,0 +1,146 @@
+"""What runs now, how long it has taken, and where to look when it failed.
+
+A :func:`step` prints one line when it begins (on a terminal) and one when it ends, with its time. A program started by :func:`run`
+writes to the log of the innermost step; when it fails, the log's name and last lines are printed.
+"""
+
+import contextlib
+import contextvars
+import os
+import pathlib
+import re
+import shlex
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+
+from tests.testbed import layout
+
+_LAST_LINES = 20
+_TICK_SECONDS = 15.0
+_log: contextvars.ContextVar[pathlib.Path | None] = contextvars.ContextVar("log", default=None)
+_printing = threading.Lock()
+
+
+class StepFailed(Exception):
+    """A step of the work failed. The message says which, why, and which log to read."""
+
+
+def say(text: str) -> None:
+    """Print one line at once, whole, also when two steps run side by side."""
+    with _printing:
+        print(text, file=sys.stderr, flush=True)
+
+
+@contextlib.contextmanager
+def step(title: str) -> Iterator[pathlib.Path]:
+    """Tell that ``title`` runs, and how long it took; give the path of its log.
+
+    While it runs, a line every quarter of a minute tells that it still does: builds are long, and silence looks like a hang.
+
+    Raises:
+        StepFailed: a program inside failed; printed with the last lines of the log.
+    """
+    log = layout.logs() / (re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")[:60] + ".step.log")
+    log.parent.mkdir(parents=True, exist_ok=True)
+    log.write_text("")
+    began = time.monotonic()
+    done = threading.Event()
+
+    def tick() -> None:
+        while not done.wait(_TICK_SECONDS):
+            say(f"  … {title}: {time.monotonic() - began:.0f} s")
+
+    say(f"  ▸ {title}")
+    ticking = threading.Thread(target=tick, daemon=True)
+    ticking.start()
+    token = _log.set(log)
+    try:
+        yield log
+    except BaseException as error:
+        say(f"  ✗ {title}: failed after {time.monotonic() - began:.1f} s")
+        if isinstance(error, StepFailed) or not isinstance(error, Exception):
+            raise
+        raise StepFailed(f"{title}: {error}") from error
+    else:
+        say(f"  ✓ {title}: {time.monotonic() - began:.1f} s")
+    finally:
+        done.set()
+        _log.reset(token)
+
+
+def last_lines(log: pathlib.Path, count: int = _LAST_LINES) -> str:
+    """Return the end of ``log``, indented, for a message."""
+    try:
+        lines = log.read_text(errors="replace").splitlines()[-count:]
+    except OSError as error:
+        return f"    (no log: {error})"
+    return "\n".join(f"    {line}" for line in lines)
+
+
+def run(
+    arguments: Sequence[str | os.PathLike[str]],
+    *,
+    environment: Mapping[str, str] | None = None,
+    directory: pathlib.Path | None = None,
+    stdin: str | None = None,
+    timeout_seconds: float = 1800,
+) -> None:
+    """Run a program to its end; its output goes to the step's log.
+
+    Raises:
+        StepFailed: it ended with an error or took too long; the message has the log's name and last lines.
+    """
+    words = [os.fspath(argument) for argument in arguments]
+    log = _log.get() or layout.logs() / "commands.log"
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("a") as output:
+        output.write(f"$ {shlex.join(words)}\n")
+        output.flush()
+        try:
+            result = subprocess.run(
+                words,
+                check=False,
+                env={**os.environ, **(environment or {})},
+                cwd=directory,
+                input=stdin,
+                stdin=None if stdin is not None else subprocess.DEVNULL,
+                text=True,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                timeout=timeout_seconds,
+            )
+        except subprocess.TimeoutExpired:
+            raise StepFailed(f"{words[0]} did not end within {timeout_seconds:.0f} s; log {log}:\n{last_lines(log)}") from None
+        except FileNotFoundError:
+            raise StepFailed(f"the program {words[0]} is not installed") from None
+    if result.returncode:
+        raise StepFailed(f"{words[0]} ended with status {result.returncode}; log {log}:\n{last_lines(log)}")
+
+
+def output_of(arguments: Sequence[str | os.PathLike[str]], *, environment: Mapping[str, str] | None = None, timeout_seconds: float = 120) -> str:
+    """Run a program and return what it printed.
+
+    Raises:
+        StepFailed: it ended with an error; the message has what it wrote to standard error.
+    """
+    words = [os.fspath(argument) for argument in arguments]
+    try:
+        result = subprocess.run(
+            words,
+            check=False,
+            env={**os.environ, **(environment or {})},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=timeout_seconds,
+        )
+    except subprocess.TimeoutExpired:
+        raise StepFailed(f"{shlex.join(words)} did not end within {timeout_seconds:.0f} s") from None
+    except FileNotFoundError:
+        raise StepFailed(f"the program {words[0]} is not installed") from None
+    if result.returncode:
+        raise StepFailed(f"{shlex.join(words)} ended with status {result.returncode}: {result.stderr.strip()[-2000:]}")
+    return result.stdout
