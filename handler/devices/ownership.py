@@ -1,0 +1,89 @@
+"""Give the device nodes of a pod to the pod's user.
+
+The runtime makes device nodes in the container root's, 0600, whatever ``fsGroup`` says, and virt-launcher is not root. Only the container's
+own node changes; the node's device stays as it is. Must be done before the domain starts.
+
+A pod could put anything in place of a node: the path is resolved inside the pod's root without links, and only a device of the expected
+kind and number is changed, by its descriptor. (chmod needs ``/proc/self/fd`` because ``fchmod`` refuses O_PATH descriptors, and a device
+must not be opened for more than that: opening can have effects.)
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from dataclasses import dataclass
+from typing import Final
+
+from apiserver.apis.virt import layout
+from handler.pods import opening
+
+MODE: Final = 0o660
+
+
+class NotTheDevice(Exception):
+    """What lies at the path is not the device that belongs there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A device node to give away: its path in the pod, and what it has to be."""
+
+    path: str
+    kind: str
+    """``char`` or ``block``."""
+    number: tuple[int, int] | None = None
+    """(major, minor), or None where any of the kind will do (the block device of a claim)."""
+    required: bool = True
+
+
+TUN: Final = Node("/dev/net/tun", "char", (10, 200), required=False)
+KVM: Final = Node("/dev/kvm", "char", (10, 232), required=False)
+
+
+def disk(name: str) -> Node:
+    """Return the node of a claim with ``volumeMode: Block``; absent for other disks."""
+    return Node(f"{layout.DISKS_DIRECTORY}/{name}", "block", required=False)
+
+
+def give(root: int, node: Node, user: int = layout.USER_ID) -> bool:
+    """Give ``node`` below the directory ``root`` (the pod's root) to ``user``; return whether anything had to change.
+
+    A path that is absent or a directory (a claim with a file system) is left alone unless the node is required.
+
+    Raises:
+        NotTheDevice: something else is there, a link included.
+        OSError: refused.
+    """
+    try:
+        descriptor = opening.openat2(root, node.path.lstrip("/"), os.O_PATH | os.O_NOFOLLOW, resolve=opening.NO_SYMLINKS)
+    except FileNotFoundError:
+        if node.required:
+            raise
+        return False
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.EXDEV, errno.ENOTDIR):
+            raise NotTheDevice(f"{node.path} in the pod is reached through a link") from error
+        raise
+    try:
+        return _give(descriptor, node, user)
+    finally:
+        os.close(descriptor)
+
+
+def _give(descriptor: int, node: Node, user: int) -> bool:
+    found = os.fstat(descriptor)
+    if stat.S_ISDIR(found.st_mode) and not node.required:
+        return False
+    is_kind = stat.S_ISCHR(found.st_mode) if node.kind == "char" else stat.S_ISBLK(found.st_mode)
+    number = os.major(found.st_rdev), os.minor(found.st_rdev)
+    if not is_kind or node.number not in (None, number):
+        wanted = f"{node.kind} device" + (f" {node.number[0]}:{node.number[1]}" if node.number else "")
+        raise NotTheDevice(f"{node.path} in the pod is not a {wanted}")
+    if (found.st_uid, found.st_gid, stat.S_IMODE(found.st_mode)) == (user, user, MODE):
+        return False
+    handle = f"/proc/self/fd/{descriptor}"
+    os.chown(handle, user, user)
+    os.chmod(handle, MODE)  # noqa: PTH101 - of a descriptor
+    return True

@@ -1,0 +1,12 @@
+"""The guest's network inside its pod: ``masquerade``.
+
+::
+
+    guest ── tap0 ── bridge k6t-eth0 (10.0.2.1, fixed MAC) ── nft: masquerade out, dnat in ── eth0 (the pod's address)
+                          └ dnsmasq: DHCP for the one guest
+
+The pod keeps its address, and others reach the guest by it; the guest is always 10.0.2.2 behind a gateway with a fixed MAC address, so
+a guest that migrates finds the same neighbour in the other pod. virt-handler does all this from outside and enters only the network
+namespace of the pod. ``masquerade`` decides (pure), ``namespaces`` runs programs there, ``dhcp`` looks after dnsmasq, ``setup`` ties them
+together.
+"""

@@ -1,0 +1,65 @@
+"""Run the host's network programs inside the network namespace of a pod, given as a descriptor (a path or a pid could change hands)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import Sequence
+from typing import Any, Final
+
+COMMAND_SECONDS: Final = 20.0
+_OUTPUT_BYTES: Final = 1 << 20
+
+
+class CommandFailed(Exception):
+    """A program in a pod's network namespace failed; the message has what it said."""
+
+
+def inside(namespace: int, command: Sequence[str]) -> tuple[str, ...]:
+    """Return the command line that runs ``command`` in the namespace; the descriptor must be passed on to the child."""
+    return ("nsenter", f"--net=/proc/self/fd/{namespace}", "--", *command)
+
+
+async def run(namespace: int, command: Sequence[str], *, stdin: str = "") -> bytes:
+    """Run ``command`` in the namespace and return what it printed.
+
+    Raises:
+        CommandFailed: it failed, could not be started, or took too long.
+    """
+    what = " ".join(command)
+    try:
+        child = await asyncio.create_subprocess_exec(
+            *inside(namespace, command),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            pass_fds=(namespace,),
+            limit=_OUTPUT_BYTES,
+        )
+    except OSError as error:
+        raise CommandFailed(f"start {what}: {error}") from error
+    try:
+        async with asyncio.timeout(COMMAND_SECONDS):
+            output, errors = await child.communicate(stdin.encode())
+    except TimeoutError as error:
+        raise CommandFailed(f"{what} took longer than {COMMAND_SECONDS:.0f} s") from error
+    finally:
+        if child.returncode is None:
+            child.kill()
+            await child.wait()
+    if child.returncode:
+        raise CommandFailed(f"{what} failed ({child.returncode}): {errors.decode(errors='replace').strip()[-500:]}")
+    return output
+
+
+async def links(namespace: int) -> list[dict[str, Any]]:
+    """Return ``ip -json address show`` of the namespace."""
+    found: list[dict[str, Any]] = json.loads(await run(namespace, ("ip", "-json", "address", "show")))
+    return found
+
+
+def identity(namespace: int) -> tuple[int, int]:
+    """Return what tells one namespace from another."""
+    found = os.fstat(namespace)
+    return found.st_dev, found.st_ino

@@ -1,0 +1,76 @@
+"""Open files below a directory that somebody else controls: ``openat2(2)``, which Python does not have.
+
+The kernel resolves the whole path and refuses what leaves the directory, so there is no moment between the check and the use.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import stat
+from typing import Final
+
+NO_SYMLINKS: Final = 0x04 | 0x02 | 0x08
+"""RESOLVE_NO_SYMLINKS, RESOLVE_NO_MAGICLINKS, RESOLVE_BENEATH: for directories in which nothing but plain files has business."""
+IN_ROOT: Final = 0x10 | 0x02
+"""RESOLVE_IN_ROOT, RESOLVE_NO_MAGICLINKS: links are followed as the pod itself would see them."""
+
+_SYS_OPENAT2: Final = 437
+_ATTEMPTS: Final = 16
+_libc: Final = ctypes.CDLL(None, use_errno=True)
+
+
+class _How(ctypes.Structure):
+    _fields_ = (("flags", ctypes.c_uint64), ("mode", ctypes.c_uint64), ("resolve", ctypes.c_uint64))
+
+
+def openat2(directory: int, path: str, flags: int, *, resolve: int, mode: int = 0) -> int:
+    """Return a descriptor of ``path`` below ``directory`` (close-on-exec).
+
+    Raises:
+        OSError: as of open(2); ELOOP or EXDEV when the path is not what ``resolve`` allows.
+    """
+    how = _How(flags | os.O_CLOEXEC, mode, resolve)
+    code = errno.EAGAIN
+    for _ in range(_ATTEMPTS):
+        descriptor = _libc.syscall(_SYS_OPENAT2, directory, os.fsencode(path), ctypes.byref(how), ctypes.sizeof(how))
+        if descriptor >= 0:
+            return int(descriptor)
+        code = ctypes.get_errno()
+        if code not in (errno.EAGAIN, errno.EINTR):  # EAGAIN: somebody renamed a directory meanwhile
+            break
+    raise OSError(code, os.strerror(code), path)
+
+
+def open_directory(path: str) -> int:
+    """Return an O_PATH descriptor of a directory by a path that nobody in a pod controls."""
+    return os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW)
+
+
+def open_socket(directory: int, path: str) -> int:
+    """Return an O_PATH descriptor of the unix socket ``path`` below ``directory``; connect to it as ``/proc/self/fd/N``.
+
+    Raises:
+        OSError: absent, reached through a link, or no socket (ENOTSOCK).
+    """
+    descriptor = openat2(directory, path, os.O_PATH | os.O_NOFOLLOW, resolve=NO_SYMLINKS)
+    if not stat.S_ISSOCK(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.ENOTSOCK, os.strerror(errno.ENOTSOCK), path)
+    return descriptor
+
+
+def read_file(directory: int, path: str, limit: int) -> bytes:
+    """Return at most ``limit`` bytes of the regular file ``path`` as seen from the root ``directory``.
+
+    Raises:
+        OSError: absent, or no regular file (EINVAL).
+    """
+    descriptor = openat2(directory, path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY, resolve=IN_ROOT)
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, "not a regular file", path)
+        return os.read(descriptor, limit)
+    finally:
+        os.close(descriptor)

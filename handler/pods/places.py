@@ -1,0 +1,65 @@
+"""The run directory of a pod as this node sees it: the kubelet's directory of the emptyDir volume ``layout.RUN_VOLUME``."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from apiserver.apis.virt import layout
+from handler.pods import opening
+
+KUBELET_DIRECTORY: Final = Path("/var/lib/kubelet")
+_UID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,62}")
+_UCRED: Final = struct.Struct("iII")
+
+
+@contextmanager
+def run_directory(pod_uid: str, kubelet: Path = KUBELET_DIRECTORY) -> Iterator[int]:
+    """Yield an O_PATH descriptor of the pod's run directory; the kubelet made it, so its path is safe, and nothing in it is.
+
+    Raises:
+        FileNotFoundError: the pod has no such volume on this node (any more).
+        ValueError: the uid is none.
+    """
+    if not _UID.fullmatch(pod_uid):
+        raise ValueError(f"{pod_uid!r} is no uid of a pod")
+    path = kubelet / "pods" / pod_uid / "volumes" / "kubernetes.io~empty-dir" / layout.RUN_VOLUME
+    descriptor = opening.open_directory(str(path))
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def connect(directory: int, name: str) -> socket.socket:
+    """Return a non-blocking connection to the unix socket ``name`` below a run directory.
+
+    Connecting to ``/proc/self/fd/N`` of the socket itself keeps the path short (``sun_path`` has 108 bytes) and unswappable. A unix
+    connect answers at once or fails: there is nobody to wait for but a full backlog, which raises BlockingIOError.
+
+    Raises:
+        OSError: absent, no socket, reached through a link, or nobody listens.
+    """
+    target = opening.open_socket(directory, name)
+    try:
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
+        try:
+            connection.connect(f"/proc/self/fd/{target}")
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+    finally:
+        os.close(target)
+
+
+def peer_process(connection: socket.socket) -> int:
+    """Return the process id of who listens at the other end (SO_PEERCRED), in our pid namespace."""
+    pid, _, _ = _UCRED.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size))
+    return int(pid)

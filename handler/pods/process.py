@@ -1,0 +1,94 @@
+"""Hold on to a launcher: the process that answers on a pod's socket, checked to be of that pod, for as long as it lives.
+
+A process id alone may be another process a moment later. A :class:`Launcher` keeps a pidfd and descriptors of the network namespace and
+the root directory, taken before the check that the process is still the one that was checked, so that later work cannot hit a stranger.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import select
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from apiserver.apis.virt import layout
+
+
+class NotOfThisPod(Exception):
+    """The process behind a pod's socket does not belong to that pod."""
+
+
+def in_pod(cgroups: str, pod_uid: str) -> bool:
+    """Whether the lines of ``/proc/PID/cgroup`` name the pod, for both cgroup drivers of the kubelet (systemd's writes ``_`` for ``-``)."""
+    names = {f"pod{pod_uid}", f"pod{pod_uid.replace('-', '_')}.slice"}
+    for line in cgroups.splitlines():
+        for part in line.rsplit(":", 1)[-1].split("/"):
+            if part in names or any(part.endswith(f"-{name}") for name in names):
+                return True
+    return False
+
+
+@dataclass(frozen=True, slots=True)
+class Launcher:
+    """A live launcher process; :meth:`close` gives its descriptors back."""
+
+    pid: int
+    pidfd: int
+    network: int
+    """Its network namespace."""
+    root: int
+    """Its root directory (O_PATH): the file system of the container."""
+
+    @classmethod
+    def of(cls, pid: int, pod_uid: str, *, user: int = layout.USER_ID, proc: Path = Path("/proc")) -> Self:
+        """Return the launcher with this process id.
+
+        Raises:
+            NotOfThisPod: it belongs to another pod or user.
+            OSError: it is gone (ProcessLookupError, FileNotFoundError), or the descriptors are refused.
+        """
+        with contextlib.ExitStack() as stack:
+
+            def keep(descriptor: int) -> int:
+                stack.callback(os.close, descriptor)
+                return descriptor
+
+            here = proc / str(pid)
+            pidfd = keep(os.pidfd_open(pid))
+            network = keep(os.open(here / "ns/net", os.O_RDONLY | os.O_CLOEXEC))
+            root = keep(os.open(here / "root", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC))
+            if not in_pod((here / "cgroup").read_text(), pod_uid):
+                raise NotOfThisPod(f"process {pid} is not in the cgroup of pod {pod_uid}")
+            if (owner := here.stat().st_uid) != user:
+                raise NotOfThisPod(f"process {pid} of pod {pod_uid} runs as user {owner}, not {user}")
+            if _has_ended(pidfd):  # then everything above may have been another process' already
+                raise ProcessLookupError(f"process {pid} of pod {pod_uid} has ended")
+            stack.pop_all()
+            return cls(pid, pidfd, network, root)
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the process is gone."""
+        return _has_ended(self.pidfd)
+
+    async def ended(self) -> None:
+        """Wait until the process is gone."""
+        loop = asyncio.get_running_loop()
+        gone = asyncio.Event()
+        loop.add_reader(self.pidfd, gone.set)
+        try:
+            await gone.wait()
+        finally:
+            loop.remove_reader(self.pidfd)
+
+    def close(self) -> None:
+        """Give the descriptors back; the object is of no use afterwards."""
+        for descriptor in (self.pidfd, self.network, self.root):
+            os.close(descriptor)
+
+
+def _has_ended(pidfd: int) -> bool:
+    return bool(select.select([pidfd], [], [], 0)[0])
