@@ -9,8 +9,8 @@ Promises, the same for every implementation; ``tests/contracts/test_storage.py``
 4. *Monotonic.* Every changing commit's revision is greater than every earlier one's; revisions are positive, an empty store's too.
 5. *Repeatable.* ``range`` at a ``revision`` that is not compacted returns what was there at that revision, page after page.
 6. *Complete.* ``watch(prefix, after=r)`` yields every change under ``prefix`` with a revision above ``r``, once, in the order of revisions;
-   all changes of one revision come in one batch. A batch's ``revision`` promises that nothing at or below it is still to come;
-   a batch without events is progress alone.
+   a batch holds all changes of one revision, its ``revision``, and promises that nothing at or below it is still to come;
+   a batch without changes is progress alone.
 7. *Honest.* After ``compact(c)``, a range at a revision below ``c`` and a watch whose position is below ``c`` raise ``Compacted``;
    nothing is skipped in silence. (A watch that is behind, but whose changes are under way to it already, may still yield them.)
 8. *Cancellable.* Cancelling any call leaves the store usable; a cancelled ``commit`` may have happened or not. Cancelling the
@@ -126,7 +126,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Changes of a watch up to and including ``revision``."""
+    """The changes of ``revision`` under a watch's prefix; without changes: progress up to it."""
 
     revision: int
     changes: tuple[Change, ...]

@@ -1,0 +1,145 @@
+"""How reads of the watch cache become linearizable.
+
+A read that must see everything acknowledged before it asks the store for its revision, and waits until the cache has reached it.
+All reads that arrive while one question is under way share the next one, so a thousand concurrent reads cost the store one or two
+header-only reads; a cache that learns nothing by itself (because nothing under its prefix changes) asks for progress.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import itertools
+import logging
+
+from apiserver.apis.meta import errors
+from storage.port import Storage, StorageError
+
+logger = logging.getLogger(__name__)
+
+# The change that a reader waits for is usually on its way: asking for progress at once would cost a message each time.
+PATIENCE_SECONDS = 0.002
+ASK_AGAIN_SECONDS = 0.05  # a member of etcd that lags behind, or a watch that is catching up, does not answer the first time
+# An idle cache asks this often, so that compaction never passes the position from which its watch would resume, and bookmarks move.
+IDLE_SECONDS = 10.0
+
+
+class Freshness:
+    """Waits for revisions. ``run`` must run meanwhile."""
+
+    def __init__(self, storage: Storage, *, timeout_seconds: float) -> None:
+        self._storage = storage
+        self._timeout_seconds = timeout_seconds
+        self._reached = 0
+        self._askers: list[asyncio.Future[int]] = []
+        self._asked = asyncio.Event()
+        self._waiters: list[tuple[int, int, asyncio.Future[None]]] = []  # a heap by revision
+        self._behind = asyncio.Event()
+        self._order = itertools.count()
+        self.reads = 0
+        """How many times the store was asked for its revision."""
+
+    async def run(self) -> None:
+        """Serve those who wait, until cancelled."""
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._ask_revision())
+                tasks.create_task(self._ask_progress())
+        finally:
+            self._fail(self._askers, "the watch cache has stopped")
+
+    def advance(self, revision: int) -> None:
+        """Say that the cache has reached ``revision``."""
+        self._reached = revision
+        while self._waiters and self._waiters[0][0] <= revision:
+            _, _, future = heapq.heappop(self._waiters)
+            if not future.done():
+                future.set_result(None)
+
+    async def wait(self, revision: int | None = None) -> int:
+        """Wait until the cache has reached ``revision`` (None: the store's own, now); return the revision reached.
+
+        Raises:
+            ServiceUnavailable: the store cannot be asked.
+            Timeout: the cache did not get there in time.
+        """
+        if revision is not None and 0 < revision <= self._reached:
+            return self._reached
+        wanted = revision
+        try:
+            async with asyncio.timeout(self._timeout_seconds):
+                if wanted is None:
+                    wanted = await self._revision_now()
+                await self._reach(max(wanted, 1))
+        except TimeoutError:
+            raise self._too_late(wanted, given=revision is not None) from None
+        return self._reached
+
+    async def _revision_now(self) -> int:
+        future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._askers.append(future)
+        self._asked.set()
+        return await future
+
+    async def _reach(self, revision: int) -> None:
+        if revision <= self._reached:
+            return
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        heapq.heappush(self._waiters, (revision, next(self._order), future))
+        self._behind.set()
+        await future
+
+    def _too_late(self, wanted: int | None, *, given: bool) -> errors.Timeout:
+        if not given or wanted is None:
+            return errors.Timeout("the storage did not answer in time", errors.Details(retry_after_seconds=1))
+        cause = errors.Cause("ResourceVersionTooLarge", "Too large resource version")
+        message = f"Too large resource version: {wanted}, current: {self._reached}"
+        return errors.Timeout(message, errors.Details(causes=(cause,), retry_after_seconds=1))
+
+    async def _ask_revision(self) -> None:
+        while True:
+            await self._asked.wait()
+            self._asked.clear()
+            askers, self._askers = self._askers, []
+            try:
+                self.reads += 1
+                revision = await self._storage.revision()
+            except StorageError as error:
+                self._fail(askers, f"the storage cannot be read: {error}")
+            except asyncio.CancelledError:
+                self._fail(askers, "the watch cache has stopped")
+                raise
+            else:
+                for future in askers:
+                    if not future.done():
+                        future.set_result(revision)
+
+    async def _ask_progress(self) -> None:
+        while True:
+            try:
+                async with asyncio.timeout(IDLE_SECONDS):
+                    await self._behind.wait()
+            except TimeoutError:
+                await self._request_progress()
+                continue
+            self._behind.clear()
+            await asyncio.sleep(PATIENCE_SECONDS)
+            while self._is_awaited():
+                await self._request_progress()
+                await asyncio.sleep(ASK_AGAIN_SECONDS)
+
+    async def _request_progress(self) -> None:
+        try:
+            await self._storage.request_progress()
+        except StorageError as error:
+            logger.debug("The storage cannot be asked for progress; asking again", extra={"error": str(error)})
+
+    def _is_awaited(self) -> bool:
+        while self._waiters and self._waiters[0][2].done():  # given up
+            heapq.heappop(self._waiters)
+        return bool(self._waiters)
+
+    def _fail(self, askers: list[asyncio.Future[int]], message: str) -> None:
+        for future in askers:
+            if not future.done():
+                future.set_exception(errors.ServiceUnavailable(message, errors.Details(retry_after_seconds=1)))

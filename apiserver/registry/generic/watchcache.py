@@ -1,0 +1,223 @@
+"""The objects of one prefix of the storage, kept in memory by a watch.
+
+What may be relied on (``tests/unit/apiserver/registry/generic/test_watchcache.py``):
+
+1. After ``wait_fresh()``, ``get`` and ``list`` show every write that was acknowledged before the call.
+2. ``list`` is one picture: every change at or below ``Snapshot.revision``, none above.
+3. ``watch(after=snapshot.revision)`` tells every later change of the prefix once, in the order of revisions. Folding its events over
+   the snapshot gives a later snapshot, whatever the selector: what stops matching is told as DELETED.
+4. When changes cannot be told any more (too slow, too old, compacted) the watch raises ``Expired``; it never skips.
+5. While the storage is out, watches stay, ``get`` and ``list`` show the last picture, and ``wait_fresh`` fails within its bound.
+6. An entry that cannot be decoded is as good as absent: reported, and told as DELETED if it was seen before.
+
+It knows nothing of kinds: ``decode`` turns an entry into an ``Item``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import logging
+import random
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+
+from apiserver.apis.meta import errors
+from apiserver.registry.generic.freshness import Freshness
+from apiserver.registry.generic.items import Item, Snapshot, SortedItems
+from apiserver.registry.generic.window import Event, EventType, Predicate, Record, Watch, Window
+from storage.port import Batch, Change, Compacted, Entry, Storage, StorageError
+
+__all__ = ["Event", "EventType", "Item", "Predicate", "Snapshot", "Undecodable", "Watch", "WatchCache"]
+
+logger = logging.getLogger(__name__)
+
+PAGE_LIMIT = 500  # entries read at once when listing: some 2.5 MB of our objects, and a few milliseconds of decoding
+MAX_BACKOFF_SECONDS = 5.0
+
+# What decoders raise on bad data: JSON and pydantic errors are ValueErrors; a shape nobody expected gives the others.
+DECODING_ERRORS = (ValueError, LookupError, TypeError, AttributeError)
+
+Decode = Callable[[Entry], Item]
+
+
+@dataclass(frozen=True, slots=True)
+class Undecodable:
+    """An entry that is in the storage and that ``decode`` refused."""
+
+    key: str
+    revision: int
+    error: str
+
+
+class WatchCache:
+    """See the module's promises. ``run`` must run; ``synced`` is set once the first listing is complete."""
+
+    def __init__(
+        self,
+        storage: Storage,
+        prefix: str,
+        decode: Decode,
+        *,
+        capacity: int = 2048,
+        timeout_seconds: float = 3.0,
+        on_undecodable: Callable[[Undecodable], None] | None = None,
+    ) -> None:
+        """Cache what lies under ``prefix``.
+
+        Args:
+            storage: where it lies.
+            prefix: of the keys; end it with a slash.
+            decode: makes an item of an entry, with the entry's ``mod_revision`` as its resourceVersion; for a deletion it is given
+                the last value with the revision of the end. Raises ValueError, LookupError, TypeError or AttributeError for bad data.
+            capacity: how many changes a watch may be behind, or may reach back.
+            timeout_seconds: how long ``wait_fresh`` waits (Go's watch cache: 3 s).
+            on_undecodable: called once for each bad revision of a key, for a metric.
+        """
+        self._storage = storage
+        self._prefix = prefix
+        self._decode = decode
+        self._on_undecodable = on_undecodable
+        self._items = SortedItems()
+        self._window = Window(capacity)
+        self._freshness = Freshness(storage, timeout_seconds=timeout_seconds)
+        self.synced = asyncio.Event()
+        self.undecodable: dict[str, Undecodable] = {}
+        """What cannot be shown now, by key."""
+        self.listings = 0
+        """How many times everything was read: 1, and one more each time the storage compacted past us."""
+
+    @property
+    def revision(self) -> int:
+        """Everything at or below it is in the cache."""
+        return self._window.revision
+
+    async def run(self) -> None:
+        """Keep up with the storage until cancelled; then every watch ends."""
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._freshness.run())
+                tasks.create_task(self._follow())
+        finally:
+            self._window.close()
+
+    async def wait_fresh(self, revision: int | None = None) -> int:
+        """Wait until the cache has reached ``revision``; return the revision reached.
+
+        None asks the storage for its revision, which makes the following ``get`` or ``list`` linearizable; 0 waits for the first
+        listing only.
+
+        Raises:
+            ServiceUnavailable: the storage cannot be asked.
+            Timeout: not reached within the bound; with cause ResourceVersionTooLarge when ``revision`` was given.
+        """
+        return await self._freshness.wait(revision)
+
+    def get(self, key: str) -> Item | None:
+        """Return the item of ``key`` as the cache has it now."""
+        return self._items.get(key)
+
+    def list(self, prefix: str = "", *, start: str = "", limit: int = 0) -> Snapshot:
+        """Return the items under ``prefix`` (default: all), from key ``start`` (inclusive) on, at most ``limit`` (0: all)."""
+        items, remaining = self._items.slice(prefix or self._prefix, start=start, limit=limit)
+        return Snapshot(items, self.revision, remaining)
+
+    @asynccontextmanager
+    async def watch(
+        self, prefix: str = "", *, after: int, predicate: Predicate | None = None, bookmark_seconds: float | None = None
+    ) -> AsyncIterator[Watch]:
+        """Watch ``prefix`` (default: all) from the revision that follows ``after``, which may lie in the future.
+
+        Args:
+            prefix: of the keys.
+            after: usually the revision of a snapshot; no await may stand between the two if nothing shall be missed or expire.
+            predicate: the selector. Objects that begin to match are ADDED, those that stop are DELETED.
+            bookmark_seconds: how often to yield a BOOKMARK while there is nothing else.
+
+        Raises:
+            Expired: from here or from the iterator: changes after ``after`` are gone.
+            TooManyRequests: the first listing is not complete.
+        """
+        if not self.synced.is_set():
+            raise errors.TooManyRequests("storage is (re)initializing", errors.Details(retry_after_seconds=1))
+        yield Watch(self._window, prefix or self._prefix, after, predicate, bookmark_seconds)
+
+    async def _follow(self) -> None:
+        failures = 0
+        while True:
+            try:
+                revision = await self._relist()
+                failures = 0
+                async with self._storage.watch(self._prefix, after=revision) as batches:
+                    async for batch in batches:
+                        self._apply(batch)
+            except Compacted:
+                logger.warning("The storage compacted past the watch cache; listing again", extra={"prefix": self._prefix})
+            except StorageError as error:
+                logger.warning("The watch cache cannot read the storage; trying again", extra={"prefix": self._prefix, "error": str(error)})
+            failures += 1
+            # The jitter keeps the caches of several servers from reading everything at the same moment.
+            await asyncio.sleep(min(0.05 * 2**failures, MAX_BACKOFF_SECONDS) * random.uniform(0.5, 1))  # noqa: S311  # no secret
+
+    async def _relist(self) -> int:
+        self.listings += 1
+        items: list[Item] = []
+        bad: dict[str, Undecodable] = {}
+        start, revision = "", 0
+        while True:
+            page = await self._storage.range(self._prefix, start=start, limit=PAGE_LIMIT, revision=revision)
+            revision = page.revision
+            for entry in page.entries:
+                item = self._decoded(entry, bad)
+                if item is not None:
+                    items.append(item)
+            if not page.more:
+                break
+            start = page.entries[-1].key + "\0"
+        self._items = SortedItems(items)
+        self.undecodable = bad
+        self._window.reset(revision)
+        self.synced.set()
+        self._freshness.advance(revision)
+        logger.info("The watch cache has listed", extra={"prefix": self._prefix, "items": len(items), "revision": revision})
+        return revision
+
+    def _apply(self, batch: Batch) -> None:
+        records = [record for change in batch.changes if (record := self._changed(change, batch.revision))]
+        self._window.extend(records, batch.revision)
+        self._freshness.advance(batch.revision)
+
+    def _changed(self, change: Change, revision: int) -> Record | None:
+        old = self._items.get(change.key)
+        self.undecodable.pop(change.key, None)
+        new = self._decoded(change.entry, self.undecodable) if change.entry else None
+        if new is not None:
+            self._items.put(new)
+        elif old is not None:
+            self._items.remove(change.key)
+        else:
+            return None
+        return Record(change.key, revision, old, new, functools.partial(self._departed, change.previous, revision))
+
+    def _departed(self, previous: Entry | None, revision: int) -> Item | None:
+        if previous is None:
+            return None
+        return self._decode(replace(previous, mod_revision=revision))
+
+    def _decoded(self, entry: Entry, bad: dict[str, Undecodable]) -> Item | None:
+        known = self._items.get(entry.key)
+        if known is not None and known.revision == entry.mod_revision:
+            return known
+        try:
+            return self._decode(entry)
+        except DECODING_ERRORS as error:
+            bad[entry.key] = report = Undecodable(entry.key, entry.mod_revision, f"{type(error).__name__}: {error}"[:500])
+        if self.undecodable.get(entry.key) != report or bad is self.undecodable:
+            logger.error(
+                "An object in the storage cannot be decoded and is not served; restore or delete it there",
+                extra={"key": report.key, "revision": report.revision, "error": report.error},
+            )
+            if self._on_undecodable:
+                self._on_undecodable(report)
+        return None
