@@ -224,7 +224,10 @@ class MemoryStorage:
             watch.position = max(watch.position, upto)
             if asked:
                 yield Batch(watch.position, ())
-            await watch.woken.wait()
+            await self._until_woken(watch)
+
+    async def _until_woken(self, watch: _Watch) -> None:
+        await watch.woken.wait()
 
 
 def check_size(writes: Sequence[Put | Delete]) -> None:

@@ -1,0 +1,449 @@
+"""The numbered promises of ``apiserver.registry.generic.watchcache``, over the memory storage."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+import pytest
+
+from apiserver.apis.meta import errors
+from apiserver.registry.generic import freshness, window
+from apiserver.registry.generic.watchcache import Event, EventType, Item, Undecodable, Watch, WatchCache
+from storage.port import Condition, Delete, Entry, Put
+from tests.fakes.storage import UnreliableStorage
+
+
+def decode(entry: Entry) -> Item:
+    value = json.loads(entry.value)
+    value["metadata"] = {"resourceVersion": str(entry.mod_revision)}
+    return Item(entry.key, entry.mod_revision, value, json.dumps(value).encode())
+
+
+@dataclass
+class World:
+    storage: UnreliableStorage
+    cache: WatchCache
+    reports: list[Undecodable]
+
+    async def put(self, key: str, **fields: object) -> int:
+        return await self.storage.commit([], [Put(key, json.dumps(fields).encode())])
+
+    async def delete(self, key: str) -> int:
+        return await self.storage.commit([], [Delete(key)])
+
+
+@asynccontextmanager
+async def running(cache: WatchCache) -> AsyncIterator[None]:
+    async with asyncio.TaskGroup() as tasks:
+        task = tasks.create_task(cache.run())
+        try:
+            yield
+        finally:
+            task.cancel()
+
+
+@pytest.fixture
+def make_world() -> Callable[..., World]:
+    def make(**options: int | float) -> World:
+        storage, reports = UnreliableStorage(), list[Undecodable]()
+        cache = WatchCache(storage, "vm/", decode, on_undecodable=reports.append, **options)  # type: ignore[arg-type]  # capacity is an int
+        return World(storage, cache, reports)
+
+    return make
+
+
+@pytest.fixture
+async def world(make_world: Callable[..., World]) -> AsyncIterator[World]:
+    made = make_world(timeout_seconds=0.3)
+    async with running(made.cache):
+        async with asyncio.timeout(5):
+            await made.cache.synced.wait()
+        yield made
+
+
+async def read(watch: Watch, count: int) -> list[Event]:
+    async with asyncio.timeout(5):
+        return [await anext(watch) for _ in range(count)]
+
+
+def told(events: list[Event]) -> list[tuple[str, str]]:
+    return [(event.type.value, event.item.key if event.item else "") for event in events]
+
+
+# --- 1: linearizable
+
+
+async def test_1_reads_after_waiting_show_every_acknowledged_write(world: World) -> None:
+    for number in range(30):
+        revision = await world.put("vm/a", number=number)
+        assert await world.cache.wait_fresh() >= revision
+        item = world.cache.get("vm/a")
+        assert item is not None
+        assert (item.object["number"], item.revision) == (number, revision)
+        assert json.loads(item.data)["metadata"]["resourceVersion"] == str(revision)
+
+
+async def test_1_writes_elsewhere_do_not_keep_a_read_waiting(world: World) -> None:
+    await world.put("vm/a")
+    revision = await world.put("elsewhere/b")
+    async with asyncio.timeout(0.2):
+        assert await world.cache.wait_fresh() >= revision
+    assert world.storage.calls["request_progress"] >= 1
+
+
+async def test_1_concurrent_reads_share_one_question(world: World) -> None:
+    before = world.storage.calls.get("revision", 0)
+    async with asyncio.TaskGroup() as tasks:
+        for _ in range(200):
+            tasks.create_task(world.cache.wait_fresh())
+    assert world.storage.calls["revision"] - before <= 2
+
+
+async def test_1_a_read_does_not_share_a_question_that_was_asked_before_it(world: World) -> None:
+    world.storage.delay = 0.05
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(world.cache.wait_fresh())
+        await asyncio.sleep(0.06)  # the first question is under way, or was answered
+        world.storage.delay = 0.0
+        revision = await world.put("vm/a")
+        assert await world.cache.wait_fresh() >= revision
+        assert world.cache.get("vm/a") is not None
+
+
+async def test_1_a_cancelled_reader_does_not_disturb_the_others(world: World) -> None:
+    world.storage.delay = 0.02
+    async with asyncio.TaskGroup() as tasks:
+        readers = [tasks.create_task(world.cache.wait_fresh()) for _ in range(5)]
+        await asyncio.sleep(0.005)
+        readers[0].cancel()
+        readers[3].cancel()
+    assert [reader.cancelled() for reader in readers] == [True, False, False, True, False]
+
+
+async def test_1_a_revision_that_never_comes_ends_in_a_timeout_with_its_cause(world: World) -> None:
+    with pytest.raises(errors.Timeout) as caught:
+        await world.cache.wait_fresh(10_000)
+    assert [cause.reason for cause in caught.value.details.causes] == ["ResourceVersionTooLarge"]
+    assert "Too large resource version: 10000, current: 1" in caught.value.message
+
+
+async def test_1_a_given_revision_is_waited_for_without_asking_the_storage(world: World) -> None:
+    revision = await world.put("vm/a")
+    before = world.storage.calls.get("revision", 0)
+    assert await world.cache.wait_fresh(revision) >= revision
+    assert world.storage.calls.get("revision", 0) == before
+
+
+async def test_1_revision_zero_waits_for_the_first_listing_only(make_world: Callable[..., World]) -> None:
+    made = make_world(timeout_seconds=0.5)
+    await made.put("vm/a")
+    async with running(made.cache):
+        await made.cache.wait_fresh(0)
+        assert made.cache.get("vm/a") is not None
+
+
+# --- 2: one picture
+
+
+async def test_2_a_list_is_in_the_order_of_keys_and_has_the_revision_of_its_picture(world: World) -> None:
+    for key in ("vm/b/2", "vm/a/1", "vm/b/1", "vm/bc/1", "other/x"):
+        await world.put(key)
+    last = await world.delete("vm/b/2")
+    await world.put("vm/b/3")
+    await world.cache.wait_fresh()
+    snapshot = world.cache.list()
+    assert [item.key for item in snapshot.items] == ["vm/a/1", "vm/b/1", "vm/b/3", "vm/bc/1"]
+    assert snapshot.revision == last + 1
+    assert [item.key for item in world.cache.list("vm/b/").items] == ["vm/b/1", "vm/b/3"]
+    page = world.cache.list(start="vm/a/1\0", limit=2)
+    assert ([item.key for item in page.items], page.remaining) == (["vm/b/1", "vm/b/3"], 1)
+
+
+async def test_2_a_list_that_was_taken_does_not_change(world: World) -> None:
+    await world.put("vm/a", number=1)
+    await world.cache.wait_fresh()
+    snapshot = world.cache.list()
+    await world.put("vm/a", number=2)
+    await world.put("vm/b")
+    await world.cache.wait_fresh()
+    assert [item.object["number"] for item in snapshot.items] == [1]
+
+
+async def test_2_more_entries_than_a_page_are_listed_at_one_revision(make_world: Callable[..., World]) -> None:
+    made = make_world()
+    for part in range(13):
+        await made.storage.commit([], [Put(f"vm/{part:02}/{number:03}", b"{}") for number in range(100)])
+    async with running(made.cache):
+        await made.cache.wait_fresh()
+        assert len(made.cache.list().items) == 1300
+        assert made.storage.calls["range"] == 3
+
+
+# --- 3: watches
+
+
+async def test_3_a_watch_tells_additions_changes_and_ends(world: World) -> None:
+    async with world.cache.watch(after=world.cache.revision) as watch:
+        added, changed, ended = await world.put("vm/a", n=1), await world.put("vm/a", n=2), await world.delete("vm/a")
+        events = await read(watch, 3)
+    assert told(events) == [("ADDED", "vm/a"), ("MODIFIED", "vm/a"), ("DELETED", "vm/a")]
+    assert [event.revision for event in events] == [added, changed, ended]
+    assert [event.previous and event.previous.object["n"] for event in events] == [None, 1, 2]
+
+
+async def test_3_the_deleted_object_is_the_last_state_with_the_revision_of_its_end(world: World) -> None:
+    async with world.cache.watch(after=world.cache.revision) as first, world.cache.watch(after=world.cache.revision) as second:
+        changed = await world.put("vm/a", n=2)
+        ended = await world.delete("vm/a")
+        event, other = (await read(first, 2))[1], (await read(second, 2))[1]
+    assert event.item is not None
+    assert event.previous is not None
+    assert (event.item.object["n"], event.item.revision, event.previous.revision) == (2, ended, changed)
+    assert json.loads(event.item.data) == {"n": 2, "metadata": {"resourceVersion": str(ended)}}
+    assert other.item is event.item  # encoded once for all watches
+
+
+async def test_3_a_watch_begins_at_any_revision_of_the_window(world: World) -> None:
+    revisions = [await world.put(f"vm/{number}") for number in range(6)]
+    await world.cache.wait_fresh()
+    for skip, after in enumerate(revisions[:-1]):
+        async with world.cache.watch(after=after) as watch:
+            assert [event.revision for event in await read(watch, 5 - skip)] == revisions[skip + 1 :]
+
+
+async def test_3_objects_that_begin_or_stop_to_match_are_added_and_deleted(world: World) -> None:
+    async with world.cache.watch(after=world.cache.revision, predicate=lambda item: bool(item.object.get("on"))) as watch:
+        await world.put("vm/a", on=False, n=1)
+        await world.put("vm/a", on=True, n=2)
+        await world.put("vm/a", on=True, n=3)
+        left = await world.put("vm/a", on=False, n=4)
+        await world.delete("vm/a")
+        await world.put("vm/b", on=True)
+        events = await read(watch, 4)
+    assert told(events) == [("ADDED", "vm/a"), ("MODIFIED", "vm/a"), ("DELETED", "vm/a"), ("ADDED", "vm/b")]
+    gone = events[2].item
+    assert gone is not None
+    assert (gone.object["n"], gone.revision, gone.object["metadata"]["resourceVersion"]) == (3, left, str(left))
+
+
+async def test_3_a_watch_of_a_prefix_hears_nothing_else_and_keeps_its_place(make_world: Callable[..., World]) -> None:
+    made = make_world(capacity=8)
+    async with running(made.cache):
+        await made.cache.wait_fresh()
+        async with made.cache.watch("vm/quiet/", after=made.cache.revision) as watch, asyncio.TaskGroup() as tasks:
+            reading = tasks.create_task(read(watch, 1))
+            for number in range(60):
+                await made.put("vm/loud/x", n=number)
+                await made.cache.wait_fresh()
+            await made.put("vm/quiet/a")
+            assert told(await reading) == [("ADDED", "vm/quiet/a")]
+
+
+async def test_3_a_watch_of_the_future_is_silent_until_then(world: World) -> None:
+    after = world.cache.revision + 2
+    async with world.cache.watch(after=after, bookmark_seconds=0.05) as watch:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.12):
+                await anext(watch)
+        for number in range(4):
+            await world.put("vm/a", n=number)
+        assert [event.revision for event in await read(watch, 2) if event.item] == [after + 1, after + 2]
+
+
+async def test_3_a_cancelled_wait_loses_no_event(world: World) -> None:
+    async with world.cache.watch(after=world.cache.revision) as watch:
+        for _ in range(3):
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.005):
+                    await anext(watch)
+        await world.put("vm/a")
+        assert told(await read(watch, 1)) == [("ADDED", "vm/a")]
+
+
+async def test_3_bookmarks_say_how_far_the_watch_is(world: World) -> None:
+    async with world.cache.watch(after=world.cache.revision, bookmark_seconds=0.02) as watch:
+        revision = await world.put("elsewhere/a")
+        await world.cache.wait_fresh()
+        (event,) = await read(watch, 1)
+        assert (event.type, event.item, event.revision) == (EventType.BOOKMARK, None, revision)
+        changed = await world.put("vm/a")
+        assert [(event.type.value, event.revision) for event in await read(watch, 2)] == [("ADDED", changed), ("BOOKMARK", changed)]
+
+
+async def test_3_events_at_hand_can_be_taken_together(world: World) -> None:
+    async with world.cache.watch(after=world.cache.revision) as watch:
+        assert watch.take() == []
+        for number in range(3):
+            await world.put(f"vm/{number}")
+        await world.cache.wait_fresh()
+        assert told(watch.take()) == [("ADDED", "vm/0"), ("ADDED", "vm/1"), ("ADDED", "vm/2")]
+        assert watch.take() == []
+
+
+async def test_3_several_objects_changed_in_one_commit_are_told_each(world: World) -> None:
+    async with world.cache.watch(after=world.cache.revision) as watch:
+        revision = await world.storage.commit([Condition("vm/a", 0)], [Put("vm/a", b"{}"), Put("claim/a", b"{}"), Put("vm/b", b"{}")])
+        events = await read(watch, 2)
+    assert [(event.item and event.item.key, event.revision) for event in events] == [("vm/a", revision), ("vm/b", revision)]
+
+
+async def test_3_watches_end_when_the_cache_stops(make_world: Callable[..., World]) -> None:
+    made = make_world()
+    async with asyncio.TaskGroup() as tasks:
+        running_cache = tasks.create_task(made.cache.run())
+        await made.cache.synced.wait()
+        async with made.cache.watch(after=made.cache.revision) as watch:
+            running_cache.cancel()
+            with pytest.raises(StopAsyncIteration):
+                await anext(watch)
+
+
+# --- 4: honest
+
+
+async def test_4_a_watch_of_a_revision_older_than_the_window_is_refused(make_world: Callable[..., World]) -> None:
+    made = make_world(capacity=10)
+    first = await made.put("vm/a")
+    await made.put("vm/a")
+    async with running(made.cache):
+        await made.cache.wait_fresh()
+        with pytest.raises(errors.Expired, match=rf"too old resource version: {first} \({first + 1}\)"):
+            async with made.cache.watch(after=first):
+                pass
+        listed = made.cache.revision
+        for number in range(20):
+            await made.put("vm/a", n=number)
+        await made.cache.wait_fresh()
+        with pytest.raises(errors.Expired):
+            async with made.cache.watch(after=listed):
+                pass
+
+
+async def test_4_a_slow_watch_is_cut_off_and_others_are_not(make_world: Callable[..., World]) -> None:
+    made = make_world(capacity=16)
+    async with running(made.cache):
+        await made.cache.wait_fresh()
+        async with made.cache.watch(after=made.cache.revision) as slow, made.cache.watch(after=made.cache.revision) as quick:
+            for number in range(100):
+                await made.put("vm/a", n=number)
+                assert (await read(quick, 1))[0].item is not None
+            with pytest.raises(errors.Expired):
+                await anext(slow)
+
+
+async def test_4_compaction_past_the_cache_is_listed_again_and_watches_expire(make_world: Callable[..., World]) -> None:
+    made = make_world(timeout_seconds=2.0)
+    await made.put("vm/a", n=1)
+    await made.put("vm/gone")
+    async with running(made.cache):
+        await made.cache.wait_fresh()
+        async with made.cache.watch(after=made.cache.revision) as watch, made.cache.watch(after=made.cache.revision + 50) as future:
+            made.storage.connected.clear()
+            await made.put("vm/a", n=2)
+            await made.delete("vm/gone")
+            await made.storage.compact(await made.put("vm/b"))
+            made.storage.connected.set()
+            await made.cache.wait_fresh(await made.storage.revision())
+            assert [(item.key, item.object.get("n")) for item in made.cache.list().items] == [("vm/a", 2), ("vm/b", None)]
+            assert made.cache.listings == 2
+            with pytest.raises(errors.Expired):
+                await anext(watch)
+            begin = future.revision
+            while await made.put("vm/c") <= begin:
+                pass
+            assert [event.revision for event in await read(future, 1)] == [begin + 1]
+
+
+async def test_4_a_cache_that_was_never_listed_refuses_watches(make_world: Callable[..., World]) -> None:
+    with pytest.raises(errors.TooManyRequests):
+        async with make_world().cache.watch(after=1):
+            pass
+
+
+# --- 5: outages
+
+
+async def test_5_in_an_outage_watches_stay_and_fresh_reads_fail_within_their_bound(world: World) -> None:
+    await world.put("vm/a")
+    await world.cache.wait_fresh()
+    async with world.cache.watch(after=world.cache.revision) as watch:
+        world.storage.is_out = True
+        with pytest.raises(errors.ServiceUnavailable, match="the store is out"):
+            await world.cache.wait_fresh()
+        assert world.cache.get("vm/a") is not None
+        world.storage.is_out = False
+        await world.put("vm/b")
+        assert told(await read(watch, 1)) == [("ADDED", "vm/b")]
+        assert await world.cache.wait_fresh() == world.cache.revision
+
+
+async def test_5_a_storage_that_hangs_ends_in_a_timeout(world: World) -> None:
+    world.storage.delay = 5.0
+    with pytest.raises(errors.Timeout, match="did not answer in time"):
+        await world.cache.wait_fresh()
+
+
+async def test_5_a_storage_that_is_out_at_the_start_is_tried_again(make_world: Callable[..., World]) -> None:
+    made = make_world(timeout_seconds=5.0)
+    made.storage.is_out = True
+    async with running(made.cache):
+        await asyncio.sleep(0.15)
+        assert not made.cache.synced.is_set()
+        made.storage.is_out = False
+        await made.put("vm/a")
+        await made.cache.wait_fresh()
+        assert made.cache.get("vm/a") is not None
+
+
+async def test_5_an_idle_cache_asks_for_progress_so_that_compaction_never_passes_it(
+    make_world: Callable[..., World], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(freshness, "IDLE_SECONDS", 0.01)
+    made = make_world()
+    async with running(made.cache):
+        await made.cache.synced.wait()
+        revision = await made.put("elsewhere/a")
+        async with asyncio.timeout(2):
+            while made.cache.revision < revision:
+                await asyncio.sleep(0.005)
+
+
+# --- 6: undecodable entries
+
+
+async def test_6_an_entry_that_cannot_be_decoded_is_reported_and_left_out(make_world: Callable[..., World]) -> None:
+    made = make_world()
+    await made.put("vm/a")
+    bad = await made.storage.commit([], [Put("vm/bad", b"\xff not JSON")])
+    async with running(made.cache):
+        await made.cache.wait_fresh()
+        assert [item.key for item in made.cache.list().items] == ["vm/a"]
+        assert [(report.key, report.revision) for report in made.reports] == [("vm/bad", bad)]
+        async with made.cache.watch(after=made.cache.revision) as watch:
+            await made.put("vm/bad", n=1)
+            await made.storage.commit([], [Put("vm/bad", b"[]")])
+            await made.storage.commit([], [Put("vm/bad", b"{")])
+            await made.delete("vm/bad")
+            await made.put("vm/b")
+            assert told(await read(watch, 3)) == [("ADDED", "vm/bad"), ("DELETED", "vm/bad"), ("ADDED", "vm/b")]
+        assert len(made.reports) == 3
+        assert made.cache.undecodable == {}
+
+
+# --- the window
+
+
+async def test_watches_read_in_chunks_and_miss_nothing(make_world: Callable[..., World], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(window, "CHUNK", 3)
+    made = make_world()
+    async with running(made.cache):
+        await made.cache.wait_fresh()
+        after = made.cache.revision
+        revisions = [await made.put(f"vm/{number % 2}", n=number) for number in range(20)]
+        await made.cache.wait_fresh()
+        async with made.cache.watch(after=after) as watch:
+            assert [event.revision for event in await read(watch, 20)] == revisions
+        async with made.cache.watch(after=after, predicate=lambda item: item.object["n"] == 19) as watch:
+            assert [event.revision for event in await read(watch, 1)] == revisions[19:]
