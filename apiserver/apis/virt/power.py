@@ -10,7 +10,8 @@ An *attempt* is one launcher pod and at most one run of the guest, numbered from
 
 Without a request the series is everything in ``status.attempts``. An attempt that has not ended goes on under every strategy but
 ``Halted``: editing the strategy of a running machine is no way to pull its plug by accident. A *failed start* is an attempt that
-ended ``Failed`` and has no ``runningTime``. An attempt whose guest ran resets the count, because ``rerun.limit`` bounds useless starts, not the life of a guest.
+ended ``Failed`` and has no ``runningTime``. An attempt whose guest ran resets the count, because ``rerun.limit`` bounds useless
+starts, not the life of a guest.
 """
 
 from __future__ import annotations

@@ -1,0 +1,133 @@
+"""Field selectors: ``status.phase=Running,spec.nodeName!=node1``, as apimachinery's ``fields`` reads them.
+
+In a value, a backslash escapes a comma, an equals sign and itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+MAX_LENGTH: Final = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """``field=value`` or ``field!=value``."""
+
+    field: str
+    value: str
+    equal: bool = True
+
+    def matches(self, fields: Mapping[str, str]) -> bool:
+        """Whether an object's fields satisfy this term; an absent field is the empty string."""
+        return (fields.get(self.field, "") == self.value) == self.equal
+
+    def __str__(self) -> str:
+        return f"{self.field}{'=' if self.equal else '!='}{escape(self.value)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Selector:
+    """Terms that all have to hold."""
+
+    terms: tuple[Term, ...] = ()
+
+    @property
+    def is_everything(self) -> bool:
+        """Whether nothing is asked."""
+        return not self.terms
+
+    @property
+    def field_names(self) -> frozenset[str]:
+        """The fields that are asked for."""
+        return frozenset(each.field for each in self.terms)
+
+    def matches(self, fields: Mapping[str, str]) -> bool:
+        """Whether an object's fields satisfy every term."""
+        return all(each.matches(fields) for each in self.terms)
+
+    def exact(self, field: str) -> str | None:
+        """Return the value that ``field`` has to equal, if a term says so: ``metadata.name`` makes a list of one."""
+        return next((each.value for each in self.terms if each.field == field and each.equal), None)
+
+    def __str__(self) -> str:
+        return ",".join(str(each) for each in self.terms)
+
+
+EVERYTHING: Final = Selector()
+
+
+def parse(text: str) -> Selector:
+    """Return the selector that ``text`` writes; whether its fields exist is the resource's to say (see :func:`unsupported`).
+
+    Raises:
+        ValueError: with apimachinery's words.
+    """
+    if len(text) > MAX_LENGTH:
+        raise ValueError(f"a field selector may not be longer than {MAX_LENGTH} characters")
+    terms = []
+    for part in sorted(_split(text)):
+        if not part:
+            continue
+        field, operator, value = _split_term(part)
+        if not operator:
+            raise ValueError(f"invalid selector: '{text}'; can't understand '{part}'")
+        terms.append(Term(field, unescape(value), operator != "!="))
+    return Selector(tuple(terms))
+
+
+def unsupported(selector: Selector, supported: frozenset[str]) -> str | None:
+    """Return the message for the first field that the resource does not offer, None when all are known."""
+    for term in selector.terms:
+        if term.field not in supported:
+            return f'field label not supported: "{term.field}"'
+    return None
+
+
+def escape(value: str) -> str:
+    """Return a value as it stands in a selector."""
+    return value.replace("\\", "\\\\").replace(",", "\\,").replace("=", "\\=")
+
+
+def unescape(value: str) -> str:
+    """Return the value that an escaped text stands for.
+
+    Raises:
+        ValueError: an unescaped ``,`` or ``=``, or a backslash before anything else.
+    """
+    result = []
+    characters = iter(value)
+    for char in characters:
+        if char == "\\":
+            following = next(characters, "")
+            if following not in ("\\", ",", "="):
+                raise ValueError(f"invalid field selector: invalid escape sequence: \\{following}")
+            result.append(following)
+        elif char in ",=":
+            raise ValueError(f"invalid field selector: unescaped character in value: {ord(char)}")
+        else:
+            result.append(char)
+    return "".join(result)
+
+
+def _split(text: str) -> list[str]:
+    parts, start, escaped = [], 0, False
+    for position, char in enumerate(text):
+        if escaped:
+            escaped = False
+        elif char == "\\":
+            escaped = True
+        elif char == ",":
+            parts.append(text[start:position])
+            start = position + 1
+    return [*parts, text[start:]]
+
+
+def _split_term(term: str) -> tuple[str, str, str]:
+    for position in range(len(term)):
+        for operator in ("!=", "==", "="):
+            if term.startswith(operator, position):
+                return term[:position], operator, term[position + len(operator) :]
+    return "", "", ""

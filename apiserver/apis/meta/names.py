@@ -1,0 +1,102 @@
+"""The syntax of names: RFC 1123 labels and subdomains, label keys and values. Texts are those of apimachinery.
+
+Each ``*_errors`` function returns what is wrong, an empty list when nothing is. A text of absurd length is told only that.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+from typing import Final
+
+MAX_LABEL: Final = 63
+MAX_SUBDOMAIN: Final = 253
+_ABSURD: Final = 1024
+
+_LABEL: Final = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_SUBDOMAIN: Final = _LABEL + r"(\." + _LABEL + ")*"
+_KEY: Final = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
+_VALUE: Final = f"({_KEY})?"
+
+_LABEL_PATTERN: Final = re.compile(_LABEL)
+_SUBDOMAIN_PATTERN: Final = re.compile(_SUBDOMAIN)
+_KEY_PATTERN: Final = re.compile(_KEY)
+_VALUE_PATTERN: Final = re.compile(_VALUE)
+
+_KEY_RULE: Final = (
+    "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character "
+    f"(e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '{_KEY}')"
+)
+_VALUE_RULE: Final = (
+    "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an "
+    f"alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '{_VALUE}')"
+)
+
+GENERATED_ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"
+GENERATED_SUFFIX: Final = 5
+MAX_GENERATED_BASE: Final = MAX_LABEL - GENERATED_SUFFIX
+
+
+def label_errors(name: str) -> list[str]:
+    """Hold a name against RFC 1123's label: at most 63 bytes of ``a-z0-9-``."""
+    found = _too_long(name, MAX_LABEL)
+    if len(name) <= _ABSURD and not _LABEL_PATTERN.fullmatch(name):
+        if _SUBDOMAIN_PATTERN.fullmatch(name):
+            found.append("must not contain dots")
+        else:
+            found.append(
+                "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an "
+                f"alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '{_LABEL}')"
+            )
+    return found
+
+
+def subdomain_errors(name: str) -> list[str]:
+    """Hold a name against RFC 1123's subdomain: labels joined by dots, at most 253 bytes."""
+    found = _too_long(name, MAX_SUBDOMAIN)
+    if len(name) <= _ABSURD and not _SUBDOMAIN_PATTERN.fullmatch(name):
+        found.append(
+            "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with "
+            f"an alphanumeric character (e.g. 'example.com', regex used for validation is '{_SUBDOMAIN}')"
+        )
+    return found
+
+
+def qualified_name_errors(key: str) -> list[str]:
+    """Hold a label key, annotation key or finalizer against ``[prefix/]name``."""
+    parts = key.split("/")
+    if len(parts) > 2:
+        rule = f"a valid label key {_KEY_RULE} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
+        return [rule]
+    found = []
+    if len(parts) == 2:
+        if not parts[0]:
+            found.append("prefix part must be non-empty")
+        else:
+            found += [f"prefix part {each}" for each in subdomain_errors(parts[0])]
+    name = parts[-1]
+    if not name:
+        found.append("name part must be non-empty")
+    elif len(name.encode()) > MAX_LABEL:
+        found.append(f"name part must be no more than {MAX_LABEL} bytes")
+    if len(name) <= _ABSURD and not _KEY_PATTERN.fullmatch(name):
+        found.append(f"name part {_KEY_RULE}")
+    return found
+
+
+def label_value_errors(value: str) -> list[str]:
+    """Hold a label's value against its rule: empty, or at most 63 bytes."""
+    found = _too_long(value, MAX_LABEL)
+    if len(value) <= _ABSURD and not _VALUE_PATTERN.fullmatch(value):
+        found.append(_VALUE_RULE)
+    return found
+
+
+def generate(base: str) -> str:
+    """Return a name for ``generateName: base``: the base, cut to 58 bytes, and five random characters that spell no words."""
+    suffix = "".join(secrets.choice(GENERATED_ALPHABET) for _ in range(GENERATED_SUFFIX))
+    return base.encode()[:MAX_GENERATED_BASE].decode(errors="ignore") + suffix
+
+
+def _too_long(text: str, limit: int) -> list[str]:
+    return [f"must be no more than {limit} bytes"] if len(text.encode()) > limit else []

@@ -1,0 +1,241 @@
+"""``metadata``: its shape, and what a value of each field may be. Rules and texts are apimachinery's ``api/validation``.
+
+:func:`read` holds a client's metadata against the schema; :func:`validate` and :func:`validate_update` see only what passed it.
+``managedFields`` are read here and validated where they are merged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from apiserver.apis.meta import names, times
+from apiserver.apis.meta.validation import FieldError, Path, duplicate, forbidden, invalid, required, too_long, type_invalid
+
+MAX_ANNOTATIONS_BYTES: Final = 256 * 1024
+ORPHAN_FINALIZER: Final = "orphan"
+FOREGROUND_FINALIZER: Final = "foregroundDeletion"
+
+Check = Callable[[Any, Path], list[FieldError]]
+NameRule = Callable[[str], list[str]]
+"""Returns what is wrong with a name."""
+
+ROOT: Final = Path("metadata")
+_IMMUTABLE: Final = ("name", "namespace", "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds")
+
+
+def read(metadata: Any, path: Path = ROOT) -> tuple[list[str], list[FieldError]]:  # noqa: ANN401 - a client's JSON
+    """Drop from ``metadata`` (in place) unknown fields and nulls; return (paths of unknown fields, fields of a wrong type)."""
+    if not isinstance(metadata, dict):
+        return [], [type_invalid(path, metadata, "must be an object")]
+    return _read_fields(metadata, path, _META)
+
+
+def validate(metadata: Mapping[str, Any], *, namespaced: bool, name_rule: NameRule = names.subdomain_errors) -> list[FieldError]:
+    """Return all that is wrong with the metadata of an object to be created; its name has been generated already."""
+    found = []
+    if generate_name := metadata.get("generateName"):
+        found += [invalid(ROOT.child("generateName"), generate_name, each) for each in name_rule(_as_name(generate_name))]
+    if name := metadata.get("name"):
+        found += [invalid(ROOT.child("name"), name, each) for each in name_rule(name)]
+    else:
+        found.append(required(ROOT.child("name"), "name or generateName is required"))
+    namespace = metadata.get("namespace") or ""
+    if namespaced and not namespace:
+        found.append(required(ROOT.child("namespace")))
+    elif namespaced:
+        found += [invalid(ROOT.child("namespace"), namespace, each) for each in names.label_errors(namespace)]
+    elif namespace:
+        found.append(forbidden(ROOT.child("namespace"), "not allowed on this type"))
+    return found + _validate_common(metadata) + validate_finalizers(metadata.get("finalizers") or [])
+
+
+def validate_update(metadata: Mapping[str, Any], old: Mapping[str, Any]) -> list[FieldError]:
+    """Return all that is wrong with the metadata of an update; what the server sets itself has been put back already."""
+    found = []
+    finalizers, old_finalizers = metadata.get("finalizers") or [], old.get("finalizers") or []
+    if old.get("deletionTimestamp"):
+        extra = sorted(set(finalizers) - set(old_finalizers))
+        if extra:
+            listed = ", ".join(f'"{each}"' for each in extra)
+            text = f"no new finalizers can be added if the object is being deleted, found new finalizers []string{{{listed}}}"
+            found.append(forbidden(ROOT.child("finalizers"), text))
+    if not metadata.get("resourceVersion"):
+        found.append(invalid(ROOT.child("resourceVersion"), metadata.get("resourceVersion", 0), "must be specified for an update"))
+    changed = [field for field in _IMMUTABLE if metadata.get(field) != old.get(field)]
+    found += [invalid(ROOT.child(field), metadata.get(field), "field is immutable") for field in changed]
+    return found + _validate_common(metadata) + validate_finalizers(finalizers)
+
+
+def validate_labels(labels: Mapping[str, str], path: Path) -> list[FieldError]:
+    """Return all that is wrong with a map of labels (a nodeSelector is one, too)."""
+    found = []
+    for key, value in sorted(labels.items()):
+        found += [invalid(path, key, each) for each in names.qualified_name_errors(key)]
+        found += [invalid(path, value, each) for each in names.label_value_errors(value)]
+    return found
+
+
+def validate_finalizers(finalizers: Sequence[str]) -> list[FieldError]:
+    """Return all that is wrong with a list of finalizers."""
+    path = ROOT.child("finalizers")
+    found = [invalid(path, each, text) for each in finalizers for text in names.qualified_name_errors(each)]
+    if ORPHAN_FINALIZER in finalizers and FOREGROUND_FINALIZER in finalizers:
+        found.append(
+            invalid(path, list(finalizers), f"finalizer {ORPHAN_FINALIZER} and {FOREGROUND_FINALIZER} cannot be both set"),
+        )
+    return found
+
+
+def _validate_common(metadata: Mapping[str, Any]) -> list[FieldError]:
+    return [
+        *validate_labels(metadata.get("labels") or {}, ROOT.child("labels")),
+        *_validate_annotations(metadata.get("annotations") or {}),
+        *_validate_owners(metadata.get("ownerReferences") or []),
+    ]
+
+
+def _validate_annotations(annotations: Mapping[str, str]) -> list[FieldError]:
+    path = ROOT.child("annotations")
+    found = [invalid(path, key, each) for key in sorted(annotations) for each in names.qualified_name_errors(key.lower())]
+    if sum(len(key.encode()) + len(value.encode()) for key, value in annotations.items()) > MAX_ANNOTATIONS_BYTES:
+        found.append(too_long(path, MAX_ANNOTATIONS_BYTES))
+    return found
+
+
+def _validate_owners(owners: Sequence[Mapping[str, Any]]) -> list[FieldError]:
+    path = ROOT.child("ownerReferences")
+    found: list[FieldError] = []
+    controller = ""
+    for owner in owners:
+        api_version = owner.get("apiVersion") or ""
+        if not api_version.rpartition("/")[2]:
+            found.append(invalid(path.child("apiVersion"), api_version, "version must not be empty"))
+        found += [invalid(path.child(field), "", "must not be empty") for field in ("kind", "name", "uid") if not owner.get(field)]
+        if api_version == "v1" and owner.get("kind") == "Event":
+            found.append(invalid(path, owner, "/v1, Kind=Event is disallowed from being an owner"))
+        if owner.get("controller"):
+            this = f"{owner.get('kind', '')}/{owner.get('name', '')}"
+            if controller:
+                text = f'Only one reference can have Controller set to true. Found "true" in references for {controller} and {this}'
+                found.append(invalid(path, list(owners), text))
+            else:
+                controller = this
+    return found
+
+
+def _as_name(generate_name: str) -> str:
+    """Return what stands for a generateName under a rule for names: a trailing dash is fine there, and so is what will be cut."""
+    base = generate_name[: names.MAX_GENERATED_BASE]
+    return base[:-1] + "a" if base.endswith("-") else base
+
+
+def _read_fields(obj: dict[str, Any], path: Path, fields: Mapping[str, Check]) -> tuple[list[str], list[FieldError]]:
+    unknown: list[str] = []
+    found: list[FieldError] = []
+    for key in list(obj):
+        check = fields.get(key)
+        if check is None:
+            unknown.append(str(path.child(key)))
+            del obj[key]
+        elif obj[key] is None:
+            del obj[key]
+        else:
+            found += check(obj[key], path.child(key))
+    return unknown, found
+
+
+def _string(value: Any, path: Path) -> list[FieldError]:  # noqa: ANN401 - a client's JSON
+    return [] if isinstance(value, str) else [type_invalid(path, value, "must be a string")]
+
+
+def _integer(value: Any, path: Path) -> list[FieldError]:  # noqa: ANN401 - a client's JSON
+    if isinstance(value, int) and not isinstance(value, bool) and -(2**63) <= value < 2**63:
+        return []
+    return [type_invalid(path, value, "must be a 64-bit integer")]
+
+
+def _boolean(value: Any, path: Path) -> list[FieldError]:  # noqa: ANN401 - a client's JSON
+    return [] if isinstance(value, bool) else [type_invalid(path, value, "must be a boolean")]
+
+
+def _time(value: Any, path: Path) -> list[FieldError]:  # noqa: ANN401 - a client's JSON
+    try:
+        times.parse(value)
+    except (TypeError, ValueError):
+        return [type_invalid(path, value, "must be an RFC 3339 time such as 2006-01-02T15:04:05Z")]
+    return []
+
+
+def _object(value: Any, path: Path) -> list[FieldError]:  # noqa: ANN401 - a client's JSON
+    return [] if isinstance(value, dict) else [type_invalid(path, value, "must be an object")]
+
+
+def _strings(value: Any, path: Path) -> list[FieldError]:  # noqa: ANN401 - a client's JSON
+    if not isinstance(value, dict):
+        return [type_invalid(path, value, "must be an object")]
+    for key in [key for key, each in value.items() if each is None]:
+        value[key] = ""  # Go decodes null into a string as the empty string
+    return [error for key, each in value.items() for error in _string(each, path.key(key))]
+
+
+def _list_of(check: Check) -> Check:
+    def read_list(value: Any, path: Path) -> list[FieldError]:  # noqa: ANN401 - a client's JSON
+        if not isinstance(value, list):
+            return [type_invalid(path, value, "must be a list")]
+        return [error for position, each in enumerate(value) for error in check(each, path.index(position))]
+
+    return read_list
+
+
+def _record(fields: Mapping[str, Check]) -> Check:
+    def read_record(value: Any, path: Path) -> list[FieldError]:  # noqa: ANN401 - a client's JSON
+        if not isinstance(value, dict):
+            return [type_invalid(path, value, "must be an object")]
+        unknown, found = _read_fields(value, path, fields)
+        return [*(forbidden(Path(each), f'unknown field "{each}"') for each in unknown), *found]
+
+    return read_record
+
+
+def _finalizers(value: Any, path: Path) -> list[FieldError]:  # noqa: ANN401 - a client's JSON
+    found = _list_of(_string)(value, path)
+    if found:
+        return found
+    return [duplicate(path.index(position), each) for position, each in enumerate(value) if each in value[:position]]
+
+
+_OWNER: Final[Mapping[str, Check]] = {
+    "apiVersion": _string,
+    "kind": _string,
+    "name": _string,
+    "uid": _string,
+    "controller": _boolean,
+    "blockOwnerDeletion": _boolean,
+}
+_MANAGED: Final[Mapping[str, Check]] = {
+    "manager": _string,
+    "operation": _string,
+    "apiVersion": _string,
+    "time": _time,
+    "fieldsType": _string,
+    "fieldsV1": _object,
+    "subresource": _string,
+}
+_META: Final[Mapping[str, Check]] = {
+    "name": _string,
+    "generateName": _string,
+    "namespace": _string,
+    "selfLink": _string,
+    "uid": _string,
+    "resourceVersion": _string,
+    "generation": _integer,
+    "creationTimestamp": _time,
+    "deletionTimestamp": _time,
+    "deletionGracePeriodSeconds": _integer,
+    "labels": _strings,
+    "annotations": _strings,
+    "ownerReferences": _list_of(_record(_OWNER)),
+    "finalizers": _finalizers,
+    "managedFields": _list_of(_record(_MANAGED)),
+}

@@ -1,0 +1,110 @@
+"""Quantities: ``512Mi``, ``1500m``, ``1e3``; parsed, compared and written as apimachinery's ``resource.Quantity``.
+
+A quantity is exact down to 10⁻⁹ (rounded up, away from zero, beyond) and at most 2⁶³-1.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from enum import Enum
+from fractions import Fraction
+from typing import Final
+
+_NANO: Final = 10**9
+_MAX: Final = (2**63 - 1) * _NANO
+_PATTERN: Final = re.compile(r"([+-]?)([0-9]*)(?:\.([0-9]*))?([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]+)?")
+_BINARY: Final = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
+_DECIMAL: Final = {-9: "n", -6: "u", -3: "m", 0: "", 3: "k", 6: "M", 9: "G", 12: "T", 15: "P", 18: "E"}
+_DECIMAL_EXPONENTS: Final = {suffix: exponent for exponent, suffix in _DECIMAL.items()}
+_MAX_TEXT: Final = 64
+_MAX_EXPONENT: Final = 64
+
+FORMAT_RULE: Final = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+
+
+class Format(Enum):
+    """How a quantity was written, and so how it is written back."""
+
+    DECIMAL_SI = "DecimalSI"
+    BINARY_SI = "BinarySI"
+    DECIMAL_EXPONENT = "DecimalExponent"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Quantity:
+    """An amount. Equality and order are those of the amounts, whatever their format."""
+
+    nanos: int
+    """The amount times 10⁹."""
+    format: Format = field(default=Format.DECIMAL_SI, compare=False)
+
+    @property
+    def bytes(self) -> int:
+        """The amount as a whole number, rounded up (away from zero), as Go's ``Value()``."""
+        return _divide_up(self.nanos, _NANO)
+
+    @property
+    def milli(self) -> int:
+        """The amount in thousandths, rounded up: CPU shares."""
+        return _divide_up(self.nanos, 10**6)
+
+    def __add__(self, other: Quantity) -> Quantity:
+        return Quantity(_bounded(self.nanos + other.nanos), self.format)
+
+    def __sub__(self, other: Quantity) -> Quantity:
+        return Quantity(_bounded(self.nanos - other.nanos), self.format)
+
+    def __str__(self) -> str:
+        """Return the canonical form: no fraction, the largest suffix that keeps it exact."""
+        if self.nanos == 0:
+            return "0"
+        if self.format is Format.BINARY_SI and abs(self.nanos) >= 1024 * _NANO and self.nanos % _NANO == 0:
+            return _binary(self.nanos // _NANO)
+        mantissa, exponent = self.nanos, -9
+        while mantissa % 1000 == 0 and exponent < 18:
+            mantissa, exponent = mantissa // 1000, exponent + 3
+        if self.format is Format.DECIMAL_EXPONENT:
+            return f"{mantissa}e{exponent}" if exponent else str(mantissa)
+        return f"{mantissa}{_DECIMAL[exponent]}"
+
+
+def parse(text: str) -> Quantity:
+    """Return the quantity that ``text`` writes.
+
+    Raises:
+        ValueError: it is none; the text is apimachinery's.
+    """
+    match = _PATTERN.fullmatch(text) if len(text) <= _MAX_TEXT else None
+    if match is None or not (match[2] or match[3]):
+        raise ValueError("quantities must be non-empty" if not text else FORMAT_RULE)
+    sign, whole, fraction, suffix = match[1], match[2] or "0", match[3] or "", match[4] or ""
+    number = Fraction(int(whole + fraction), 10 ** len(fraction))
+    if suffix in _BINARY[1:]:
+        number, written = number * 1024 ** _BINARY.index(suffix), Format.BINARY_SI
+    elif suffix in _DECIMAL_EXPONENTS:
+        number, written = number * Fraction(10) ** _DECIMAL_EXPONENTS[suffix], Format.DECIMAL_SI
+    else:
+        exponent = int(suffix[1:])
+        if abs(exponent) > _MAX_EXPONENT:
+            raise ValueError(FORMAT_RULE)
+        number, written = number * Fraction(10) ** exponent, Format.DECIMAL_EXPONENT
+    scaled = number * _NANO
+    nanos = _divide_up(scaled.numerator, scaled.denominator)
+    return Quantity(_bounded(-nanos if sign == "-" else nanos), written)
+
+
+def _binary(amount: int) -> str:
+    power = 0
+    while amount % 1024 == 0 and power < len(_BINARY) - 1:
+        amount, power = amount // 1024, power + 1
+    return f"{amount}{_BINARY[power]}"
+
+
+def _divide_up(amount: int, by: int) -> int:
+    """Divide, away from zero."""
+    return -(-amount // by) if amount >= 0 else amount // by
+
+
+def _bounded(nanos: int) -> int:
+    return max(-_MAX, min(_MAX, nanos))
