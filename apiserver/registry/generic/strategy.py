@@ -3,7 +3,7 @@
 The order in which :mod:`apiserver.registry.generic.store` asks (the same for a dry run, which stops before the last step):
 
 ====== ==================================================================================================================
-create ``read``, metadata, ``default``, ``prepare_for_create``, ``validate``, admission, ``claims``, commit
+create ``read``, admission, metadata, ``default``, ``prepare_for_create``, ``validate``, ``claims``, commit
 update ``read``, metadata, ``default``, ``prepare_for_update`` (``prepare_for_status_update`` for ``/status``), ``validate_update``
        (``validate_status_update``), ``claims``, commit; ``metadata.generation`` grows when anything but metadata and status changed
 verb   ``Verb.apply``, ``validate_update``, ``claims``, commit; from the start again when somebody else wrote in between
@@ -21,14 +21,11 @@ import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
+from apiserver.apis.meta.objects import Object
 from apiserver.apis.meta.resources import Resource
-
-if TYPE_CHECKING:
-    from apiserver.apis.meta.validation import FieldError
-
-Object = dict[str, Any]
+from apiserver.apis.meta.validation import FieldError
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +139,7 @@ class Strategy:
         """Normalize an updated object in place. The machinery has put the old status back before, if ``has_status``."""
 
     def prepare_for_status_update(self, obj: Object, old: Object) -> None:
-        """Normalize an object whose status alone is new: the machinery has put everything else back but finalizers and owners."""
+        """Normalize an object whose status alone is new: the machinery has put everything else back."""
 
     def prepare_for_delete(self, obj: Object) -> None:
         """Change an object that is marked for deletion (finalizers hold it), before that is written."""

@@ -1,0 +1,63 @@
+"""What a delete does to one object: it goes at once, or it is marked and waits for its finalizers.
+
+The garbage collector's part of it is ``deletionFinalizersForGarbageCollection`` of ``k8s.io/apiserver/pkg/registry/generic/registry``.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Final
+
+from apiserver.apis.meta.objectmeta import FOREGROUND_FINALIZER, ORPHAN_FINALIZER
+from apiserver.apis.meta.objects import Object, finalizers_of, is_deleting
+from apiserver.apis.meta.times import to_rfc3339
+from apiserver.registry.generic.options import BACKGROUND, FOREGROUND, ORPHAN, DeleteOptions
+
+_COLLECTOR: Final = frozenset({ORPHAN_FINALIZER, FOREGROUND_FINALIZER})
+
+
+def finalizers(obj: Object, options: DeleteOptions) -> list[str]:
+    """Return the finalizers that the object has once the garbage collector's match the options."""
+    present = finalizers_of(obj)
+    wanted = [each for each in present if each not in _COLLECTOR]
+    if _orphans(present, options):
+        wanted.append(ORPHAN_FINALIZER)
+    if _foreground(present, options):
+        wanted.append(FOREGROUND_FINALIZER)
+    return present if sorted(wanted) == sorted(present) else wanted
+
+
+def _orphans(present: list[str], options: DeleteOptions) -> bool:
+    if options.orphan_dependents is not None:
+        return options.orphan_dependents
+    if options.policy in {FOREGROUND, BACKGROUND}:
+        return False
+    return options.policy == ORPHAN or ORPHAN_FINALIZER in present
+
+
+def _foreground(present: list[str], options: DeleteOptions) -> bool:
+    if options.orphan_dependents is not None or options.policy in {BACKGROUND, ORPHAN}:
+        return False
+    return options.policy == FOREGROUND or FOREGROUND_FINALIZER in present
+
+
+def mark(obj: Object, options: DeleteOptions, now: datetime) -> bool:
+    """Mark ``obj`` (in place) as being deleted; return whether nothing holds it, so that it can go at once.
+
+    The first time sets ``deletionTimestamp`` and makes ``generation`` grow; again changes at most the collector's finalizers.
+    """
+    metadata = obj["metadata"]
+    if held := finalizers(obj, options):
+        metadata["finalizers"] = held
+    else:
+        metadata.pop("finalizers", None)
+    if not is_deleting(obj):
+        metadata["deletionTimestamp"] = to_rfc3339(now)
+        metadata["deletionGracePeriodSeconds"] = 0
+        metadata["generation"] = int(metadata.get("generation") or 0) + 1
+    return not held
+
+
+def released(obj: Object, old: Object) -> bool:
+    """Return whether an update took the last finalizer of an object that was being deleted: then it goes in that same write."""
+    return is_deleting(old) and not finalizers_of(obj)

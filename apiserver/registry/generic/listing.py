@@ -1,0 +1,199 @@
+"""LIST: which revision is asked for, pages of it, and the tokens between them.
+
+======================= =============================== ==================== =====================
+``resourceVersion``     no ``resourceVersionMatch``     ``Exact``            ``NotOlderThan``
+======================= =============================== ==================== =====================
+absent                  now (linearizable)              refused              refused
+``0``                   whatever the cache has          refused              whatever the cache has
+N                       not older than N; with          exactly N            not older than N
+                        ``limit``: exactly N
+with ``continue``       the token's revision            refused              refused
+======================= =============================== ==================== =====================
+
+A token is ``{"v", "rv", "start"}`` as in ``k8s.io/apiserver/pkg/storage/continue.go``; its revision is -1 where consistency was given up.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import orjson
+
+from apiserver.apis.meta.errors import BadRequest, Expired
+from apiserver.registry.generic.items import Item
+from apiserver.registry.generic.selection import Selection
+from apiserver.registry.generic.store import Store
+from apiserver.registry.generic.transactions import reading
+from apiserver.registry.generic.watchcache import DECODING_ERRORS
+from storage.port import Compacted, Entry
+
+_FORMAT: Final = "meta.k8s.io/v1"
+_MAX_TOKEN: Final = 4096
+_PAGE: Final = 500
+_TOO_OLD: Final = (
+    "The provided continue parameter is too old to display a consistent list result. You can start a new list without the continue "
+    "parameter, or use the continue token in this response to retrieve the remainder of the results. Continuing with the provided token "
+    "results in an inconsistent list - objects that were created, modified, or deleted between the time the first chunk was returned and "
+    "now may show up in the list."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """Where a list goes on: at ``revision`` (-1: at any), from the key that is ``start`` below the collection."""
+
+    revision: int
+    start: str
+
+
+def encode_token(position: Position) -> str:
+    """Return the continue token of a position."""
+    raw = orjson.dumps({"v": _FORMAT, "rv": position.revision, "start": position.start})
+    return base64.urlsafe_b64encode(raw).rstrip(b"=").decode()
+
+
+def decode_token(token: str) -> Position:
+    """Return the position of a continue token.
+
+    Raises:
+        BadRequest: we made no such token.
+    """
+    try:
+        if len(token) > _MAX_TOKEN:
+            raise ValueError("too long")
+        raw = orjson.loads(base64.b64decode(token.encode() + b"=" * (-len(token) % 4), altchars=b"-_", validate=True))
+        version, revision, start = raw["v"], raw["rv"], raw["start"]
+    except (ValueError, KeyError, TypeError, binascii.Error):
+        raise BadRequest("continue key is not valid: it cannot be decoded") from None
+    if version != _FORMAT or not isinstance(revision, int) or revision in {0, *range(-9, -1)} or not isinstance(start, str) or not start:
+        raise BadRequest("continue key is not valid: server does not recognize this encoded version, or part of it is missing")
+    if start.startswith("/") or ".." in start.rstrip("\0").split("/"):
+        raise BadRequest("continue key is not valid: it leads out of the collection")
+    return Position(revision, start)
+
+
+def parse_revision(text: str) -> int:
+    """Return a resourceVersion as a number; absent is 0.
+
+    Raises:
+        BadRequest: it is none.
+    """
+    if not text:
+        return 0
+    if not text.isdecimal() or not text.isascii() or len(text) > 19:
+        raise BadRequest(f"invalid resource version: {text[:64]!r} is not a decimal number")
+    return int(text)
+
+
+@dataclass(frozen=True, slots=True)
+class ListQuery:
+    """What is asked; the options contradict each other nowhere."""
+
+    namespace: str
+    selection: Selection
+    limit: int = 0
+    token: str = ""
+    resource_version: str = ""
+    exact: bool = False
+    """``resourceVersionMatch=Exact``."""
+    match: bool = False
+    """Whether ``resourceVersionMatch`` was given."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """A page of a list."""
+
+    items: Sequence[Item]
+    revision: int
+    continue_token: str = ""
+    remaining: int | None = None
+    """How many follow; None where that is not known or nothing follows."""
+
+
+async def run(store: Store, query: ListQuery) -> Listing:
+    """Return the page that the query asks for.
+
+    Raises:
+        BadRequest: malformed token or revision.
+        Expired: the revision is compacted; with a token that gives up consistency, if one was used.
+        Timeout: the revision does not exist yet.
+        ServiceUnavailable: storage cannot be asked.
+    """
+    if query.token:
+        position = decode_token(query.token)
+        if position.revision > 0:
+            return await _from_storage(store, query, position)
+        return await _from_cache(store, query, start=position.start)
+    revision = parse_revision(query.resource_version)
+    if query.exact or (revision and query.limit and not query.match):
+        await store.cache.wait_fresh(revision)
+        return await _from_storage(store, query, Position(revision, ""))
+    return await _from_cache(store, query, at_least=revision if query.resource_version else None)
+
+
+async def _from_cache(store: Store, query: ListQuery, *, at_least: int | None = None, start: str = "") -> Listing:
+    """List what the cache has, once it has ``at_least`` (None: everything committed before now)."""
+    await store.cache.wait_fresh(at_least)
+    prefix = store.prefix(query.namespace)
+    start_key = prefix + start if start else ""
+    if query.selection.is_everything:
+        page = store.cache.list(prefix, start=start_key, limit=query.limit)
+        return _page(page.items, prefix, page.revision, page.remaining, counted=True)
+    if query.namespace and (name := query.selection.name):
+        item = store.cache.get(store.key(query.namespace, name))
+        found = [item] if item is not None and query.selection(item) and item.key >= start_key else []
+        return Listing(found, store.cache.list(prefix, limit=1).revision)
+    page = store.cache.list(prefix, start=start_key)
+    selected = [item for item in page.items if query.selection(item)]
+    kept = selected[: query.limit] if query.limit else selected
+    return _page(kept, prefix, page.revision, len(selected) - len(kept), counted=False)
+
+
+async def _from_storage(store: Store, query: ListQuery, position: Position) -> Listing:
+    """List what storage had at one revision."""
+    prefix = store.prefix(query.namespace)
+    start = prefix + position.start if position.start else ""
+    found: list[Item] = []
+    while True:
+        wanted = query.limit - len(found) if query.limit else 0
+        size = max(wanted, 1) if query.selection.is_everything and query.limit else _PAGE
+        try:
+            with reading(f"list {store.resource.plural}"):
+                page = await store.storage.range(prefix, start=start, limit=size, revision=position.revision)
+        except Compacted:
+            raise _expired(query, position) from None
+        for index, entry in enumerate(page.entries, 1):
+            item = _decoded(store, entry)
+            if item is not None and query.selection(item):
+                found.append(item)
+            if query.limit and len(found) >= query.limit:
+                left = page.count - index
+                return _page(found, prefix, position.revision, left, counted=query.selection.is_everything, last=entry.key)
+        if not page.more:
+            return Listing(found, position.revision)
+        start = page.entries[-1].key + "\0"
+
+
+def _decoded(store: Store, entry: Entry) -> Item | None:
+    try:
+        return store.decode(entry)
+    except DECODING_ERRORS:
+        return None  # the watch cache reports it; one bad value does not take the others away
+
+
+def _page(items: Sequence[Item], prefix: str, revision: int, left: int, *, counted: bool, last: str = "") -> Listing:
+    if left <= 0 or not items:
+        return Listing(items, revision)
+    start = (last or items[-1].key).removeprefix(prefix) + "\0"
+    return Listing(items, revision, encode_token(Position(revision, start)), left if counted else None)
+
+
+def _expired(query: ListQuery, position: Position) -> Expired:
+    if not query.token:
+        return Expired(f"The resourceVersion for the provided list is too old: {position.revision}")
+    return Expired(_TOO_OLD, metadata={"continue": encode_token(Position(-1, position.start))})

@@ -1,0 +1,120 @@
+"""What the machinery does to ``metadata``: what the server sets, what no client may change, the optimistic lock.
+
+What a value may be is :mod:`apiserver.apis.meta.objectmeta`'s.
+"""
+
+from __future__ import annotations
+
+import uuid
+from datetime import datetime
+from typing import Any, Final
+
+from apiserver.apis.meta.errors import BadRequest, Conflict, Details
+from apiserver.apis.meta.objects import Object
+from apiserver.apis.meta.resources import Resource
+from apiserver.apis.meta.times import to_rfc3339
+
+_SERVERS: Final = ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "managedFields")
+
+
+def match_request(obj: Object, resource: Resource, namespace: str, name: str = "") -> None:
+    """Check that the body is of the kind, the namespace and the name that the URL says, and fill in those that it leaves out.
+
+    Raises:
+        BadRequest: it is not.
+    """
+    for field, expected in (("apiVersion", resource.api_version), ("kind", resource.kind)):
+        given = obj.get(field)
+        if not given:
+            raise BadRequest(f"Object '{field[0].upper()}{field[1:]}' is missing in the body of the request")
+        if given != expected:
+            raise BadRequest(
+                f"the {field} in the data ({str(given)[:128]}) does not match the expected {field} ({expected}) of {resource.plural}"
+            )
+    metadata = obj.get("metadata")
+    if not isinstance(metadata, dict):
+        if metadata is None and not name:
+            obj["metadata"] = {"namespace": namespace} if resource.namespaced else {}
+        return  # reported with all other wrong types
+    if resource.namespaced and (metadata.get("namespace") or namespace) != namespace:
+        raise BadRequest("the namespace of the provided object does not match the namespace sent on the request")
+    if resource.namespaced:
+        metadata["namespace"] = namespace
+    if name:
+        if (metadata.get("name") or name) != name:
+            given = str(metadata["name"])[:256]
+            raise BadRequest(f"the name of the object ({given}) does not match the name on the URL ({name})")
+        metadata["name"] = name
+
+
+def prepare_for_create(obj: Object, now: datetime) -> None:
+    """Set what the server decides about a new object; what a client says about it is lost."""
+    metadata = obj["metadata"]
+    for key in _SERVERS:
+        metadata.pop(key, None)
+    metadata["uid"] = str(uuid.uuid4())
+    metadata["creationTimestamp"] = to_rfc3339(now)
+    metadata["generation"] = 1
+
+
+def prepare_for_update(obj: Object, old: Object, resource: Resource) -> None:
+    """Put back what no client may change; check the optimistic lock.
+
+    Raises:
+        Conflict: ``resourceVersion`` or ``uid`` is not that of ``old``.
+    """
+    metadata, before = obj["metadata"], old["metadata"]
+    given_uid, given_version = metadata.get("uid"), metadata.get("resourceVersion")
+    if given_uid and given_uid != before["uid"]:
+        raise precondition_failed(resource, before["name"], "UID", given_uid, before["uid"])
+    if given_version and given_version != before["resourceVersion"]:
+        raise modified(resource, before["name"])
+    for key in (*_SERVERS, "creationTimestamp", "generation", "generateName"):
+        if key in before:
+            metadata[key] = before[key]
+        else:
+            metadata.pop(key, None)
+    metadata["uid"] = before["uid"]
+
+
+def grow_generation(obj: Object, old: Object) -> None:
+    """Add one to ``generation`` when anything but metadata and status differs."""
+    without = ("metadata", "status", "apiVersion")
+    if {key: obj[key] for key in obj if key not in without} != {key: old[key] for key in old if key not in without}:
+        obj["metadata"]["generation"] = int(old["metadata"].get("generation") or 0) + 1
+
+
+def tidy(obj: Object) -> Object:
+    """Return the object with its fields in the order that people expect, without empty maps and lists in ``metadata``."""
+    metadata = obj["metadata"]
+    for key in ("labels", "annotations", "ownerReferences", "finalizers", "generateName"):
+        if key in metadata and not metadata[key]:
+            del metadata[key]
+    return {"apiVersion": obj["apiVersion"], "kind": obj["kind"], "metadata": metadata, **obj}
+
+
+def details(resource: Resource, name: str, **more: Any) -> Details:  # noqa: ANN401 - the fields of Details
+    """Return the ``details`` that name one object."""
+    return Details(name=name, group=resource.group, kind=resource.plural, **more)
+
+
+def qualified(resource: Resource) -> str:
+    """Return ``virtualmachines.kubevirt.io``."""
+    return f"{resource.plural}.{resource.group}" if resource.group else resource.plural
+
+
+def modified(resource: Resource, name: str) -> Conflict:
+    """Return the Conflict of the optimistic lock."""
+    why = "the object has been modified; please apply your changes to the latest version and try again"
+    return conflict(resource, name, why)
+
+
+def conflict(resource: Resource, name: str, why: str) -> Conflict:
+    """Return a Conflict about one object."""
+    return Conflict(f'Operation cannot be fulfilled on {qualified(resource)} "{name}": {why}', details(resource, name))
+
+
+def precondition_failed(resource: Resource, name: str, what: str, wanted: str, actual: str) -> Conflict:
+    """Return the Conflict of a precondition."""
+    field = f"{what} in precondition: {wanted[:256]}, {what} in object meta: {actual}"
+    return conflict(resource, name, f"Precondition failed: {field}")

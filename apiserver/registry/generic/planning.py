@@ -1,0 +1,145 @@
+"""What a write would make of an object: pure functions between what a client sent and what is stored.
+
+Everything here works on copies, knows the strategy's hooks and the rules of metadata, and raises StatusError with all causes at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal
+
+from apiserver.apis.meta import objectmeta
+from apiserver.apis.meta.objects import Object, name_of
+from apiserver.apis.meta.validation import FieldError, raise_if_any, unknown_field
+from apiserver.registry.generic import deletion, metadata
+from apiserver.registry.generic.codec import copy
+from apiserver.registry.generic.options import DeleteOptions, WriteOptions
+from apiserver.registry.generic.strategy import Strategy, Verb
+
+Part = Literal["", "status"]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is to be stored in place of an object."""
+
+    obj: Object
+    remove: bool = False
+    """Nothing: the object goes; ``obj`` is its last state."""
+
+
+class Planner:
+    """The rules of one resource."""
+
+    def __init__(self, strategy: Strategy) -> None:
+        self._strategy = strategy
+        self._resource = strategy.resource
+
+    def read(self, obj: Object, options: WriteOptions) -> list[FieldError]:
+        """Hold a client's object against the schema, in place; return what is wrong with unknown fields (``Strict``).
+
+        Raises:
+            Invalid: fields of a wrong type; no hook could work with them. Unknown fields are named, too.
+        """
+        obj.setdefault("metadata", {})
+        unknown, wrong = objectmeta.read(obj["metadata"])
+        reading = self._strategy.read(obj)
+        unknown = [*unknown, *reading.unknown]
+        refused = [unknown_field(each) for each in unknown] if options.field_validation == "Strict" else []
+        if options.field_validation == "Warn":
+            for each in unknown:
+                options.warn(f'unknown field "{each}"')
+        if wrong or reading.errors:
+            self._raise([*refused, *wrong, *reading.errors], obj)
+        return refused
+
+    def create(self, obj: Object, refused: Iterable[FieldError], now: datetime) -> Object:
+        """Return the new object, ready to be stored; it was read before.
+
+        Raises:
+            Invalid: with all causes, ``refused`` among them.
+        """
+        metadata.prepare_for_create(obj, now)
+        if self._strategy.has_status:
+            obj.pop("status", None)
+        self._strategy.default(obj)
+        self._strategy.prepare_for_create(obj)
+        found = [*refused, *objectmeta.validate(obj["metadata"], namespaced=self._resource.namespaced), *self._strategy.validate(obj)]
+        self._raise(found, obj)
+        return metadata.tidy(obj)
+
+    def update(self, wanted: Object, old: Object, options: WriteOptions, part: Part = "") -> Plan:
+        """Return what an update makes of ``old``; ``wanted`` is changed.
+
+        Raises:
+            BadRequest: it is another object.
+            Conflict: it was made from another revision.
+            Invalid: with all causes.
+        """
+        before = old["metadata"]
+        metadata.match_request(wanted, self._resource, before.get("namespace", ""), before["name"])
+        found = self.read(wanted, options)
+        metadata.prepare_for_update(wanted, old, self._resource)
+        if part == "status":
+            wanted = {**copy(old), **{key: wanted[key] for key in ("status",) if key in wanted}, "metadata": _locked(wanted, old)}
+        elif self._strategy.has_status:
+            wanted.pop("status", None)
+            if "status" in old:
+                wanted["status"] = copy(old)["status"]
+        self._strategy.default(wanted)
+        if part == "status":
+            self._strategy.prepare_for_status_update(wanted, old)
+            found += self._strategy.validate_status_update(wanted, old)
+        else:
+            self._strategy.prepare_for_update(wanted, old)
+            metadata.grow_generation(wanted, old)
+            found += self._strategy.validate_update(wanted, old)
+        found += objectmeta.validate_update(wanted["metadata"], before)
+        self._raise(found, wanted)
+        return Plan(metadata.tidy(wanted), remove=deletion.released(wanted, old))
+
+    def act(self, verb: Verb, body: Object, old: Object, now: datetime) -> Plan:
+        """Return what a verb makes of ``old``.
+
+        Raises:
+            StatusError: the verb's own, or Invalid.
+        """
+        wanted = verb.apply(copy(old), body, now)
+        self._strategy.default(wanted)
+        metadata.grow_generation(wanted, old)
+        self._raise(self._strategy.validate_update(wanted, old), wanted)
+        return Plan(metadata.tidy(wanted))
+
+    def delete(self, old: Object, options: DeleteOptions, now: datetime) -> Plan:
+        """Return what a delete makes of ``old``.
+
+        Raises:
+            Conflict: a precondition does not hold.
+        """
+        before = old["metadata"]
+        for what, wanted, actual in (
+            ("UID", options.uid, before["uid"]),
+            ("ResourceVersion", options.resource_version, before["resourceVersion"]),
+        ):
+            if wanted and wanted != actual:
+                raise metadata.precondition_failed(self._resource, before["name"], what, wanted, actual)
+        obj = copy(old)
+        if deletion.mark(obj, options, now):
+            return Plan(obj, remove=True)
+        if not old["metadata"].get("deletionTimestamp"):
+            self._strategy.prepare_for_delete(obj)
+        return Plan(metadata.tidy(obj))
+
+    def _raise(self, found: Iterable[FieldError], obj: Object) -> None:
+        given = obj.get("metadata")
+        name = name_of(obj) or (given.get("generateName") if isinstance(given, dict) else "")
+        raise_if_any(found, group=self._resource.group, kind=self._resource.kind, name=name if isinstance(name, str) else "")
+
+
+def _locked(wanted: Object, old: Object) -> Object:
+    """Return the old metadata with the revision that a status was made from: without one the update is refused."""
+    kept: Object = copy(old)["metadata"]
+    kept["resourceVersion"] = wanted["metadata"].get("resourceVersion")
+    return kept

@@ -1,0 +1,63 @@
+"""Which objects of a collection a request is about: namespace, label selector, field selector."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from apiserver.apis.meta import fields, labels
+from apiserver.apis.meta.errors import BadRequest
+from apiserver.apis.meta.objects import labels_of
+from apiserver.registry.generic.items import Item
+from apiserver.registry.generic.strategy import Strategy
+
+_METADATA = frozenset({"metadata.name", "metadata.namespace"})
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Terms over labels and fields that all have to hold."""
+
+    strategy: Strategy
+    labels: labels.Selector = labels.EVERYTHING
+    fields: fields.Selector = fields.EVERYTHING
+
+    @property
+    def is_everything(self) -> bool:
+        """Whether nothing is asked beyond the namespace."""
+        return self.labels.is_everything and self.fields.is_everything
+
+    @property
+    def name(self) -> str | None:
+        """The one name that can match, if there is but one."""
+        return self.fields.exact("metadata.name")
+
+    def __call__(self, item: Item) -> bool:
+        """Return whether the item is selected."""
+        if not self.labels.matches(labels_of(item.object)):
+            return False
+        return self.fields.is_everything or self.fields.matches(self._fields(item))
+
+    def _fields(self, item: Item) -> dict[str, str]:
+        metadata = item.object["metadata"]
+        known = {"metadata.name": metadata["name"], "metadata.namespace": metadata.get("namespace", "")}
+        if self.fields.field_names <= _METADATA:
+            return known
+        return {**self.strategy.selectable_fields(item.object), **known}
+
+
+def parse(strategy: Strategy, label_selector: str, field_selector: str) -> Selection:
+    """Return the selection that two selectors write.
+
+    Raises:
+        BadRequest: one cannot be read, or names a field that cannot be selected by.
+    """
+    try:
+        by_label = labels.parse(label_selector) if label_selector else labels.EVERYTHING
+        by_field = fields.parse(field_selector) if field_selector else fields.EVERYTHING
+    except ValueError as error:
+        raise BadRequest(str(error)[:1024]) from None
+    known = _METADATA | strategy.selectable_fields({}).keys() if by_field.terms else _METADATA
+    for each in sorted(by_field.field_names - known):
+        listed = ", ".join(f'"{name}"' for name in sorted(known))
+        raise BadRequest(f'"{each[:128]}" is not a known field selector: only {listed}')
+    return Selection(strategy, by_label, by_field)

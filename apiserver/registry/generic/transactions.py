@@ -1,0 +1,116 @@
+"""Writes of one resource: the object and its claims in one transaction, guarded by revisions; storage's errors become the API's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final
+
+from apiserver.apis.meta.errors import Details, RequestEntityTooLarge, ServiceUnavailable, Timeout
+from apiserver.apis.meta.objects import Object, name_of, namespace_of
+from apiserver.registry.generic import metadata
+from apiserver.registry.generic.codec import claim_key, encode
+from apiserver.registry.generic.strategy import Strategy
+from storage.port import Condition, Delete, Entry, Put, RevisionMismatch, Storage, TooLarge, Unavailable
+
+_RETRY: Final = Details(retry_after_seconds=1)
+
+
+@dataclass(eq=False)
+class Overtaken(Exception):
+    """Somebody else wrote the object first; ``current`` is what it is now."""
+
+    current: Entry | None
+
+
+@contextmanager
+def reading(what: str) -> Iterator[None]:
+    """Translate an outage of storage during a read, which may simply be repeated."""
+    try:
+        yield
+    except Unavailable as error:
+        raise ServiceUnavailable(f"{what}: storage is not available: {error}", _RETRY) from error
+
+
+class Transactions:
+    """Commits for the objects of one strategy under ``root``."""
+
+    def __init__(self, storage: Storage, strategy: Strategy, root: str) -> None:
+        self._storage = storage
+        self._strategy = strategy
+        self._root = root
+
+    async def create(self, key: str, obj: Object) -> int:
+        """Store a new object.
+
+        Raises:
+            Overtaken: the key is taken.
+            Conflict: a claim is.
+        """
+        return await self._commit(key, 0, obj, frozenset(), obj, repeatable=True)
+
+    async def replace(self, key: str, revision: int, old: Object, new: Object, *, repeatable: bool) -> int:
+        """Store ``new`` in place of ``old``, which was written at ``revision``.
+
+        ``repeatable`` says whether a client that hears of no result may repeat the request without a second effect.
+
+        Raises:
+            Overtaken: somebody wrote since.
+            Conflict: a claim is taken.
+        """
+        return await self._commit(key, revision, new, self._strategy.claims(old), new, repeatable=repeatable)
+
+    async def remove(self, key: str, revision: int, old: Object) -> int:
+        """Remove the object that was written at ``revision``, and its claims.
+
+        Raises:
+            Overtaken: somebody wrote since.
+        """
+        return await self._commit(key, revision, None, self._strategy.claims(old), old, repeatable=True)
+
+    async def check_claims(self, key: str, old: Object | None, new: Object) -> None:
+        """Raise the Conflict that a commit would meet (for a dry run)."""
+        held = self._strategy.claims(old) if old is not None else frozenset()
+        for claim in sorted(self._strategy.claims(new) - held):
+            with reading("read a claim"):
+                entry = await self._storage.get(self._claim_key(claim))
+            if entry is not None and entry.value.decode() != key:
+                raise self._taken(new, claim, entry)
+
+    async def _commit(
+        self, key: str, revision: int, new: Object | None, held: frozenset[str], about: Object, *, repeatable: bool
+    ) -> int:  # fmt: skip
+        wanted = self._strategy.claims(new) if new is not None else frozenset()
+        ours: set[str] = set()  # claims that storage says are this object's, though the strategy did not know
+        while True:
+            gained = {self._claim_key(claim): claim for claim in wanted - held}
+            conditions = [Condition(key, revision), *(Condition(each, 0) for each in gained if each not in ours)]
+            writes: list[Put | Delete] = [Put(key, encode(new)) if new is not None else Delete(key)]
+            writes += [Put(each, key.encode()) for each in gained]
+            writes += [Delete(self._claim_key(claim)) for claim in held - wanted]
+            try:
+                return await self._storage.commit(conditions, writes)
+            except RevisionMismatch as mismatch:
+                if mismatch.key == key:
+                    raise Overtaken(mismatch.actual) from None
+                if mismatch.actual is None:
+                    continue  # given up in this moment
+                if mismatch.actual.value.decode(errors="replace") != key:
+                    raise self._taken(about, gained[mismatch.key], mismatch.actual) from None
+                ours.add(mismatch.key)
+            except TooLarge as error:
+                raise RequestEntityTooLarge(f"{self._name(about)} is too large for storage: {error}") from error
+            except Unavailable as error:
+                why = f"write {self._name(about)}: storage did not answer, the write may have happened: {error}"
+                raise Timeout(why, _RETRY if repeatable else Details()) from error
+
+    def _claim_key(self, claim: str) -> str:
+        return claim_key(self._root, self._strategy.resource, claim)
+
+    def _name(self, obj: Object) -> str:
+        return f'{metadata.qualified(self._strategy.resource)} "{name_of(obj)}" in namespace "{namespace_of(obj)}"'
+
+    def _taken(self, obj: Object, claim: str, holder: Entry) -> Exception:
+        named = "/".join(holder.value.decode(errors="replace").split("/")[-2:])
+        return metadata.conflict(self._strategy.resource, name_of(obj), self._strategy.claim_taken(obj, claim, named))
