@@ -1,0 +1,69 @@
+"""Copy bytes between a websocket and a unix socket until one of them ends.
+
+Nothing is buffered beyond one read each way: a slow browser makes the guest's socket wait, and a guest that does not read makes the
+websocket wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import Final
+
+from aiohttp import WSMsgType, web
+
+from apiserver.apis.virt import streams
+
+CHUNK_BYTES: Final = 64 << 10
+MAX_MESSAGE_BYTES: Final = 1 << 20
+CLOSE_UNSUPPORTED: Final = 1003
+CLOSE_TOO_BIG: Final = 1009
+
+
+@dataclass(frozen=True, slots=True)
+class Close:
+    """How to close the websocket (RFC 6455, 7.4); None where the peer did."""
+
+    code: int
+    reason: str
+
+
+class _Ended(Exception):
+    def __init__(self, close: Close | None) -> None:
+        super().__init__(close)
+        self.close = close
+
+
+async def run(socket: web.WebSocketResponse, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Close | None:
+    """Copy until either side ends and return how to close the websocket."""
+    closes: list[Close | None] = []
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(_to_socket(socket, reader))
+            tasks.create_task(_to_guest(socket, writer))
+    except* _Ended as group:
+        closes = [error.close for error in group.exceptions if isinstance(error, _Ended)]
+    return closes[0] if closes else None
+
+
+async def _to_socket(socket: web.WebSocketResponse, reader: asyncio.StreamReader) -> None:
+    try:
+        while data := await reader.read(CHUNK_BYTES):
+            await socket.send_bytes(data)  # waits while the peer's window is full
+    except OSError as error:
+        if isinstance(error, ConnectionResetError) and socket.closed:
+            raise _Ended(None) from error
+        raise _Ended(Close(streams.CLOSE_NORMAL, "the connection to the guest broke")) from error
+    raise _Ended(Close(streams.CLOSE_NORMAL, "the guest is off"))
+
+
+async def _to_guest(socket: web.WebSocketResponse, writer: asyncio.StreamWriter) -> None:
+    async for message in socket:
+        if message.type is not WSMsgType.BINARY:
+            raise _Ended(Close(CLOSE_UNSUPPORTED, "only binary messages are carried"))
+        try:
+            writer.write(message.data)
+            await writer.drain()
+        except OSError as error:
+            raise _Ended(Close(streams.CLOSE_NORMAL, "the guest is off")) from error
+    raise _Ended(None)

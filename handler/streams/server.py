@@ -1,0 +1,144 @@
+"""The server that virt-api dials for the streams of a guest on this node.
+
+Only a client with the certificate of virt-api gets anywhere: it has authorised the user. Errors are answered as ``Status`` objects
+before the upgrade: 404 when no such VM is here, 400 when its guest does not run or no websocket with our sub-protocol
+was asked for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import weakref
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from aiohttp import web
+
+from apiserver.apis.meta import errors
+from apiserver.apis.virt import layout, streams
+from certs import peers
+from certs.reloading import ServerTls
+from handler.pods import places
+from handler.streams import pipe
+
+logger = logging.getLogger(__name__)
+
+CLIENT: Final = "virt-api"
+SOCKETS: Final[Mapping[str, str]] = {"console": layout.CONSOLE_SOCKET, "vnc": layout.VNC_SOCKET}
+PATH: Final = "/v1/namespaces/{namespace}/virtualmachines/{name}/{uid}/{stream}"
+MAX_STREAMS: Final = 512
+CLOSE_SECONDS: Final = 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The pod whose guest is asked for, or why there is none to speak to."""
+
+    pod_uid: str
+    problem: str = ""
+    moving: bool = False
+    """It is leaving for another node: whose stream ends should dial again."""
+
+
+Lookup = Callable[[str, str, str], Target | None]
+"""(namespace, name, uid of the VirtualMachine) → where it runs; None when it is not on this node."""
+
+
+class Server:
+    """Serves streams; :meth:`run` until cancelled, then every open stream is closed with ``going away``."""
+
+    def __init__(
+        self, lookup: Lookup, tls: ServerTls, *, host: str = "", port: int = streams.HANDLER_PORT, kubelet: Path = places.KUBELET_DIRECTORY
+    ) -> None:
+        self.port = port
+        self.ready = asyncio.Event()
+        self._lookup = lookup
+        self._tls = tls
+        self._host = host
+        self._kubelet = kubelet
+        self._open: weakref.WeakSet[web.WebSocketResponse] = weakref.WeakSet()
+
+    @property
+    def count(self) -> int:
+        """Streams that are open now."""
+        return len(self._open)
+
+    async def run(self) -> None:
+        """Listen until cancelled."""
+        app = web.Application(client_max_size=1 << 16)
+        app.router.add_get(PATH, self._serve)
+        app.on_shutdown.append(self._go_away)
+        runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=CLOSE_SECONDS)
+        await runner.setup()
+        try:
+            site = web.TCPSite(runner, self._host or None, self.port, ssl_context=self._tls.context)
+            await site.start()
+            self.port = runner.addresses[0][1]
+            self.ready.set()
+            await self._tls.run()
+        finally:
+            self.ready.clear()
+            await runner.cleanup()
+
+    async def _go_away(self, _: web.Application) -> None:
+        for socket in list(self._open):
+            try:
+                async with asyncio.timeout(CLOSE_SECONDS):
+                    await socket.close(code=streams.CLOSE_GOING_AWAY, message=b"virt-handler is stopping: dial again")
+            except TimeoutError:
+                continue
+
+    async def _serve(self, request: web.Request) -> web.StreamResponse:
+        try:
+            name = peers.common_name(request.transport)
+            if name != CLIENT:
+                raise errors.Forbidden(f"streams are for {CLIENT}; this is the certificate of {name!r}")
+            return await self._stream(request)
+        except errors.StatusError as error:
+            return web.json_response(error.to_json(), status=error.code)
+
+    async def _stream(self, request: web.Request) -> web.WebSocketResponse:
+        info = request.match_info
+        stream, what = info["stream"], f"{info['namespace']}/{info['name']}"
+        if stream not in SOCKETS:
+            raise errors.NotFound(f"a virtual machine has no stream {stream!r}")
+        target = self._lookup(info["namespace"], info["name"], info["uid"])
+        if target is None:
+            raise errors.NotFound(f"virtual machine {what} is not on this node")
+        if target.problem:
+            raise errors.BadRequest(f"{stream} of virtual machine {what}: {target.problem}")
+        socket = web.WebSocketResponse(
+            protocols=(streams.SUBPROTOCOL,), heartbeat=streams.PING_SECONDS, max_msg_size=pipe.MAX_MESSAGE_BYTES, compress=False
+        )
+        asked = socket.can_prepare(request)
+        if not asked.ok or asked.protocol != streams.SUBPROTOCOL:
+            raise errors.BadRequest(f"{stream} is a websocket with the sub-protocol {streams.SUBPROTOCOL}")
+        if len(self._open) >= MAX_STREAMS:
+            raise errors.TooManyRequests(f"{MAX_STREAMS} streams are open on this node")
+        reader, writer = await self._dial(target.pod_uid, stream, what)
+        try:
+            await socket.prepare(request)
+            self._open.add(socket)
+            close = await pipe.run(socket, reader, writer)
+            if close is not None:
+                after = self._lookup(info["namespace"], info["name"], info["uid"])
+                if close.code == streams.CLOSE_NORMAL and (after is None or after.moving):
+                    close = pipe.Close(streams.CLOSE_GOING_AWAY, "the guest moved to another node: dial again")
+                await socket.close(code=close.code, message=close.reason.encode()[:123])
+            return socket
+        finally:
+            self._open.discard(socket)
+            writer.close()
+
+    async def _dial(self, pod_uid: str, stream: str, what: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        try:
+            with places.run_directory(pod_uid, self._kubelet) as directory:
+                link = places.connect(directory, SOCKETS[stream])
+            return await asyncio.open_unix_connection(sock=link, limit=pipe.CHUNK_BYTES)
+        except FileNotFoundError as error:
+            raise errors.BadRequest(f"virtual machine {what} has no {stream} now") from error
+        except OSError as error:
+            raise errors.BadRequest(f"{stream} of virtual machine {what} does not answer: {error.strerror or error}") from error
