@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.cluster import killing
+from tests.cluster import processes
 from tests.cluster.kube import Kubectl, console, eventually
 from tests.cluster.manifests import tiny_vm
 
@@ -35,7 +35,7 @@ def ready(system: Kubectl, component: str) -> bool:
 
 def kill_all(system: Kubectl, component: str) -> None:
     for pod in our_pods(system, component):
-        killing.kill(pod)
+        processes.kill(pod)
 
 
 def await_recovery(system: Kubectl, component: str) -> None:
@@ -127,9 +127,9 @@ def test_a_guest_survives_the_death_of_its_libvirtd(kubectl: Kubectl, counting: 
     pod = kubectl.json("get", "pod", counting["status"]["podName"])
     before = int(eventually(lambda: read_again(kubectl, "counting"), timeout=60, what="the counter"))
 
-    killing.kill(pod, containing="libvirtd")
+    processes.kill(pod, containing="libvirtd")
 
-    eventually(lambda: any("libvirtd" in each for each in killing.processes_of(pod).values()), timeout=30, what="another libvirtd")
+    eventually(lambda: any("libvirtd" in each for each in processes.of_pod(pod).values()), timeout=30, what="another libvirtd")
     after = int(eventually(lambda: read_again(kubectl, "counting"), timeout=60, what="the counter"))
     assert after > before
 
@@ -141,7 +141,7 @@ def test_a_launcher_that_is_killed_takes_its_guest_along_and_another_attempt_fol
     first = kubectl.json("get", "vm", "rerun")
     pod = kubectl.json("get", "pod", first["status"]["podName"])
 
-    killing.kill(pod, containing="launcher")
+    processes.kill(pod, containing="launcher")
 
     second = eventually(
         lambda: (
@@ -152,5 +152,5 @@ def test_a_launcher_that_is_killed_takes_its_guest_along_and_another_attempt_fol
         timeout=120,
         what="another attempt runs",
     )
-    assert not killing.processes_of(pod)
+    assert not processes.of_pod(pod)
     assert second["status"]["attempts"][0]["result"] == "Failed"

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 
-def processes_of(pod: dict[str, Any]) -> dict[int, str]:
+def of_pod(pod: dict[str, Any]) -> dict[int, str]:
     """Return pid and command line of each process of the pod but the sandbox's."""
     marker = f"pod{pod['metadata']['uid']}"
     found = {}
@@ -30,7 +30,7 @@ def processes_of(pod: dict[str, Any]) -> dict[int, str]:
 
 def kill(pod: dict[str, Any], *, containing: str = "") -> list[int]:
     """SIGKILL the pod's processes whose command line contains ``containing``; fail when there is none."""
-    pids = [pid for pid, command in processes_of(pod).items() if containing in command]
+    pids = [pid for pid, command in of_pod(pod).items() if containing in command]
     assert pids, f"pod {pod['metadata']['name']} has no process with {containing!r}"
     for pid in pids:
         os.kill(pid, signal.SIGKILL)

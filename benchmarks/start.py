@@ -1,0 +1,209 @@
+"""``make bench-start``: how long N tiny virtual machines take from create to Running, where the time goes, and what they cost.
+
+Machines are started one after the other, because two cores that start several measure their own crowding. Times are taken where a client
+sees things: the answer of its POST, the events of its watches, the guest's own ``GUEST-READY`` on the console. Resident memory is read
+from the process table of this machine, whose namespaces the nodes of the test cluster are.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from apiserver.apis.core.resources import PODS
+from apiserver.apis.meta.resources import Resource
+from apiserver.apis.virt.resources import VIRTUAL_MACHINES
+from apiserver.client.config import Config
+from apiserver.client.rest import Client
+from tests.cluster import processes
+from tests.cluster.kube import Kubectl, console
+from tests.cluster.manifests import tiny_vm
+
+START_SECONDS = 120
+STAGES = ("api", "controller", "scheduling", "pod_start", "libvirt", "guest")
+
+
+@dataclass
+class Timeline:
+    """Moments of one start, in seconds of one clock."""
+
+    sent: float
+    answered: float = 0.0
+    pod_created: float = 0.0
+    pod_scheduled: float = 0.0
+    pod_running: float = 0.0
+    running: float = 0.0
+    prompt: float = 0.0
+    versions: set[str] = field(default_factory=set)
+    """Each resourceVersion that the machine had until Running: its writes."""
+
+    def stages(self) -> dict[str, float]:
+        """Return the seconds of each stage; ``own`` is what is neither scheduling, nor pod start, nor libvirt, nor guest."""
+        moments = [self.sent, self.answered, self.pod_created, self.pod_scheduled, self.pod_running, self.running, self.prompt]
+        stages = {name: end - begin for name, begin, end in zip(STAGES, moments, moments[1:], strict=False)}
+        return {**stages, "create_to_running": self.running - self.sent, "own": stages["api"] + stages["controller"]}
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Seconds: median, 95th percentile, extremes."""
+
+    p50: float
+    p95: float
+    min: float
+    max: float
+
+    @classmethod
+    def of(cls, values: list[float]) -> Spread:
+        """Summarise samples (at least one)."""
+        ordered = sorted(values)
+        p95 = ordered[min(len(ordered) - 1, round(0.95 * (len(ordered) - 1)))]
+        return cls(round(statistics.median(ordered), 3), round(p95, 3), round(ordered[0], 3), round(ordered[-1], 3))
+
+
+async def follow(client: Client, resource: Resource, namespace: str, observe: Callable[[dict[str, Any], float], None], since: str) -> None:
+    """Call ``observe(object, now)`` for each event."""
+    async for event in client.watch(resource, namespace, resource_version=since):
+        observe(event.object, time.monotonic())
+
+
+class Stopwatch:
+    """Notes when what happened to which machine."""
+
+    def __init__(self) -> None:
+        self.timelines: dict[str, Timeline] = {}
+
+    def machine(self, vm: dict[str, Any], now: float) -> None:
+        """Observe a VirtualMachine."""
+        timeline = self.timelines.get(vm["metadata"]["name"])
+        if timeline is None or timeline.running:
+            return
+        timeline.versions.add(vm["metadata"]["resourceVersion"])
+        if vm.get("status", {}).get("phase") == "Running":
+            timeline.running = now
+
+    def pod(self, pod: dict[str, Any], now: float) -> None:
+        """Observe a launcher pod."""
+        timeline = self.timelines.get(pod["metadata"].get("labels", {}).get("vm.kubevirt.io/name", ""))
+        if timeline is None:
+            return
+        timeline.pod_created = timeline.pod_created or now
+        if pod["spec"].get("nodeName"):
+            timeline.pod_scheduled = timeline.pod_scheduled or now
+        if pod.get("status", {}).get("phase") == "Running":
+            timeline.pod_running = timeline.pod_running or now
+
+
+async def start_one(client: Client, kubectl: Kubectl, stopwatch: Stopwatch, name: str) -> Timeline:
+    """Start one machine and return its timeline once its guest has its prompt."""
+    timeline = stopwatch.timelines[name] = Timeline(sent=time.monotonic())
+    await client.create(VIRTUAL_MACHINES, tiny_vm(name), kubectl.namespace)
+    timeline.answered = time.monotonic()
+    async with asyncio.timeout(START_SECONDS):
+        while not (timeline.running and timeline.pod_running):
+            await asyncio.sleep(0.005)
+        await asyncio.to_thread(_await_prompt, kubectl, name)
+    timeline.prompt = time.monotonic()
+    return timeline
+
+
+def _await_prompt(kubectl: Kubectl, name: str) -> None:
+    with console(kubectl, name) as guest:
+        guest.expect("GUEST-READY", timeout=START_SECONDS)
+
+
+async def measure(client: Client, kubectl: Kubectl, count: int) -> tuple[list[Timeline], dict[str, Any]]:
+    """Start ``count`` machines one after the other; return their timelines and the memory while all of them run."""
+    stopwatch = Stopwatch()
+    timelines = []
+    versions = [(await client.list(each, kubectl.namespace))["metadata"]["resourceVersion"] for each in (VIRTUAL_MACHINES, PODS)]
+    async with asyncio.TaskGroup() as group:
+        watches = [
+            group.create_task(follow(client, VIRTUAL_MACHINES, kubectl.namespace, stopwatch.machine, versions[0])),
+            group.create_task(follow(client, PODS, kubectl.namespace, stopwatch.pod, versions[1])),
+        ]
+        for number in range(count):
+            timelines.append(await start_one(client, kubectl, stopwatch, f"bench-{number}"))
+            print(f"  {number + 1}/{count}: {timelines[-1].stages()['create_to_running']:.2f} s to Running", file=sys.stderr)
+        for watch in watches:
+            watch.cancel()
+    return timelines, memory(kubectl)
+
+
+def memory(kubectl: Kubectl) -> dict[str, Any]:
+    """Return resident MiB of our processes, and per machine of everything in its pod but QEMU."""
+    system = kubectl.within("kubevirt")
+    found: dict[str, Any] = {}
+    for component in ("virt-api", "virt-controller", "virt-handler"):
+        pods = system.json("get", "pods", "-l", f"kubevirt.io={component}")["items"]
+        found[component] = [_resident_mib(pod, without="") for pod in pods]
+    launchers = kubectl.json("get", "pods", "-l", "kubevirt.io=virt-launcher")["items"]
+    found["launcher_and_libvirtd"] = [_resident_mib(pod, without="qemu-system") for pod in launchers]
+    return found
+
+
+def _resident_mib(pod: dict[str, Any], *, without: str) -> float:
+    commands = processes.of_pod(pod)
+    kib = sum(processes.resident_kib(pid) for pid, command in commands.items() if not without or without not in command)
+    return round(kib / 1024, 1)
+
+
+def report(timelines: list[Timeline], memory_mib: dict[str, Any]) -> dict[str, Any]:
+    """Return what is printed and written."""
+    stages = [each.stages() for each in timelines]
+    names = ("create_to_running", "own", *STAGES)
+    return {
+        "machines": len(timelines),
+        "seconds": {name: asdict(Spread.of([each[name] for each in stages])) for name in names},
+        "writes_per_machine": {"max": max(len(each.versions) for each in timelines)},
+        "resident_mib": memory_mib,
+        "samples": stages,
+    }
+
+
+def show(result: dict[str, Any]) -> None:
+    """Print the result for people."""
+    print(f"{result['machines']} machines, one after the other; seconds")
+    print(f"{'stage':20}{'p50':>8}{'p95':>8}{'min':>8}{'max':>8}")
+    for name, spread in result["seconds"].items():
+        print(f"{name:20}{spread['p50']:8.2f}{spread['p95']:8.2f}{spread['min']:8.2f}{spread['max']:8.2f}")
+    print(f"writes to a machine from create to Running, create included: at most {result['writes_per_machine']['max']}")
+    print("resident MiB:", json.dumps(result["resident_mib"]))
+
+
+async def run(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Make a namespace, measure in it, and remove it."""
+    kubectl = Kubectl(Path(arguments.kubeconfig), arguments.namespace)
+    kubectl("create", "namespace", kubectl.namespace)
+    kubectl("label", "namespace", kubectl.namespace, "pod-security.kubernetes.io/enforce=restricted")
+    try:
+        async with Client(Config.from_kubeconfig(arguments.kubeconfig), user_agent="bench-start") as client:
+            return report(*await measure(client, kubectl, arguments.count))
+    finally:
+        await asyncio.to_thread(kubectl, "delete", "namespace", kubectl.namespace, "--timeout=300s", timeout=310)
+
+
+def main() -> None:
+    """Parse the command line, measure, print, write."""
+    parser = argparse.ArgumentParser(description="Measure the start of tiny virtual machines on the test cluster.")
+    parser.add_argument("--kubeconfig", required=True, help="kubeconfig of the test cluster, with the chart installed")
+    parser.add_argument("--count", type=int, default=10, help="how many machines (default 10)")
+    parser.add_argument("--namespace", default="bench-start", help="namespace to make and remove (default bench-start)")
+    parser.add_argument("--output", type=Path, default=Path("build/bench/start.json"), help="where the JSON goes")
+    arguments = parser.parse_args()
+    result = asyncio.run(run(arguments))
+    show(result)
+    arguments.output.parent.mkdir(parents=True, exist_ok=True)
+    arguments.output.write_text(json.dumps(result, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
