@@ -1,0 +1,165 @@
+"""One of several processes acts: a Lease of coordination.k8s.io, as client-go's leaderelection uses it.
+
+A candidate takes the lease when nobody holds it or when it has seen no renewal for the holder's ``leaseDurationSeconds``, measured on
+its own clock from when it saw the lease change (clocks of two nodes are never compared). The leader renews every
+``retry_seconds``; what it leads is cancelled ``renew_deadline_seconds`` after the start of the last renewal that succeeded, which is
+before anybody else may take over, by ``lease_duration_seconds - renew_deadline_seconds``.
+
+What this cannot promise (nothing can, without a fence in every store): a process that was frozen in the middle of a request may send it
+later. So nothing that must happen once relies on it: pods have names that only one can have, and writes carry a resourceVersion.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Protocol
+
+from apiserver.apis.core.resources import LEASES
+from apiserver.apis.meta import errors, times
+from apiserver.apis.meta.objects import Object, dig, resource_version_of
+from apiserver.apis.meta.resources import Resource
+from apiserver.client.rest import TransportError
+from controller.runtime.clock import Clock
+
+logger = logging.getLogger(__name__)
+
+
+class LeadershipLost(Exception):
+    """The lease could not be renewed in time, or is another's: end the process."""
+
+
+class Leases(Protocol):
+    """What of :class:`apiserver.client.rest.Client` is used here."""
+
+    async def get(self, resource: Resource, name: str, namespace: str | None = None) -> Object: ...  # noqa: D102 - as in Client
+    async def create(self, resource: Resource, obj: Object, namespace: str | None = None) -> Object: ...  # noqa: D102
+    async def update(self, resource: Resource, obj: Object) -> Object: ...  # noqa: D102
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The lease, who we are, and client-go's default times."""
+
+    namespace: str
+    name: str
+    identity: str
+    """Unique to this run of the process: a restarted one waits out its own lease."""
+    lease_duration_seconds: int = 15
+    renew_deadline_seconds: float = 10.0
+    retry_seconds: float = 2.0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.retry_seconds < self.renew_deadline_seconds < self.lease_duration_seconds:
+            raise ValueError("leader election needs retry < renew deadline < lease duration")
+
+
+class LeaderElector:
+    """One candidate."""
+
+    def __init__(self, leases: Leases, settings: Settings, clock: Clock) -> None:
+        self._leases = leases
+        self._settings = settings
+        self._clock = clock
+        self._seen: tuple[str, float] = ("", 0.0)
+        """resourceVersion of the lease, and when (loop time) we first saw it."""
+        self._renewed_at = float("-inf")
+        self.is_leader = False
+
+    async def run(self, lead: Callable[[], Awaitable[None]]) -> None:
+        """Wait until elected, then run ``lead`` as long as the lease is ours.
+
+        On cancellation ``lead`` is stopped first and the lease given back afterwards, so that the next one need not wait.
+
+        Raises:
+            LeadershipLost: after ``lead`` was stopped.
+        """
+        await self._acquire()
+        logger.info("elected", extra={"lease": self._settings.name, "identity": self._settings.identity})
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                renewing = tasks.create_task(self._renew())
+                await lead()
+                renewing.cancel()
+        except* LeadershipLost as lost:
+            self.is_leader = False
+            raise lost.exceptions[0] from None
+        finally:
+            if self.is_leader:
+                self.is_leader = False
+                await self._release()
+
+    async def _acquire(self) -> None:
+        while True:
+            try:
+                if await self._try():
+                    self.is_leader = True
+                    return
+            except (errors.StatusError, TransportError) as error:
+                logger.info("cannot take the lease yet", extra={"lease": self._settings.name, "error": str(error)})
+            await asyncio.sleep(self._settings.retry_seconds)
+
+    async def _renew(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            deadline = self._renewed_at + self._settings.renew_deadline_seconds
+            await asyncio.sleep(max(0.0, min(self._settings.retry_seconds, deadline - loop.time())))
+            try:
+                async with asyncio.timeout_at(deadline):
+                    if not await self._try():
+                        raise LeadershipLost(f"lease {self._settings.name} is held by another")
+            except (errors.StatusError, TransportError, TimeoutError) as error:
+                logger.warning("cannot renew the lease", extra={"lease": self._settings.name, "error": str(error)})
+                if loop.time() >= deadline:
+                    raise LeadershipLost(f"lease {self._settings.name} could not be renewed in time") from error
+
+    async def _try(self) -> bool:
+        """Take or renew the lease; whether it is ours now."""
+        began = asyncio.get_running_loop().time()
+        settings = self._settings
+        try:
+            lease = await self._leases.get(LEASES, settings.name, settings.namespace)
+        except errors.NotFound:
+            fresh = {"metadata": {"name": settings.name, "namespace": settings.namespace}, "spec": self._spec({})}
+            written = await self._leases.create(LEASES, fresh, settings.namespace)
+        else:
+            if not self._is_free(lease):
+                return False
+            written = await self._leases.update(LEASES, {**lease, "spec": self._spec(lease.get("spec") or {})})
+        self._seen = (resource_version_of(written), began)
+        self._renewed_at = began
+        return True
+
+    def _is_free(self, lease: Object) -> bool:
+        now = asyncio.get_running_loop().time()
+        if resource_version_of(lease) != self._seen[0]:
+            self._seen = (resource_version_of(lease), now)
+        holder = dig(lease, "spec", "holderIdentity") or ""
+        if holder in ("", self._settings.identity):
+            return True
+        duration = dig(lease, "spec", "leaseDurationSeconds") or self._settings.lease_duration_seconds
+        return now - self._seen[1] > float(duration)
+
+    def _spec(self, old: Object) -> Object:
+        now = times.to_rfc3339_micro(self._clock.now())
+        ours = old.get("holderIdentity") == self._settings.identity
+        return {
+            **old,
+            "holderIdentity": self._settings.identity,
+            "leaseDurationSeconds": self._settings.lease_duration_seconds,
+            "acquireTime": (old.get("acquireTime") or now) if ours else now,
+            "renewTime": now,
+            "leaseTransitions": int(old.get("leaseTransitions") or 0) + (0 if ours else 1),
+        }
+
+    async def _release(self) -> None:
+        """Give the lease back; failing that, it runs out."""
+        with suppress(errors.StatusError, TransportError, TimeoutError):
+            async with asyncio.timeout(self._settings.retry_seconds):
+                lease = await self._leases.get(LEASES, self._settings.name, self._settings.namespace)
+                if dig(lease, "spec", "holderIdentity") == self._settings.identity:
+                    spec = {**lease["spec"], "holderIdentity": "", "leaseDurationSeconds": 1}
+                    await self._leases.update(LEASES, {**lease, "spec": spec})

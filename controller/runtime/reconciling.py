@@ -1,0 +1,121 @@
+"""The reconcile loop: names in, calls of a reconciler out, again until it succeeds.
+
+A reconciler is level-based: it is told which object to look at, never what happened to it, and brings the world closer to what the
+object asks for. It is called again after any error, with growing pauses; after ``Conflict`` (what it read is no longer current) soon and
+silently; after :class:`Terminal` only when the object changes. It never runs twice at once for one object.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Final, Literal, Protocol, TypeAlias
+
+from apiserver.apis.meta import errors
+from controller.runtime.workqueue import WorkQueue
+
+logger = logging.getLogger(__name__)
+
+RECONCILE_SECONDS: Final = 120.0
+"""One pass that takes longer hangs on something: it is cancelled and tried again, so that it does not hold a worker for ever."""
+
+Outcome: TypeAlias = Literal["done", "requeued", "conflict", "error", "terminal"]
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Request:
+    """The object to look at; it may be gone. The namespace of a cluster-scoped one is empty."""
+
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}" if self.namespace else self.name
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """It went well; look again after ``requeue_after`` seconds even if nothing changes."""
+
+    requeue_after: float | None = None
+
+
+class Terminal(Exception):
+    """Trying again cannot help before the object changes; the message is for operators."""
+
+
+class Reconciler(Protocol):
+    """One decision, kept for every object of a kind."""
+
+    async def reconcile(self, request: Request) -> Result:
+        """Bring the world closer to what the object asks for."""
+        ...
+
+
+class Observer(Protocol):
+    """Who wants to know how passes went: metrics."""
+
+    def reconciled(self, name: str, outcome: Outcome, seconds: float) -> None:
+        """A pass of the loop ``name`` ended."""
+        ...
+
+
+class Controller:
+    """A queue of requests and the workers that feed them to a reconciler."""
+
+    def __init__(self, name: str, reconciler: Reconciler, *, workers: int = 4, observer: Observer | None = None) -> None:
+        self.name = name
+        self.queue: WorkQueue[Request] = WorkQueue()
+        self._reconciler = reconciler
+        self._workers = workers
+        self._observer = observer
+
+    def enqueue(self, namespace: str, name: str) -> None:
+        """Have an object looked at."""
+        self.queue.add(Request(namespace, name))
+
+    async def run(self, ready: Callable[[], Awaitable[None]] | None = None) -> None:
+        """Work until cancelled; ``ready`` is awaited first (informers that have to be in sync)."""
+        if ready is not None:
+            await ready()
+        async with asyncio.TaskGroup() as tasks:
+            for _ in range(self._workers):
+                tasks.create_task(self._work())
+
+    async def _work(self) -> None:
+        while True:
+            request = await self.queue.get()
+            began = asyncio.get_running_loop().time()
+            outcome: Outcome = "error"
+            try:
+                outcome = await self._pass(request)
+            finally:
+                self.queue.done(request)
+            if self._observer is not None:
+                self._observer.reconciled(self.name, outcome, asyncio.get_running_loop().time() - began)
+
+    async def _pass(self, request: Request) -> Outcome:
+        context = {"controller": self.name, "namespace": request.namespace, "object": request.name}
+        try:
+            async with asyncio.timeout(RECONCILE_SECONDS):
+                result = await self._reconciler.reconcile(request)
+        except errors.Conflict:
+            logger.debug("changed meanwhile", extra=context)
+            self.queue.add_rate_limited(request)
+            return "conflict"
+        except Terminal as error:
+            logger.error("given up until it changes", extra={**context, "error": str(error)})  # noqa: TRY400 - expected, the message says it
+            self.queue.forget(request)
+            return "terminal"
+        except Exception as error:
+            known = isinstance(error, errors.StatusError)
+            logger.warning("reconcile failed", extra={**context, "error": str(error) or repr(error)}, exc_info=None if known else error)
+            self.queue.add_rate_limited(request)
+            return "error"
+        self.queue.forget(request)
+        if result.requeue_after is not None:
+            self.queue.add_after(request, result.requeue_after)
+            return "requeued"
+        return "done"

@@ -1,0 +1,226 @@
+"""Events of objects: what happened, for people (``kubectl describe``).
+
+As client-go's correlator does: the same event again raises ``count`` of the first; more than ten events of one object that differ in their
+words alone within ten minutes become one that says so; an object that has had a burst of 25 gets one more every five minutes. Events
+are best effort: they wait in a bounded queue, and no failure to write one is anybody's failure.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Final, Literal, TypeAlias, TypeVar
+
+from apiserver.apis.core.resources import EVENTS
+from apiserver.apis.meta import errors, times
+from apiserver.apis.meta.objects import Object, dig, object_reference
+from apiserver.apis.meta.resources import Resource
+from apiserver.client.rest import Client, TransportError
+from controller.runtime.clock import Clock
+
+logger = logging.getLogger(__name__)
+
+EventType: TypeAlias = Literal["Normal", "Warning"]
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+MAX_WAITING: Final = 1000
+MAX_REMEMBERED: Final = 4096
+MAX_MESSAGE: Final = 1024
+"""Characters; kube-apiserver refuses longer ones."""
+SIMILAR: Final = 10
+SIMILAR_SECONDS: Final = 600.0
+BURST: Final = 25.0
+REFILL_PER_SECOND: Final = 1 / 300
+TRIES: Final = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Occurrence:
+    """One thing that happened to one object."""
+
+    reference: str
+    """The object as canonical text, without its resourceVersion."""
+    type: EventType
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class New:
+    """Create an Event."""
+
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Again:
+    """Raise the count of an Event that was written."""
+
+    name: str
+    count: int
+    message: str
+
+
+@dataclass(slots=True)
+class _Similar:
+    since: float
+    messages: set[str] = field(default_factory=set)
+
+
+@dataclass(slots=True)
+class _Bucket:
+    tokens: float
+    at: float
+
+
+@dataclass(slots=True)
+class Written:
+    """An Event that is on the server."""
+
+    name: str
+    count: int
+
+
+class Correlator:
+    """Decides what becomes of an occurrence. Pure but for its memory, which is bounded."""
+
+    def __init__(self) -> None:
+        self._similar: OrderedDict[tuple[str, str, str], _Similar] = OrderedDict()
+        self._buckets: OrderedDict[str, _Bucket] = OrderedDict()
+        self._written: OrderedDict[Occurrence, Written] = OrderedDict()
+
+    def decide(self, occurrence: Occurrence, now: float) -> tuple[Occurrence, New | Again | None]:
+        """Return what to write (None: nothing, there are too many), and under which key to report it as :meth:`written`."""
+        key = self._aggregated(occurrence, now)
+        if not self._take_token(occurrence.reference, now):
+            return key, None
+        written = self._written.get(key)
+        if written is None:
+            return key, New(key.message)
+        return key, Again(written.name, written.count + 1, key.message)
+
+    def written(self, key: Occurrence, name: str, count: int) -> None:
+        """Remember what stands on the server."""
+        self._written[key] = Written(name, count)
+        _bound(self._written, key)
+
+    def _aggregated(self, occurrence: Occurrence, now: float) -> Occurrence:
+        group = (occurrence.reference, occurrence.type, occurrence.reason)
+        similar = self._similar.get(group)
+        if similar is None or now - similar.since > SIMILAR_SECONDS:
+            similar = self._similar[group] = _Similar(now)
+        _bound(self._similar, group)
+        if len(similar.messages) < SIMILAR or occurrence.message in similar.messages:
+            similar.messages.add(occurrence.message)
+            return occurrence
+        # The words of the newest are left out of the key, so that all further ones count up one Event.
+        return Occurrence(
+            occurrence.reference, occurrence.type, occurrence.reason, f"(combined from similar events): {min(similar.messages)}"
+        )
+
+    def _take_token(self, reference: str, now: float) -> bool:
+        bucket = self._buckets.setdefault(reference, _Bucket(BURST, now))
+        _bound(self._buckets, reference)
+        bucket.tokens = min(BURST, bucket.tokens + (now - bucket.at) * REFILL_PER_SECOND)
+        bucket.at = now
+        if bucket.tokens < 1:
+            return False
+        bucket.tokens -= 1
+        return True
+
+
+def _bound(remembered: OrderedDict[K, V], key: K) -> None:
+    remembered.move_to_end(key)
+    if len(remembered) > MAX_REMEMBERED:
+        remembered.popitem(last=False)
+
+
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    reference: Object
+    occurrence: Occurrence
+    at: datetime
+    sequence: int
+
+
+class Recorder:
+    """Takes events at once and writes them when it can; ``component`` is what ``kubectl describe`` shows as their source."""
+
+    def __init__(self, client: Client, component: str, clock: Clock, *, host: str = "") -> None:
+        self._client = client
+        self._source = {"component": component} | ({"host": host} if host else {})
+        self._clock = clock
+        self._correlator = Correlator()
+        self._sequence = itertools.count()
+        self._waiting: asyncio.Queue[_Waiting] = asyncio.Queue(MAX_WAITING)
+
+    def event(self, obj: Object, resource: Resource, type_: EventType, reason: str, message: str) -> None:
+        """Say that something happened to ``obj``: ``reason`` in CamelCase for programs, ``message`` for people. Never fails or waits."""
+        reference = object_reference(obj, resource)
+        identity = "/".join(str(reference[part]) for part in ("apiVersion", "kind", "namespace", "name", "uid"))
+        occurrence = Occurrence(identity, type_, reason, message[:MAX_MESSAGE])
+        try:
+            self._waiting.put_nowait(_Waiting(reference, occurrence, self._clock.now(), next(self._sequence)))
+        except asyncio.QueueFull:
+            logger.debug("event dropped", extra={"reason": reason, "object": identity})
+
+    async def run(self) -> None:
+        """Write until cancelled."""
+        while True:
+            await self._write(await self._waiting.get())
+
+    async def _write(self, waiting: _Waiting) -> None:
+        for tried in range(TRIES):
+            try:
+                async with asyncio.timeout(30):
+                    await self._send(waiting)
+            except (TransportError, TimeoutError, errors.ServiceUnavailable, errors.InternalError, errors.TooManyRequests):
+                await asyncio.sleep(2**tried)
+            except errors.StatusError as error:  # refused: the namespace is going away, say
+                logger.debug("event refused", extra={"reason": waiting.occurrence.reason, "error": str(error)})
+                return
+            else:
+                return
+        logger.warning("event lost", extra={"reason": waiting.occurrence.reason, "object": waiting.occurrence.reference})
+
+    async def _send(self, waiting: _Waiting) -> None:
+        key, decision = self._correlator.decide(waiting.occurrence, waiting.at.timestamp())
+        namespace = waiting.reference["namespace"] or "default"
+        now = times.to_rfc3339(waiting.at)
+        if isinstance(decision, Again):
+            patch = {"count": decision.count, "lastTimestamp": now, "message": decision.message}
+            try:
+                await self._client.patch(EVENTS, decision.name, patch, namespace)
+            except errors.NotFound:  # events live for an hour
+                decision = New(decision.message)
+            else:
+                self._correlator.written(key, decision.name, decision.count)
+        if isinstance(decision, New):
+            written = await self._client.create(EVENTS, self._object(waiting, decision.message, namespace), namespace)
+            self._correlator.written(key, dig(written, "metadata", "name"), 1)
+
+    def _object(self, waiting: _Waiting, message: str, namespace: str) -> Object:
+        now = times.to_rfc3339(waiting.at)
+        # client-go's form, unique by its time; the same after a lost answer, so that a repeated create makes no second Event.
+        name = f"{waiting.reference['name']}.{int(waiting.at.timestamp() * 1_000_000):x}{waiting.sequence % 256:02x}"
+        return {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {"name": name, "namespace": namespace},
+            "involvedObject": waiting.reference,
+            "type": waiting.occurrence.type,
+            "reason": waiting.occurrence.reason,
+            "message": message,
+            "source": self._source,
+            "firstTimestamp": now,
+            "lastTimestamp": now,
+            "count": 1,
+            "reportingComponent": self._source["component"],
+            "reportingInstance": self._source.get("host", ""),
+        }

@@ -1,0 +1,135 @@
+"""A fair, stingy work queue.
+
+The promises, in client-go's words and order:
+
+* fair: items are handed out in the order in which they were first added;
+* stingy: an item is never handed to two workers at once, and an item added several times before it is taken is handed out once;
+* an item added while it is being worked on is handed out again afterwards, and only afterwards;
+* delayed: of several delays of one item the shortest counts; an item that is added without delay meanwhile keeps its delayed turn;
+* rate-limited: each failure of an item doubles its next delay; :meth:`WorkQueue.forget` ends that;
+* closing wakes every waiting worker, and nothing is handed out after it.
+
+``tests/unit/controller/runtime/test_workqueue.py`` states them as a Hypothesis state machine; change the two together.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict, deque
+from collections.abc import Hashable
+from contextlib import suppress
+from typing import Final, Generic, TypeVar
+
+T = TypeVar("T", bound=Hashable)
+
+FIRST_RETRY_SECONDS: Final = 0.05
+LONGEST_RETRY_SECONDS: Final = 60.0
+"""A cause that went away (an API server that is back) is noticed within a minute; client-go's 1000 s are too long for a person."""
+
+
+class Closed(Exception):
+    """The queue was closed: stop working."""
+
+
+class WorkQueue(Generic[T]):
+    """For one event loop; items are keys, such as (namespace, name)."""
+
+    def __init__(self, *, first_retry_seconds: float = FIRST_RETRY_SECONDS, longest_retry_seconds: float = LONGEST_RETRY_SECONDS) -> None:
+        self._waiting: OrderedDict[T, None] = OrderedDict()
+        self._working: set[T] = set()
+        self._again: OrderedDict[T, None] = OrderedDict()
+        self._delayed: dict[T, asyncio.TimerHandle] = {}
+        self._failures: dict[T, int] = {}
+        self._getters: deque[asyncio.Future[None]] = deque()
+        self._first_retry = first_retry_seconds
+        self._longest_retry = longest_retry_seconds
+        self._closed = False
+
+    def __len__(self) -> int:
+        """Return how many items could be taken now."""
+        return len(self._waiting)
+
+    def add(self, item: T) -> None:
+        """Hand ``item`` out when its turn comes."""
+        if self._closed:
+            return
+        if item in self._working:
+            self._again[item] = None
+        elif item not in self._waiting:
+            self._waiting[item] = None
+            self._wake()
+
+    def add_after(self, item: T, seconds: float) -> None:
+        """Add ``item`` after this long, unless it is due earlier anyway."""
+        if self._closed:
+            return
+        if seconds <= 0:
+            self.add(item)
+            return
+        loop = asyncio.get_running_loop()
+        planned = self._delayed.get(item)
+        if planned is not None:
+            if planned.when() <= loop.time() + seconds:
+                return
+            planned.cancel()
+        self._delayed[item] = loop.call_later(seconds, self._due, item)
+
+    def add_rate_limited(self, item: T) -> None:
+        """Add ``item`` after a pause that doubles with each call until :meth:`forget`."""
+        failures = self._failures.get(item, 0)
+        self._failures[item] = failures + 1
+        self.add_after(item, min(self._first_retry * 2 ** min(failures, 32), self._longest_retry))
+
+    def forget(self, item: T) -> None:
+        """It worked: the next failure is the first."""
+        self._failures.pop(item, None)
+
+    async def get(self) -> T:
+        """Take the next item; whoever takes it calls :meth:`done`. Raises Closed."""
+        while True:
+            if self._closed:
+                raise Closed
+            if self._waiting:
+                item, _ = self._waiting.popitem(last=False)
+                self._working.add(item)
+                return item
+            getter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._getters.append(getter)
+            try:
+                await getter
+            except asyncio.CancelledError:
+                if getter.done() and not getter.cancelled():
+                    self._wake()  # woken and cancelled at once: the item is another worker's
+                else:
+                    with suppress(ValueError):  # passed over by a wake-up already
+                        self._getters.remove(getter)
+                raise
+
+    def done(self, item: T) -> None:
+        """The work on ``item`` ended, well or not."""
+        self._working.discard(item)
+        if item in self._again:
+            del self._again[item]
+            self.add(item)
+
+    def close(self) -> None:
+        """Hand out nothing more and wake who waits."""
+        self._closed = True
+        for handle in self._delayed.values():
+            handle.cancel()
+        self._delayed.clear()
+        self._waiting.clear()
+        self._again.clear()
+        while self._getters:
+            self._wake()
+
+    def _due(self, item: T) -> None:
+        del self._delayed[item]
+        self.add(item)
+
+    def _wake(self) -> None:
+        while self._getters:
+            getter = self._getters.popleft()
+            if not getter.done():
+                getter.set_result(None)
+                return

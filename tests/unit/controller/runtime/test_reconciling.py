@@ -1,0 +1,90 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from apiserver.apis.meta import errors
+from controller.runtime.reconciling import RECONCILE_SECONDS, Controller, Request, Result, Terminal
+from tests.unit.controller.virtualtime import run
+
+
+class Scripted:
+    def __init__(self, *script: Callable[[], Result] | Exception | Result) -> None:
+        self.script = list(script)
+        self.at: list[float] = []
+
+    async def reconcile(self, request: Request) -> Result:
+        self.at.append(asyncio.get_running_loop().time())
+        step = self.script.pop(0) if self.script else Result()
+        if isinstance(step, Exception):
+            raise step
+        return step() if callable(step) else step
+
+
+def moments(reconciler: Scripted, *, seconds: float = 1000) -> list[float]:
+    """When the reconciler was called within so many virtual seconds."""
+
+    async def scenario() -> None:
+        controller = Controller("test", reconciler, workers=2)
+        controller.enqueue("ns", "name")
+        async with asyncio.timeout(seconds):
+            await controller.run()
+
+    with pytest.raises(TimeoutError):
+        run(scenario())
+    return reconciler.at
+
+
+def test_success_is_the_end_of_it() -> None:
+    assert moments(Scripted(Result())) == [0]
+
+
+def test_a_result_can_ask_for_another_look() -> None:
+    assert moments(Scripted(Result(requeue_after=30), Result())) == [0, 30]
+
+
+def test_errors_and_conflicts_are_tried_again_with_growing_pauses() -> None:
+    first, second, third, fourth = moments(Scripted(ValueError("a defect"), errors.Conflict("stale"), errors.ServiceUnavailable("away")))
+    assert 0 < second - first < third - second < fourth - third
+
+
+def test_a_terminal_error_is_not_tried_again() -> None:
+    assert moments(Scripted(Terminal("no such machine type"))) == [0]
+
+
+def test_a_pass_that_hangs_is_cancelled_and_tried_again() -> None:
+    class Hanging(Scripted):
+        async def reconcile(self, request: Request) -> Result:
+            await super().reconcile(request)
+            if len(self.at) == 1:
+                await asyncio.sleep(10 * RECONCILE_SECONDS)
+            return Result()
+
+    assert moments(Hanging()) == [0, pytest.approx(RECONCILE_SECONDS, abs=1)]
+
+
+def test_one_object_never_has_two_workers() -> None:
+    async def scenario() -> int:
+        most = running = 0
+
+        class Counting:
+            async def reconcile(self, request: Request) -> Result:
+                nonlocal most, running
+                running += 1
+                most = max(most, running)
+                await asyncio.sleep(1)
+                running -= 1
+                return Result()
+
+        controller = Controller("test", Counting(), workers=4)
+        async with asyncio.TaskGroup() as tasks:
+            working = tasks.create_task(controller.run())
+            for _ in range(20):
+                controller.enqueue("ns", "one")
+                await asyncio.sleep(0.3)
+            working.cancel()
+        return most
+
+    assert run(scenario()) == 1
