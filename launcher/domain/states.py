@@ -1,0 +1,102 @@
+"""libvirt's domain states and the reasons for them: numbers as in ``libvirt-domain.h``, names as in our API."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Final, Literal
+
+StateName = Literal["nostate", "running", "blocked", "paused", "shutdown", "shutoff", "crashed", "pmsuspended"]
+
+
+class State(IntEnum):
+    """virDomainState."""
+
+    NOSTATE = 0
+    RUNNING = 1
+    BLOCKED = 2
+    PAUSED = 3
+    SHUTDOWN = 4
+    """The guest has powered off, QEMU is about to end."""
+    SHUTOFF = 5
+    CRASHED = 6
+    PMSUSPENDED = 7
+
+
+NAMES: Final[dict[State, StateName]] = {
+    State.NOSTATE: "nostate",
+    State.RUNNING: "running",
+    State.BLOCKED: "blocked",
+    State.PAUSED: "paused",
+    State.SHUTDOWN: "shutdown",
+    State.SHUTOFF: "shutoff",
+    State.CRASHED: "crashed",
+    State.PMSUSPENDED: "pmsuspended",
+}
+
+REASONS: Final[dict[State, tuple[str, ...]]] = {
+    State.NOSTATE: ("unknown",),
+    State.RUNNING: (
+        "unknown",
+        "booted",
+        "migrated",
+        "restored",
+        "from snapshot",
+        "unpaused",
+        "migration canceled",
+        "save canceled",
+        "event wakeup",
+        "crashed",
+        "post-copy",
+        "post-copy failed",
+    ),
+    State.BLOCKED: ("unknown",),
+    State.PAUSED: (
+        "unknown",
+        "user",
+        "migrating",
+        "saving",
+        "dumping",
+        "I/O error",
+        "watchdog",
+        "from snapshot",
+        "shutting down",
+        "creating snapshot",
+        "crashed",
+        "starting up",
+        "post-copy",
+        "post-copy failed",
+        "api error",
+    ),
+    State.SHUTDOWN: ("unknown", "user"),
+    State.SHUTOFF: ("unknown", "shutdown", "destroyed", "crashed", "migrated", "saved", "failed", "from snapshot", "daemon"),
+    State.CRASHED: ("unknown", "panicked"),
+    State.PMSUSPENDED: ("unknown",),
+}
+"""The words ``virsh domstate --reason`` prints, by number."""
+
+ACTIVE: Final = frozenset({State.RUNNING, State.BLOCKED, State.PAUSED, State.SHUTDOWN, State.PMSUSPENDED})
+"""A QEMU process exists."""
+
+_NOT_ARRIVED: Final = frozenset({"migrating", "starting up", "unknown"})
+
+
+def state_of(number: int) -> State:
+    """Return the state with libvirt's ``number``; one that a later libvirt invented is NOSTATE."""
+    try:
+        return State(number)
+    except ValueError:
+        return State.NOSTATE
+
+
+def reason_of(state: State, number: int) -> str:
+    """Return libvirt's word for ``number`` as the reason of ``state``."""
+    words = REASONS[state]
+    return words[number] if 0 <= number < len(words) else "unknown"
+
+
+def has_arrived(state: State, reason: str) -> bool:
+    """Tell whether a domain that comes in by a live migration is ours now.
+
+    Until then it is paused and the source owns the guest; a guest that was paused at the source ends up paused by ``user``.
+    """
+    return state in ACTIVE and not (state is State.PAUSED and reason in _NOT_ARRIVED)

@@ -1,0 +1,330 @@
+"""The port over a libvirtd, which may come and go."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import logging
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+from xml.etree import ElementTree as ET
+
+import libvirt
+
+from launcher.domain.document import AGENT_CHANNEL
+from launcher.domain.states import State, reason_of, state_of
+from launcher.hypervisor import eventloop, facts
+from launcher.hypervisor.port import (
+    DomainExists,
+    DomainNotFound,
+    GuestFacts,
+    HypervisorError,
+    MigrationFailed,
+    Observation,
+    OperationInvalid,
+    OperationTimeout,
+    Progress,
+    Unavailable,
+)
+from launcher.hypervisor.translate import errors
+
+logger = logging.getLogger(__name__)
+
+CALL_SECONDS: Final = 30.0
+"""libvirt itself waits up to 30 s for a lock on the domain; a call that takes longer than a moment is a fault to report."""
+KEEPALIVE: Final = (5, 4)
+"""Interval in seconds and count: a libvirtd that hangs is left after 25 s."""
+AGENT_SECONDS: Final = 3
+CONNECT_SECONDS: Final = 0.03
+"""libvirtd listens some 40 ms after it was started, and every start of a guest waits for it."""
+
+_MIGRATE_FLAGS: Final = (
+    libvirt.VIR_MIGRATE_LIVE
+    | libvirt.VIR_MIGRATE_PEER2PEER
+    | libvirt.VIR_MIGRATE_PERSIST_DEST
+    | libvirt.VIR_MIGRATE_UNDEFINE_SOURCE
+    # libvirt only believes in network file systems it knows. That claims are shared is what the control plane checked; that their
+    # images are opened without the page cache is in our XML.
+    | libvirt.VIR_MIGRATE_UNSAFE
+)
+
+T = TypeVar("T")
+
+
+class LibvirtHypervisor:
+    """One libvirtd, reached at ``uri``. ``run`` connects, again and again; until then every method raises ``Unavailable``."""
+
+    def __init__(self, uri: str, *, emulated_by: str = "") -> None:
+        """Do nothing yet.
+
+        Args:
+            uri: libvirt's URI.
+            emulated_by: the path of the emulator about which to ask ahead, so that the first domain need not wait for it.
+        """
+        self._uri = uri
+        self._emulator = emulated_by
+        self._connection: libvirt.virConnect | None = None
+        self._callbacks: list[Callable[[], None]] = []
+        self._agents: dict[str, bool] = {}
+        self._ready = asyncio.Event()
+        self._lost = asyncio.Event()
+        # One for a migration, one for an agent that does not answer, one for everything else.
+        self._threads = concurrent.futures.ThreadPoolExecutor(3, thread_name_prefix="libvirt")
+
+    async def run(self) -> None:
+        """Keep the connection until cancelled."""
+        loop = asyncio.get_running_loop()
+        eventloop.start()
+        try:
+            while True:
+                self._lost.clear()
+                try:
+                    await self._connect(loop)
+                except HypervisorError as error:
+                    logger.debug("libvirt cannot be reached yet", extra={"error": str(error)})
+                    await asyncio.sleep(CONNECT_SECONDS)
+                    continue
+                self._changed()
+                await self._lost.wait()
+                self._forget()
+                self._changed()
+                logger.warning("the connection to libvirtd was lost; connecting again")
+        finally:
+            self._forget()
+            self._threads.shutdown(wait=False, cancel_futures=True)
+
+    async def ready(self) -> None:
+        """See the port."""
+        await self._ready.wait()
+
+    def subscribe(self, callback: Callable[[], None]) -> None:
+        """See the port."""
+        self._callbacks.append(callback)
+
+    async def observe(self, name: str) -> Observation | None:
+        """See the port."""
+
+        def look(connection: libvirt.virConnect) -> Observation | None:
+            domain = _lookup(connection, name)
+            if domain is None:
+                return None
+            number, reason = domain.state()
+            state = state_of(number)
+            return Observation(
+                name,
+                domain.UUIDString(),
+                _type(connection, domain),
+                state,
+                reason_of(state, reason),
+                agent_connected=self._agents.get(name, False),
+            )
+
+        try:
+            return await self._call(f"look at domain {name}", look)
+        except DomainNotFound:  # it went between two questions
+            return None
+
+    async def create(self, name: str, xml: str) -> None:
+        """See the port."""
+
+        def create(connection: libvirt.virConnect) -> None:
+            if _lookup(connection, name) is not None:
+                raise DomainExists(f"define domain {name}: it exists already")
+            domain = connection.defineXML(xml)
+            try:
+                domain.createWithFlags(libvirt.VIR_DOMAIN_START_PAUSED)
+            except libvirt.libvirtError:
+                _undefine(domain)
+                raise
+
+        await self._call(f"start domain {name}", create)
+
+    async def resume(self, name: str) -> None:
+        """See the port."""
+
+        def resume(connection: libvirt.virConnect) -> None:
+            domain = connection.lookupByName(name)
+            if state_of(domain.state()[0]) is not State.RUNNING:
+                domain.resume()
+
+        await self._call(f"resume domain {name}", resume)
+
+    async def suspend(self, name: str) -> None:
+        """See the port."""
+
+        def suspend(connection: libvirt.virConnect) -> None:
+            domain = connection.lookupByName(name)
+            if state_of(domain.state()[0]) is not State.PAUSED:
+                domain.suspend()
+
+        await self._call(f"suspend domain {name}", suspend)
+
+    async def press_power_button(self, name: str, *, agent: bool = False) -> None:
+        """See the port."""
+        flag = libvirt.VIR_DOMAIN_SHUTDOWN_GUEST_AGENT if agent else libvirt.VIR_DOMAIN_SHUTDOWN_ACPI_POWER_BTN
+        if self._uri.startswith("test:"):
+            flag = 0  # libvirt's test driver knows no other way
+        await self._call(f"shut down domain {name}", lambda connection: connection.lookupByName(name).shutdownFlags(flag))
+
+    async def destroy(self, name: str) -> None:
+        """See the port."""
+
+        def destroy(connection: libvirt.virConnect) -> None:
+            domain = _lookup(connection, name)
+            try:
+                if domain is not None and domain.isActive():
+                    domain.destroy()
+            except libvirt.libvirtError as error:
+                if error.get_error_code() not in (libvirt.VIR_ERR_NO_DOMAIN, libvirt.VIR_ERR_OPERATION_INVALID):
+                    raise
+
+        await self._call(f"destroy domain {name}", destroy)
+
+    async def migrate(self, name: str, *, libvirt_uri: str, data_uri: str) -> None:
+        """See the port."""
+
+        def migrate(connection: libvirt.virConnect) -> None:
+            domain = connection.lookupByName(name)
+            domain.migrateToURI3(libvirt_uri, {libvirt.VIR_MIGRATE_PARAM_URI: data_uri}, _MIGRATE_FLAGS)
+
+        try:
+            await self._call(f"migrate domain {name}", migrate, seconds=None)
+        except (Unavailable, OperationTimeout) as error:
+            if self._connection is None or self._lost.is_set():
+                raise
+            raise MigrationFailed(str(error)) from error  # it was the connection to the target that broke
+        except (DomainNotFound, OperationInvalid, MigrationFailed):
+            raise
+        except HypervisorError as error:
+            raise MigrationFailed(str(error)) from error
+
+    async def abort_job(self, name: str) -> None:
+        """See the port."""
+        try:
+            await self._call(f"abort the migration of domain {name}", lambda connection: connection.lookupByName(name).abortJob())
+        except (DomainNotFound, OperationInvalid):
+            return
+
+    async def progress(self, name: str, *, completed: bool = False) -> Progress | None:
+        """See the port."""
+        flags = libvirt.VIR_DOMAIN_JOB_STATS_COMPLETED if completed else 0
+        try:
+            stats: dict[str, Any] = await self._call(
+                f"ask for the migration of domain {name}", lambda connection: connection.lookupByName(name).jobStats(flags)
+            )
+        except (DomainNotFound, OperationInvalid):
+            return None
+        return facts.progress(stats)
+
+    async def guest_facts(self, name: str) -> GuestFacts:
+        """See the port."""
+
+        def ask(connection: libvirt.virConnect) -> GuestFacts:
+            domain = connection.lookupByName(name)
+            domain.agentSetResponseTimeout(AGENT_SECONDS)
+            kinds = libvirt.VIR_DOMAIN_GUEST_INFO_OS | libvirt.VIR_DOMAIN_GUEST_INFO_HOSTNAME | libvirt.VIR_DOMAIN_GUEST_INFO_TIMEZONE
+            # Without flags errors of single questions do not fail the whole.
+            told = domain.guestInfo(kinds, 0)
+            return facts.guest_facts(told, domain.interfaceAddresses(libvirt.VIR_DOMAIN_INTERFACE_ADDRESSES_SRC_AGENT))
+
+        return await self._call(f"ask the guest agent of domain {name}", ask)
+
+    async def _call(self, doing: str, function: Callable[[Any], T], seconds: float | None = CALL_SECONDS) -> T:
+        connection = self._connection
+        if connection is None:
+            raise Unavailable(f"{doing}: libvirtd is not connected")
+        return await self._in_thread(doing, lambda: function(connection), seconds)
+
+    async def _in_thread(self, doing: str, function: Callable[[], T], seconds: float | None) -> T:
+        def translated() -> T:
+            with errors(doing):
+                return function()
+
+        try:
+            async with asyncio.timeout(seconds):
+                return await asyncio.get_running_loop().run_in_executor(self._threads, translated)
+        except TimeoutError as error:
+            raise OperationTimeout(f"{doing}: no answer within {seconds} s") from error
+
+    async def _connect(self, loop: asyncio.AbstractEventLoop) -> None:
+        def connect() -> libvirt.virConnect:
+            connection = libvirt.open(self._uri)
+            self._register(connection, loop)
+            self._agents = {
+                domain.name(): _agent_connected(domain) for domain in connection.listAllDomains(libvirt.VIR_CONNECT_LIST_DOMAINS_ACTIVE)
+            }
+            return connection
+
+        def ask_ahead(connection: libvirt.virConnect) -> None:
+            if self._emulator:
+                connection.getDomainCapabilities(self._emulator, "x86_64", None, "qemu", 0)
+
+        connection = await self._in_thread("connect to libvirtd", connect, CALL_SECONDS)
+        await self._in_thread("ask libvirtd for its capabilities", lambda: ask_ahead(connection), CALL_SECONDS)
+        self._connection = connection
+        self._ready.set()
+
+    def _register(self, connection: libvirt.virConnect, loop: asyncio.AbstractEventLoop) -> None:
+        """Have everything that may change an observation call ``_changed`` in ``loop``; all this runs in libvirt's thread."""
+
+        def later(function: Callable[[], None]) -> None:
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(function)
+
+        def on_agent(_connection: object, domain: libvirt.virDomain, state: int, _reason: int, _opaque: object) -> None:
+            self._agents[domain.name()] = state == libvirt.VIR_CONNECT_DOMAIN_EVENT_AGENT_LIFECYCLE_STATE_CONNECTED
+            later(self._changed)
+
+        def on_change(*_arguments: object) -> None:
+            later(self._changed)
+
+        def on_close(closed: object, _reason: int, _opaque: object) -> None:
+            later(lambda: self._on_close(closed))
+
+        if not self._uri.startswith("test:"):
+            connection.setKeepAlive(*KEEPALIVE)
+            connection.registerCloseCallback(on_close, None)
+            connection.domainEventRegisterAny(None, libvirt.VIR_DOMAIN_EVENT_ID_AGENT_LIFECYCLE, on_agent, None)
+        for event in (libvirt.VIR_DOMAIN_EVENT_ID_LIFECYCLE, libvirt.VIR_DOMAIN_EVENT_ID_REBOOT):
+            connection.domainEventRegisterAny(None, event, on_change, None)
+
+    def _on_close(self, closed: object) -> None:
+        if self._connection is None or closed is self._connection or not self._connection.isAlive():
+            self._lost.set()
+
+    def _changed(self) -> None:
+        for callback in self._callbacks:
+            callback()
+
+    def _forget(self) -> None:
+        connection, self._connection = self._connection, None
+        self._ready.clear()
+        if connection is not None and not self._uri.startswith("test:"):
+            try:
+                connection.unregisterCloseCallback()
+                connection.close()
+            except libvirt.libvirtError as error:
+                logger.debug("closing the old connection", extra={"error": str(error)})
+
+
+def _lookup(connection: libvirt.virConnect, name: str) -> libvirt.virDomain | None:
+    # lookupByName logs an error inside libvirtd for every absent domain; the list does not, and it never has more than a few.
+    return next((domain for domain in connection.listAllDomains() if domain.name() == name), None)
+
+
+def _type(connection: libvirt.virConnect, domain: libvirt.virDomain) -> str:
+    if connection.getType() == "Test":
+        return "test"
+    return str(ET.fromstring(domain.XMLDesc()).get("type", ""))  # noqa: S314  # libvirtd wrote it
+
+
+def _agent_connected(domain: libvirt.virDomain) -> bool:
+    document = ET.fromstring(domain.XMLDesc())  # noqa: S314  # libvirtd wrote it
+    return document.find(f"devices/channel/target[@name='{AGENT_CHANNEL}'][@state='connected']") is not None
+
+
+def _undefine(domain: libvirt.virDomain) -> None:
+    try:
+        domain.undefine()
+    except libvirt.libvirtError as error:
+        logger.warning("a domain that could not be started stays defined", extra={"error": str(error)})

@@ -1,0 +1,72 @@
+"""How a private session libvirtd is configured: nothing but files below one directory, no privileges, no other daemon."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+LIBVIRTD: Final = "/usr/sbin/libvirtd"
+QEMU_CONF: Final = """\
+# Without virtlogd: QEMU's output goes into a file of libvirtd's, at most what the pod's volume holds.
+stdio_handler = "file"
+# The container is the confinement; nothing in it may be changed by a process without capabilities.
+security_driver = "none"
+cgroup_controllers = []
+# QEMU's own locks on images stay on; libvirt's would need virtlockd.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Daemon:
+    """A libvirtd below ``directory``."""
+
+    directory: Path
+
+    @property
+    def uri(self) -> str:
+        """Return the URI of a connection to it."""
+        return f"qemu+unix:///session?socket={self.socket}"
+
+    @property
+    def socket(self) -> Path:
+        """Return where it listens: ``layout.LIBVIRT_SOCKET``."""
+        return self.directory / "libvirt" / "libvirt-sock"
+
+    def environment(self) -> dict[str, str]:
+        """Return the variables that make it keep everything below ``directory``.
+
+        glibc gives each thread a heap of its own by default, which costs libvirtd's dozen threads megabytes and wins them nothing.
+        """
+        return {
+            "PATH": "/usr/sbin:/usr/bin:/sbin:/bin",
+            "HOME": str(self.directory / "home"),
+            "XDG_RUNTIME_DIR": str(self.directory),
+            "XDG_CONFIG_HOME": str(self.directory / "config"),
+            "XDG_CACHE_HOME": str(self.directory / "cache"),
+            "XDG_DATA_HOME": str(self.directory / "data"),
+            "MALLOC_ARENA_MAX": "1",
+            "LC_ALL": "C.UTF-8",
+        }
+
+    def prepare(self, host_uuid: str) -> None:
+        """Write its configuration.
+
+        Args:
+            host_uuid: distinct per pod. libvirt refuses to migrate between hosts with the same one, and takes it from the node's
+                firmware by default, which two pods of a node share.
+        """
+        for name in ("home", "config/libvirt", "cache", "data", "libvirt"):
+            (self.directory / name).mkdir(mode=0o700, parents=True, exist_ok=True)
+        configuration = self.directory / "config" / "libvirt"
+        (configuration / "qemu.conf").write_text(QEMU_CONF)
+        (configuration / "libvirtd.conf").write_text(
+            f'host_uuid = "{host_uuid}"\n'
+            'log_outputs = "3:stderr"\n'
+            # Two clients at most: virt-launcher and, during a migration, the source's libvirtd.
+            "min_workers = 2\nmax_workers = 4\nprio_workers = 1\nadmin_min_workers = 1\nadmin_max_workers = 1\n"
+        )
+
+    def qemu_log(self, domain: str) -> Path:
+        """Return where the output of the QEMU of ``domain`` goes."""
+        return self.directory / "cache" / "libvirt" / "qemu" / "log" / f"{domain}.log"

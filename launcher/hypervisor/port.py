@@ -1,0 +1,156 @@
+"""What virt-launcher wants from a hypervisor.
+
+1. Methods name a domain; there may be others, they are left alone.
+2. Every method either has done what it says when it returns, or raises one of the errors below, or is cancelled. After ``Unavailable``,
+   ``OperationTimeout`` and cancellation it is unknown whether it was done: observe.
+3. ``observe`` returns what is so now, never something older than what it returned before.
+4. After anything about any domain changed, every callback given to ``subscribe`` is called, in the event loop, at least once. It carries
+   no news: the change is there to be observed. After a reconnection it is called, too, because events may have been lost.
+5. ``create`` makes a persistent domain and starts it paused, before its first instruction. When it raises ``HypervisorError`` other
+   than those of rule 2, no domain is left. When a domain of that name exists, it raises ``DomainExists`` and leaves that one alone.
+6. ``suspend``, ``resume`` and ``destroy`` of a domain that already is so do nothing. ``destroy`` of one that is absent does nothing.
+7. ``migrate`` returns when the domain runs on the target and is gone here. When it raises ``MigrationFailed`` or ``MigrationAborted``
+   the domain is still here.
+8. Methods may be called concurrently. While ``migrate`` runs, ``observe``, ``progress`` and ``abort_job`` answer at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from launcher.domain.states import ACTIVE, State, has_arrived
+
+
+class HypervisorError(Exception):
+    """The hypervisor could not. Its own words are the message."""
+
+
+class Unavailable(HypervisorError):
+    """There is no connection to the hypervisor right now; it is being restored."""
+
+
+class OperationTimeout(HypervisorError):
+    """The hypervisor has not answered in time."""
+
+
+class DomainNotFound(HypervisorError):
+    """There is no domain of that name."""
+
+
+class DomainExists(HypervisorError):
+    """There is one already."""
+
+
+class OperationInvalid(HypervisorError):
+    """Not in the state that the domain is in."""
+
+
+class MigrationFailed(HypervisorError):
+    """The domain stayed."""
+
+
+class MigrationAborted(MigrationFailed):
+    """The domain stayed because ``abort_job`` was called."""
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """A domain as it is now."""
+
+    name: str
+    uuid: str
+    type: str
+    """``qemu``, ``kvm``, or ``test``."""
+    state: State
+    reason: str
+    agent_connected: bool = False
+
+    @property
+    def active(self) -> bool:
+        """Tell whether a QEMU process is there."""
+        return self.state in ACTIVE
+
+    @property
+    def arrived(self) -> bool:
+        """Tell whether the guest is ours to run: false while it is on its way here."""
+        return has_arrived(self.state, self.reason)
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Figures of the migration that runs, or of the last one."""
+
+    elapsed_milliseconds: int = 0
+    memory_total_bytes: int = 0
+    memory_processed_bytes: int = 0
+    memory_remaining_bytes: int = 0
+    iteration: int = 0
+    downtime_milliseconds: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class GuestInterface:
+    """A network interface as the guest agent tells."""
+
+    device: str
+    mac: str
+    addresses: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GuestFacts:
+    """What the guest agent tells. The guest's word: may be false, is bounded."""
+
+    hostname: str = ""
+    os_id: str = ""
+    os_name: str = ""
+    os_version: str = ""
+    kernel_release: str = ""
+    timezone: str = ""
+    interfaces: tuple[GuestInterface, ...] = ()
+
+
+class Hypervisor(Protocol):
+    """The port. The module's docstring has the promises."""
+
+    async def ready(self) -> None:
+        """Wait until the hypervisor can be used at once, its slow first questions (what can QEMU do?) already answered."""
+
+    def subscribe(self, callback: Callable[[], None]) -> None:
+        """Have ``callback`` called after changes."""
+
+    async def observe(self, name: str) -> Observation | None:
+        """Return the domain, or None when there is none."""
+
+    async def create(self, name: str, xml: str) -> None:
+        """Define the domain ``name`` and start it paused."""
+
+    async def resume(self, name: str) -> None:
+        """Let the processors run."""
+
+    async def suspend(self, name: str) -> None:
+        """Stop the processors."""
+
+    async def press_power_button(self, name: str, *, agent: bool = False) -> None:
+        """Ask the guest to power off, by ACPI or through its agent. The guest decides."""
+
+    async def destroy(self, name: str) -> None:
+        """Power off at once."""
+
+    async def migrate(self, name: str, *, libvirt_uri: str, data_uri: str) -> None:
+        """Move the domain, live, to the libvirtd at ``libvirt_uri``, the memory through ``data_uri``."""
+
+    async def abort_job(self, name: str) -> None:
+        """Abort the migration that runs; nothing when none does."""
+
+    async def progress(self, name: str, *, completed: bool = False) -> Progress | None:
+        """Return the figures of the running (or completed) migration; None when there are none."""
+
+    async def guest_facts(self, name: str) -> GuestFacts:
+        """Ask the guest agent.
+
+        Raises:
+            OperationInvalid: when no agent answers.
+        """

@@ -1,0 +1,50 @@
+"""libvirt's errors as ours, in one place."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Final
+
+import libvirt
+
+from launcher.hypervisor import port
+
+_UNAVAILABLE: Final = frozenset(
+    {libvirt.VIR_ERR_NO_CONNECT, libvirt.VIR_ERR_INVALID_CONN, libvirt.VIR_ERR_RPC, libvirt.VIR_ERR_AUTH_FAILED}
+)
+_BY_CODE: Final[dict[int, type[port.HypervisorError]]] = {
+    libvirt.VIR_ERR_NO_DOMAIN: port.DomainNotFound,
+    libvirt.VIR_ERR_DOM_EXIST: port.DomainExists,
+    libvirt.VIR_ERR_OPERATION_INVALID: port.OperationInvalid,
+    libvirt.VIR_ERR_AGENT_UNRESPONSIVE: port.OperationInvalid,
+    libvirt.VIR_ERR_AGENT_UNSYNCED: port.OperationInvalid,
+    libvirt.VIR_ERR_NO_SUPPORT: port.OperationInvalid,
+    libvirt.VIR_ERR_ARGUMENT_UNSUPPORTED: port.OperationInvalid,
+    libvirt.VIR_ERR_OPERATION_TIMEOUT: port.OperationTimeout,
+    libvirt.VIR_ERR_OPERATION_ABORTED: port.MigrationAborted,
+}
+MAX_MESSAGE: Final = 2000
+
+
+@contextlib.contextmanager
+def errors(doing: str) -> Iterator[None]:
+    """Raise what libvirt raises inside as one of ``port``'s errors, its message prefixed by what was being done."""
+    try:
+        yield
+    except libvirt.libvirtError as error:
+        message = f"{doing}: {error.get_error_message() or error}"[:MAX_MESSAGE]
+        raise kind_of(error)(message) from error
+
+
+def kind_of(error: libvirt.libvirtError) -> type[port.HypervisorError]:
+    """Return our class for libvirt's error."""
+    code = error.get_error_code()
+    if code in _UNAVAILABLE:
+        return port.Unavailable
+    if error.get_error_domain() in (libvirt.VIR_FROM_RPC, libvirt.VIR_FROM_REMOTE) and code in (
+        libvirt.VIR_ERR_INTERNAL_ERROR,
+        libvirt.VIR_ERR_SYSTEM_ERROR,
+    ):
+        return port.Unavailable  # "client socket is closed", broken pipe, connection refused
+    return _BY_CODE.get(code, port.HypervisorError)

@@ -1,0 +1,110 @@
+"""Child processes, as pid 1 has them: our own, and orphans that are handed to us (QEMU is one, libvirtd starts it as a daemon)."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+logger = logging.getLogger(__name__)
+
+MAX_OUTPUT: Final = 4096
+RUN_SECONDS: Final = 60.0
+
+
+class CommandFailed(Exception):
+    """A command ended with a status other than 0; the message has its last words."""
+
+
+class Children:
+    """Starts processes and reaps every child, known or not.
+
+    asyncio's own child watching waits for single pids and leaves orphans as zombies, so this takes its place: nothing else in this
+    process may wait for children.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: dict[int, asyncio.Future[int]] = {}
+
+    @contextlib.contextmanager
+    def reaping(self) -> Iterator[None]:
+        """Reap while inside."""
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGCHLD, self._reap)
+        try:
+            yield
+        finally:
+            loop.remove_signal_handler(signal.SIGCHLD)
+
+    def start(
+        self, arguments: Sequence[str], environment: Mapping[str, str], *, output: int | None = None
+    ) -> tuple[int, asyncio.Future[int]]:
+        """Start a process in a session of its own.
+
+        Returns:
+            Its pid, and a future with its exit code (negative: the signal that ended it).
+        """
+        actions = [(os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0)]
+        if output is not None:
+            actions += [(os.POSIX_SPAWN_DUP2, output, 1), (os.POSIX_SPAWN_DUP2, output, 2)]  # type: ignore[list-item]  # tuples of either shape
+        # Python ignores SIGPIPE, and a child would inherit that.
+        pid = os.posix_spawn(
+            arguments[0], list(arguments), environment, file_actions=actions, setsid=True, setsigmask=(), setsigdef=(signal.SIGPIPE,)
+        )
+        future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._waiting[pid] = future
+        return pid, future
+
+    async def run(self, arguments: Sequence[str], environment: Mapping[str, str]) -> str:
+        """Run a short command to its end and return what it wrote, at most ``MAX_OUTPUT`` bytes.
+
+        Raises:
+            CommandFailed: when its exit code is not 0, or it takes longer than ``RUN_SECONDS``.
+        """
+        reader, writer = os.pipe2(os.O_CLOEXEC)
+        try:
+            try:
+                pid, future = self.start(arguments, environment, output=writer)
+            finally:
+                os.close(writer)
+            try:
+                async with asyncio.timeout(RUN_SECONDS):
+                    code = await asyncio.shield(future)
+            except (TimeoutError, asyncio.CancelledError) as error:
+                terminate(pid, signal.SIGKILL)
+                if isinstance(error, TimeoutError):
+                    raise CommandFailed(f"{arguments[0]} was killed after {RUN_SECONDS:g} s") from error
+                raise
+            os.set_blocking(reader, False)  # a grandchild could hold the other end
+            with contextlib.suppress(BlockingIOError):
+                output = os.read(reader, MAX_OUTPUT).decode(errors="replace").strip()
+                if code == 0:
+                    return output
+                raise CommandFailed(f"{arguments[0]} ended with {code}: {output}")
+            raise CommandFailed(f"{arguments[0]} ended with {code} and left a child")
+        finally:
+            os.close(reader)
+
+    def _reap(self) -> None:
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            future = self._waiting.pop(pid, None)
+            if future is not None and not future.done():
+                future.set_result(os.waitstatus_to_exitcode(status))
+            elif future is None:
+                logger.debug("reaped an orphan", extra={"pid": pid, "status": status})
+
+
+def terminate(pid: int, number: signal.Signals) -> None:
+    """Send a signal to a process that may be gone."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, number)

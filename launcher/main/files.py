@@ -1,0 +1,115 @@
+"""The files of disks: what is there, and the overlays that have to be made.
+
+Images are somebody else's bytes: nothing in them is believed.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from apiserver.apis.virt import layout
+from launcher.domain.disks import Format, Found, Origin, origins
+from launcher.main.children import Children
+
+QEMU_IMG: Final = "/usr/bin/qemu-img"
+_QCOW2_MAGIC: Final = b"QFI\xfb"
+_EXTERNAL_DATA: Final = 1 << 2
+
+
+class DiskUnusable(Exception):
+    """A disk of the specification cannot be used; the message names it and says why."""
+
+
+def look(specification: Mapping[str, Any]) -> dict[str, Found]:
+    """Return what is found at the origin of every disk, by name.
+
+    Raises:
+        DiskUnusable: when nothing usable is there.
+        launcher.domain.disks.InvalidSpecification: as ``origins``.
+    """
+    return {origin.name: _look(origin) for origin in origins(specification)}
+
+
+async def make_overlays(children: Children, specification: Mapping[str, Any], found: Mapping[str, Found]) -> None:
+    """Create the missing overlays of image disks.
+
+    Raises:
+        launcher.main.children.CommandFailed: when qemu-img does.
+    """
+    for origin, overlay in _missing(specification):
+        partial = f"{overlay}.new"
+        arguments = [QEMU_IMG, "create", "-q", "-f", "qcow2", "-b", str(origin.path), "-F", found[origin.name].format, partial]
+        await children.run(arguments, {"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8"})
+        os.rename(partial, overlay)  # noqa: PTH104  # pathlib in asynchronous code is what another rule forbids
+
+
+def _missing(specification: Mapping[str, Any]) -> list[tuple[Origin, Path]]:
+    """Return the overlays that do not exist yet, their directory made."""
+    missing = [(origin, Path(origin.overlay)) for origin in origins(specification) if origin.overlay and not Path(origin.overlay).exists()]
+    for _origin, overlay in missing:
+        overlay.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return missing
+
+
+def _look(origin: Origin) -> Found:
+    path = Path(origin.path)
+    if origin.image:
+        root = f"{layout.IMAGES_DIRECTORY}/{origin.name}"
+        image = _inside(path, root, origin)
+        return Found(format=image_format(image, origin.name), direct=_direct([image.parent, Path(layout.RUN_DIRECTORY)]))
+    try:
+        mode = path.stat().st_mode
+    except OSError as error:
+        raise DiskUnusable(f"disk {origin.name!r}: {error.strerror or error}") from error
+    if stat.S_ISBLK(mode):
+        return Found(block=True)
+    _inside(path / layout.DISK_IMAGE, str(path), origin)
+    return Found(direct=_direct([path]))
+
+
+def _inside(path: Path, root: str, origin: Origin) -> Path:
+    """Return ``path`` if it is a regular file and no link leads out of its volume."""
+    try:
+        real = path.resolve(strict=True)
+        mode = real.stat().st_mode
+    except OSError as error:
+        raise DiskUnusable(f"disk {origin.name!r}: {path.name}: {error.strerror or error}") from error
+    except RuntimeError as error:
+        raise DiskUnusable(f"disk {origin.name!r}: {path.name} is a loop of links") from error
+    if not real.is_relative_to(Path(root).resolve()) or not stat.S_ISREG(mode):
+        raise DiskUnusable(f"disk {origin.name!r}: {path.name} is no regular file inside its volume")
+    return path
+
+
+def image_format(path: Path, name: str) -> Format:
+    """Return the format of an image file.
+
+    Raises:
+        DiskUnusable: for a qcow2 file that refers to other files, which would be read on the guest's behalf.
+    """
+    try:
+        with path.open("rb") as file:
+            header = file.read(80)
+    except OSError as error:
+        raise DiskUnusable(f"disk {name!r}: {path.name}: {error.strerror or error}") from error
+    if not header.startswith(_QCOW2_MAGIC):
+        return "raw"
+    # https://www.qemu.org/docs/master/interop/qcow2.html: backing file offset at 8, incompatible features at 72 (version 3)
+    version, features = int.from_bytes(header[4:8], "big"), int.from_bytes(header[72:80], "big")
+    if int.from_bytes(header[8:16], "big") or (version >= 3 and features & _EXTERNAL_DATA):
+        raise DiskUnusable(f"disk {name!r}: {path.name} refers to other files")
+    return "qcow2"
+
+
+def _direct(directories: Iterable[Path]) -> bool:
+    """Tell whether the file systems of all ``directories`` take O_DIRECT; tmpfs is one that does not."""
+    for directory in directories:
+        try:
+            os.close(os.open(next((entry for entry in directory.iterdir() if entry.is_file()), directory), os.O_RDONLY | os.O_DIRECT))
+        except OSError:
+            return False
+    return True

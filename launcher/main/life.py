@@ -1,0 +1,136 @@
+"""The decisions in the life of a pod's one domain, as functions of what is known.
+
+A domain runs at most once in a pod: it boots here or migrates here, and it ends here. What must never happen is a second QEMU, so
+nothing in this module leads from an ending back to a start.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from launcher.domain.states import State
+from launcher.hypervisor.port import Observation
+from launcher.protocol import messages
+
+PRESS_SECONDS: Final = 3.0
+"""A guest that is still booting ignores the power button, so it is pressed again and again."""
+DESTROY_MARGIN_SECONDS: Final = 2.0
+"""The domain is destroyed this long before SIGTERM's grace period ends, so that the disks are closed in order."""
+GIVE_UP_SECONDS: Final = 8.0
+"""When libvirtd cannot even destroy, this long after the deadline our exit takes QEMU with it."""
+MAX_LOG_LINES: Final = 20
+MAX_TERMINATION_MESSAGE: Final = 4096
+"""The kubelet cuts longer ones."""
+
+
+class Step(Enum):
+    """What to do next about a guest that has to power off."""
+
+    WAIT = "wait"
+    ABORT_MIGRATION = "abort the migration"
+    RESUME = "resume"
+    ASK_AGENT = "ask the agent"
+    PRESS_BUTTON = "press the power button"
+    DESTROY = "destroy"
+    GIVE_UP = "give up"
+
+
+@dataclass(frozen=True, slots=True)
+class Stopping:
+    """How far the attempt to power the guest off is. Times are in the event loop's seconds."""
+
+    deadline: float
+    attempts: int = 0
+    last_attempt: float = float("-inf")
+
+
+def stop_deadline(now: float, grace_seconds: float) -> float:
+    """Return when to destroy a guest that has ``grace_seconds`` in all."""
+    return now + max(grace_seconds - DESTROY_MARGIN_SECONDS, grace_seconds / 2)
+
+
+def next_step(now: float, stopping: Stopping, domain: Observation | None, *, migrating: bool) -> Step:
+    """Return what brings the guest nearer to being off.
+
+    The agent is tried first where one answers; button and agent alternate from then on, because either may be deaf.
+    """
+    if domain is None or not domain.active:
+        return Step.WAIT
+    if now >= stopping.deadline + GIVE_UP_SECONDS:
+        return Step.GIVE_UP
+    if now >= stopping.deadline or not domain.arrived:
+        return Step.DESTROY
+    if migrating:
+        return Step.ABORT_MIGRATION
+    if domain.state is State.PAUSED and domain.reason == "user":
+        return Step.RESUME
+    if domain.state is State.SHUTDOWN or now < stopping.last_attempt + PRESS_SECONDS:
+        return Step.WAIT
+    if domain.agent_connected and stopping.attempts % 2 == 0:
+        return Step.ASK_AGENT
+    return Step.PRESS_BUTTON
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What is known about a run that is over."""
+
+    asked_to_stop: bool = False
+    destroyed: bool = False
+    """By us."""
+    migrated_to: str = ""
+    """uid of the outgoing migration that succeeded, or that libvirt says took the domain away."""
+
+
+def ending_of(run: Run, last: Observation | None) -> tuple[messages.EndingKind, str]:
+    """Return how the run ended, and a message, from what libvirt says of the domain that is off or gone (None)."""
+    reason = last.reason if last is not None else "gone"
+    if run.migrated_to or reason == "migrated":
+        return "migrated", "the guest runs on in another pod"
+    if reason == "shutdown":
+        return (
+            ("shutdown-requested", "the guest powered off as it was asked to")
+            if run.asked_to_stop
+            else ("shutdown", "the guest powered off")
+        )
+    if run.destroyed:
+        return "destroyed", "the guest was powered off without its consent"
+    if reason == "destroyed":
+        return "destroyed", "the domain was destroyed, not by virt-launcher"
+    if reason in ("crashed", "failed", "panicked"):
+        return "crashed", "QEMU ended unexpectedly" if reason != "panicked" else "the guest panicked"
+    return "crashed", f"the domain is {reason}: QEMU ended while nobody looked"
+
+
+def exit_code(ending: messages.Ending | None) -> int:
+    """Return the exit code of virt-launcher: 1 when the run failed, 0 for every other ending and when there was no run."""
+    return 1 if ending is not None and ending.kind in ("crashed", "start-failed") else 0
+
+
+def termination_message(ending: messages.Ending | None) -> str:
+    """Return what is to be seen in the pod's status: the kind, the message, QEMU's last words."""
+    if ending is None:
+        return "no guest was started"
+    text = "\n".join((f"{ending.kind}: {ending.message}", *ending.log))
+    return text.encode()[:MAX_TERMINATION_MESSAGE].decode(errors="ignore")
+
+
+def last_lines(data: bytes) -> tuple[str, ...]:
+    """Return the last lines of QEMU's log without libvirt's record of how it started QEMU, made safe to show."""
+    text = data.decode(errors="replace")
+    lines = ["".join(character for character in line if character.isprintable())[:300] for line in text.splitlines()]
+    return tuple(line for line in lines if line.strip() and not _ours(line))[-MAX_LOG_LINES:]
+
+
+def _ours(line: str) -> bool:
+    """Tell whether libvirt wrote the line: command line and environment end in a backslash."""
+    return line.endswith("\\") or "starting up libvirt version" in line or line.startswith(("char device redirected", "-msg timestamp"))
+
+
+def with_migration(known: tuple[messages.MigrationStatus, ...], changed: messages.MigrationStatus) -> tuple[messages.MigrationStatus, ...]:
+    """Return ``known`` with one added or replaced; at most four, newest last."""
+    if any(migration.uid == changed.uid for migration in known):
+        return tuple(changed if migration.uid == changed.uid else migration for migration in known)
+    return (*known, changed)[-4:]

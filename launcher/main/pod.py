@@ -1,0 +1,533 @@
+"""The life of the one domain of a pod: carries requests out, watches, and knows when it is over."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import logging
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+from apiserver.apis.virt import layout
+from launcher.domain import disks, document
+from launcher.domain.states import NAMES, State
+from launcher.hypervisor.port import (
+    DomainExists,
+    GuestFacts,
+    Hypervisor,
+    HypervisorError,
+    MigrationAborted,
+    Observation,
+    OperationInvalid,
+    OperationTimeout,
+    Unavailable,
+)
+from launcher.main import files, life
+from launcher.main.children import Children, CommandFailed
+from launcher.main.console import Console
+from launcher.main.wire import Refused
+from launcher.protocol import messages
+
+logger = logging.getLogger(__name__)
+
+READY_SECONDS: Final = 60.0
+"""libvirtd asks QEMU what it can do at its first start: 0.3 s alone, several on a loaded node."""
+CONSOLE_SECONDS: Final = 5.0
+POLL_SECONDS: Final = 10.0
+"""Events tell of every change; this heals what an event that never came would leave."""
+AGENT_SECONDS: Final = 10.0
+PROGRESS_SECONDS: Final = 0.5
+STOP_SECONDS: Final = 0.5
+QEMU_LOG_BYTES: Final = 16 << 10
+
+StartFailure = (disks.InvalidSpecification, files.DiskUnusable, CommandFailed, HypervisorError, TimeoutError, OSError)
+
+
+class Pod:
+    """The pod's domain. ``run`` works until the guest is off for good; ``handle`` and ``terminate`` may be called meanwhile."""
+
+    def __init__(
+        self,
+        hypervisor: Hypervisor,
+        console: Callable[[Callable[[], None]], Console],
+        children: Children,
+        *,
+        qemu_log: Callable[[str], Path],
+        status_changed: Callable[[], None],
+    ) -> None:
+        """Do nothing yet.
+
+        Args:
+            hypervisor: where the domain lives.
+            console: makes the console, given what to call when the number of viewers changed.
+            children: runs commands.
+            qemu_log: the file with QEMU's output, by name of the domain.
+            status_changed: called whenever ``status`` is another one.
+        """
+        self._hypervisor = hypervisor
+        self.console = console(self._viewers_changed)
+        self._children = children
+        self._qemu_log = qemu_log
+        self._status_changed = status_changed
+        self.status = messages.Status(revision=0)
+        self._machine: messages.Machine | None = None
+        self._name = ""
+        self._run = life.Run()
+        self._stopping: life.Stopping | None = None
+        self._domain: Observation | None = None
+        self._existed = False
+        """A domain of ours was active in this pod; once it is not any more, the run is over."""
+        self._migrating = ""
+        self._abort_asked = False
+        self._operation = asyncio.Lock()
+        self._looking = asyncio.Lock()
+        self._changed = asyncio.Event()
+        self._stop_requested = asyncio.Event()
+        self._agent_changed = asyncio.Event()
+        self._over = asyncio.Event()
+        self._group = asyncio.TaskGroup()
+        hypervisor.subscribe(self._changed.set)
+
+    async def run(self) -> None:
+        """Watch the domain until it is over."""
+        async with self._group as group:
+            tasks = [group.create_task(part()) for part in (self._watch, self._stop, self._ask_agent)]
+            await self._over.wait()
+            for task in tasks:
+                task.cancel()
+
+    def terminate(self) -> None:
+        """Power the guest off within its grace period and end: SIGTERM. Without a guest, end at once."""
+        if self._machine is None and not self._operation.locked():
+            self._over.set()
+            return
+        logger.info("asked to terminate; a guest is shut down")
+        self._request_stop(self._machine.grace_seconds if self._machine is not None else 0.0)
+
+    async def handle(self, request: messages.Request) -> None:
+        """Carry a request out.
+
+        Raises:
+            Refused: with the reason.
+        """
+        match request:
+            case messages.GetStatus():
+                return
+            case messages.Sync():
+                await self._sync(request)
+            case messages.PrepareMigrationTarget():
+                await self._prepare(request)
+            case messages.Migrate():
+                await self._migrate(request)
+            case messages.AbortMigration():
+                await self._abort(request)
+            case messages.Shutdown():
+                if self._has_run("shut down"):
+                    self._request_stop(max(request.grace_seconds, 0.0))
+            case messages.Destroy():
+                await self._destroy()
+            case messages.Suspend():
+                await self._change_state("suspend", self._hypervisor.suspend)
+            case messages.Resume():
+                await self._change_state("resume", self._hypervisor.resume)
+
+    # --- start -------------------------------------------------------------------------------------------------------------------
+
+    async def _sync(self, request: messages.Sync) -> None:
+        async with self._operation:
+            if self._machine is not None or self.status.ending is not None:
+                if self._machine is not None and self._machine.uid != request.machine.uid:
+                    raise Refused("Invalid", f"this pod belongs to the virtual machine {self._machine.uid}")
+                if self.status.ending is not None and self.status.ending.kind == "start-failed":
+                    raise Refused("Failed", self.status.ending.message)
+                return
+            if self._over.is_set():
+                raise Refused("Conflict", "this pod is ending")
+            self._adopt(request.machine)
+            try:
+                await self._start(request)
+            except StartFailure as error:
+                await self._start_failed(error)
+                raise Refused("Failed", str(error)) from error
+        await self._look()
+
+    def _adopt(self, machine: messages.Machine) -> None:
+        self._machine = machine
+        self._name = document.domain_name(machine.namespace, machine.name)
+
+    async def _start(self, request: messages.Sync) -> None:
+        xml = await self._define(request.machine)
+        await self._hypervisor.create(self._name, xml)
+        self._existed = True
+        self._set(started=True)
+        self.console.attach()
+        try:
+            async with asyncio.timeout(CONSOLE_SECONDS):
+                if self._has_console(request.machine):
+                    await self.console.connected.wait()
+        except TimeoutError:
+            logger.warning("the serial port cannot be reached; the guest starts without its console")
+        if not request.paused:
+            await self._hypervisor.resume(self._name)
+
+    async def _define(self, machine: messages.Machine) -> str:
+        """Prepare disks and return the XML, once libvirtd is ready."""
+        found = await asyncio.to_thread(files.look, machine.domain)
+        taps = [document.Tap(interface.mac, interface.tap, interface.model) for interface in machine.interfaces]
+        definition = document.Definition(machine.namespace, machine.name, machine.uid, machine.domain, machine.accelerator, taps, found)
+        xml = document.to_xml(definition)
+        self._set(not_migratable=disks.not_migratable(machine.domain))
+        await files.make_overlays(self._children, machine.domain, found)
+        await self._wait_ready()
+        return xml
+
+    async def _wait_ready(self) -> None:
+        try:
+            async with asyncio.timeout(READY_SECONDS):
+                await self._hypervisor.ready()
+        except TimeoutError as error:
+            raise OperationTimeout(f"libvirtd was not ready within {READY_SECONDS:g} s") from error
+
+    @staticmethod
+    def _has_console(machine: messages.Machine) -> bool:
+        consoles = (machine.domain.get("devices") or {}).get("consoles")
+        return consoles is None or bool(consoles)
+
+    async def _start_failed(self, error: BaseException) -> None:
+        """Leave no domain behind, whether or not the failed call made one, and end."""
+        if not isinstance(error, DomainExists):
+            await self._destroy_surely()
+        self._end("start-failed", str(error) or type(error).__name__)
+
+    async def _destroy_surely(self) -> None:
+        try:
+            async with asyncio.timeout(READY_SECONDS):
+                while True:
+                    try:
+                        await self._hypervisor.destroy(self._name)
+                    except (Unavailable, OperationTimeout):
+                        await asyncio.sleep(STOP_SECONDS)
+                    else:
+                        return
+        except (TimeoutError, HypervisorError) as error:
+            logger.warning("the domain may still be there; it ends with this pod", extra={"error": str(error)})
+
+    # --- states ------------------------------------------------------------------------------------------------------------------
+
+    def _has_run(self, doing: str) -> bool:
+        """Tell whether there is a guest; False when it is already off.
+
+        Raises:
+            Refused: when there has been none.
+        """
+        if self.status.ending is not None:
+            return False
+        if not self._existed:
+            raise Refused("Conflict", f"cannot {doing}: no guest runs in this pod")
+        return True
+
+    async def _change_state(self, doing: str, call: Callable[[str], Any]) -> None:
+        async with self._operation:
+            if not self._has_run(doing):
+                raise Refused("Conflict", f"cannot {doing}: the guest is off")
+            try:
+                await call(self._name)
+            except HypervisorError as error:
+                raise _refused(error) from error
+        await self._look()
+
+    async def _destroy(self) -> None:
+        if self._has_run("destroy"):
+            self._run = dataclasses.replace(self._run, destroyed=True)
+            try:
+                await self._hypervisor.destroy(self._name)
+            except HypervisorError as error:
+                raise _refused(error) from error
+            await self._look()
+
+    # --- the way to the end ------------------------------------------------------------------------------------------------------
+
+    def _request_stop(self, grace_seconds: float) -> None:
+        deadline = life.stop_deadline(asyncio.get_running_loop().time(), grace_seconds)
+        if self._stopping is None:
+            self._stopping = life.Stopping(deadline)
+        else:
+            self._stopping = dataclasses.replace(self._stopping, deadline=min(deadline, self._stopping.deadline))
+        self._run = dataclasses.replace(self._run, asked_to_stop=True)
+        self._stop_requested.set()
+        self._set(stopping=True)
+
+    async def _stop(self) -> None:
+        await self._stop_requested.wait()
+        while True:
+            now = asyncio.get_running_loop().time()
+            if self._stopping is not None:
+                if not self._existed and not self._operation.locked() and (self._domain is None or not self._domain.active):
+                    self._over.set()  # a target to which nothing came
+                step = life.next_step(now, self._stopping, self._domain, migrating=bool(self._migrating))
+                try:
+                    await self._take_step(step, now)
+                except HypervisorError as error:
+                    logger.warning("powering the guest off", extra={"step": step.value, "error": str(error)})
+            await asyncio.sleep(STOP_SECONDS)
+
+    async def _take_step(self, step: life.Step, now: float) -> None:
+        if self._stopping is None:
+            return
+        match step:
+            case life.Step.WAIT:
+                return
+            case life.Step.ASK_AGENT | life.Step.PRESS_BUTTON:
+                self._stopping = dataclasses.replace(self._stopping, attempts=self._stopping.attempts + 1, last_attempt=now)
+                await self._hypervisor.press_power_button(self._name, agent=step is life.Step.ASK_AGENT)
+            case life.Step.RESUME:
+                await self._hypervisor.resume(self._name)
+            case life.Step.ABORT_MIGRATION:
+                self._abort_asked = True
+                await self._hypervisor.abort_job(self._name)
+            case life.Step.DESTROY:
+                self._run = dataclasses.replace(self._run, destroyed=True)
+                await self._hypervisor.destroy(self._name)
+            case life.Step.GIVE_UP:
+                self._end("destroyed", "libvirtd did not power the guest off; the end of the pod does")
+        await self._look()
+
+    def _end(self, kind: messages.EndingKind, message: str) -> None:
+        if self.status.ending is None:
+            log = self._read_qemu_log() if kind in ("crashed", "start-failed") else ()
+            ending = messages.Ending(kind, message, self._run.migrated_to, log, time.time())
+            logger.info("the run of the domain is over", extra={"ending": kind, "reason": message})
+            self._set(ending=ending, domain=None)
+        self._over.set()
+
+    def _read_qemu_log(self) -> tuple[str, ...]:
+        try:
+            with self._qemu_log(self._name).open("rb") as file:
+                file.seek(max(0, file.seek(0, 2) - QEMU_LOG_BYTES))
+                return life.last_lines(file.read(QEMU_LOG_BYTES))
+        except OSError:
+            return ()
+
+    # --- watching ----------------------------------------------------------------------------------------------------------------
+
+    async def _watch(self) -> None:
+        while True:
+            try:
+                async with asyncio.timeout(POLL_SECONDS):
+                    await self._changed.wait()
+            except TimeoutError:
+                pass
+            self._changed.clear()
+            await self._look()
+
+    async def _look(self) -> None:
+        async with self._looking:  # or an older observation could arrive after a newer one
+            if not self._name:
+                return
+            try:
+                self._take(await self._hypervisor.observe(self._name))
+            except HypervisorError as error:
+                logger.info("the domain cannot be observed", extra={"error": str(error)})
+
+    def _take(self, seen: Observation | None) -> None:
+        """Make the status agree with what was seen."""
+        if self.status.ending is not None:
+            return
+        if seen is not None and seen.agent_connected != (self._domain is not None and self._domain.agent_connected):
+            self._agent_changed.set()
+        self._domain = seen
+        if seen is not None and seen.active:
+            self._take_active(seen)
+        else:
+            self.console.detach()
+            self._take_inactive(seen)
+
+    def _take_active(self, seen: Observation) -> None:
+        self.console.attach()
+        incoming = self._incoming()
+        if incoming is not None and seen.arrived:
+            self._existed = True
+            self._migration(dataclasses.replace(incoming, state="succeeded", end_time=time.time()))
+        elif incoming is not None and incoming.state == "prepared":
+            self._migration(dataclasses.replace(incoming, state="running", start_time=time.time()))
+        kind: messages.Accelerator = "kvm" if seen.type == "kvm" else "qemu"
+        domain = messages.DomainStatus(seen.name, seen.uuid, kind, NAMES[seen.state], seen.reason)
+        self._set(domain=domain, started=self.status.started or self._existed)
+
+    def _take_inactive(self, seen: Observation | None) -> None:
+        incoming = self._incoming()
+        if incoming is not None and incoming.state == "running" and not self._existed:
+            self._migration(dataclasses.replace(incoming, state="failed", message="the domain did not arrive", end_time=time.time()))
+            if self._stopping is not None:
+                self._over.set()
+        self._set(domain=None)
+        if not self._existed or (self._operation.locked() and not self.status.started):
+            return
+        if self._migrating and (seen is None or seen.reason == "migrated"):
+            return  # the call that migrates it will tell
+        self._end(*life.ending_of(self._run, seen))
+
+    def _incoming(self) -> messages.MigrationStatus | None:
+        """Return the migration by which the domain is to come here, until it has."""
+        return next((item for item in self.status.migrations if item.direction == "incoming" and item.state != "succeeded"), None)
+
+    async def _ask_agent(self) -> None:
+        while True:
+            try:
+                async with asyncio.timeout(AGENT_SECONDS):
+                    await self._agent_changed.wait()
+            except TimeoutError:
+                pass
+            self._agent_changed.clear()
+            if self._domain is None or not self._domain.agent_connected:
+                if self.status.agent.connected:
+                    self._set(agent=dataclasses.replace(self.status.agent, connected=False))
+                continue
+            try:
+                self._take_facts(await self._hypervisor.guest_facts(self._name))
+            except HypervisorError as error:
+                logger.debug("the guest agent did not answer", extra={"error": str(error)})
+
+    def _take_facts(self, facts: GuestFacts) -> None:
+        names = {interface.mac.lower(): interface.name for interface in self._machine.interfaces} if self._machine else {}
+        agent = messages.AgentStatus(
+            connected=True,
+            hostname=facts.hostname,
+            os_id=facts.os_id,
+            os_name=facts.os_name,
+            os_version=facts.os_version,
+            kernel_release=facts.kernel_release,
+            timezone=facts.timezone,
+        )
+        interfaces = tuple(
+            messages.InterfaceStatus(names.get(item.mac, ""), item.mac, item.device, item.addresses) for item in facts.interfaces
+        )
+        self._set(agent=agent, interfaces=interfaces)
+
+    # --- migration ---------------------------------------------------------------------------------------------------------------
+
+    async def _prepare(self, request: messages.PrepareMigrationTarget) -> None:
+        async with self._operation:
+            if self.status.migration_of(request.migration_uid) is not None:
+                return
+            if self._machine is not None or self._over.is_set():
+                raise Refused("Conflict", "this pod is no empty target")
+            if reason := disks.not_migratable(request.machine.domain):
+                raise Refused("Invalid", reason)
+            try:
+                await self._define(request.machine)
+            except StartFailure as error:
+                raise Refused("Failed", str(error)) from error
+            self._adopt(request.machine)
+            self._migration(messages.MigrationStatus(request.migration_uid, "incoming", "prepared"))
+
+    async def _migrate(self, request: messages.Migrate) -> None:
+        uid = request.migration_uid
+        async with self._operation:
+            if self.status.migration_of(uid) is not None:
+                return
+            if not self._has_run("migrate") or self._migrating or self._stopping is not None:
+                raise Refused("Conflict", "cannot migrate: the guest is off, being shut down or being migrated already")
+            if self.status.not_migratable:
+                raise Refused("Invalid", f"cannot migrate: {self.status.not_migratable}")
+            self._migrating, self._abort_asked = uid, False
+            self._migration(messages.MigrationStatus(uid, "outgoing", "running", start_time=time.time()))
+            self._group.create_task(self._carry_out_migration(uid))
+
+    async def _carry_out_migration(self, uid: str) -> None:
+        async with asyncio.TaskGroup() as group:
+            reporting = group.create_task(self._report_progress(uid))
+            state, message = await self._move()
+            reporting.cancel()
+        if state == "succeeded":
+            self._run = dataclasses.replace(self._run, migrated_to=uid)
+        self._migrating = ""
+        migration = self.status.migration_of(uid)
+        if migration is not None:
+            self._migration(dataclasses.replace(migration, state=state, message=message, end_time=time.time()))
+        logger.info("a migration is over", extra={"migration": uid, "state": state, "reason": message})
+        if state == "succeeded":
+            self._end("migrated", "the guest runs on in another pod")
+        else:
+            await self._look()
+
+    async def _move(self) -> tuple[messages.MigrationState, str]:
+        try:
+            await self._hypervisor.migrate(
+                self._name,
+                libvirt_uri=f"qemu+unix:///session?socket={layout.RUN_DIRECTORY}/{layout.MIGRATION_LIBVIRT_SOCKET}",
+                data_uri=f"unix://{layout.RUN_DIRECTORY}/{layout.MIGRATION_DATA_SOCKET}",
+            )
+        except MigrationAborted as error:
+            return "cancelled", str(error)
+        except (Unavailable, OperationTimeout) as error:
+            return await self._find_out(error)
+        except HypervisorError as error:
+            return ("cancelled" if self._abort_asked else "failed"), str(error)
+        return "succeeded", ""
+
+    async def _find_out(self, error: HypervisorError) -> tuple[messages.MigrationState, str]:
+        """Wait for libvirtd to come back: it knows on which side the domain is and has cleaned up the other."""
+        while True:
+            await self._hypervisor.ready()
+            try:
+                seen = await self._hypervisor.observe(self._name)
+            except HypervisorError:
+                await asyncio.sleep(PROGRESS_SECONDS)
+                continue
+            if seen is not None and seen.reason == "migrating":
+                await asyncio.sleep(PROGRESS_SECONDS)
+            elif seen is None or (seen.reason == "migrated" and seen.state is State.SHUTOFF):
+                return "succeeded", ""
+            else:
+                return "failed", str(error)
+
+    async def _report_progress(self, uid: str) -> None:
+        while True:
+            await asyncio.sleep(PROGRESS_SECONDS)
+            try:
+                progress = await self._hypervisor.progress(self._name)
+            except HypervisorError:
+                continue
+            migration = self.status.migration_of(uid)
+            if progress is not None and migration is not None:
+                self._migration(dataclasses.replace(migration, **dataclasses.asdict(progress)))
+
+    async def _abort(self, request: messages.AbortMigration) -> None:
+        migration = self.status.migration_of(request.migration_uid)
+        if migration is None:
+            raise Refused("Conflict", "this pod has no such migration")
+        if migration.direction == "incoming" and migration.state == "prepared":
+            self._migration(dataclasses.replace(migration, state="cancelled", end_time=time.time()))
+        elif migration.direction == "outgoing" and self._migrating == migration.uid:
+            self._abort_asked = True
+            try:
+                await self._hypervisor.abort_job(self._name)
+            except HypervisorError as error:
+                raise _refused(error) from error
+
+    # --- status ------------------------------------------------------------------------------------------------------------------
+
+    def _migration(self, changed: messages.MigrationStatus) -> None:
+        self._set(migrations=life.with_migration(self.status.migrations, changed))
+
+    def _viewers_changed(self) -> None:
+        self._set(consoles=self.console.viewers)
+
+    def _set(self, **changes: Any) -> None:  # noqa: ANN401  # members of Status
+        changed = dataclasses.replace(self.status, **changes)
+        if changed != self.status:
+            self.status = dataclasses.replace(changed, revision=self.status.revision + 1)
+            self._status_changed()
+
+
+def _refused(error: HypervisorError) -> Refused:
+    match error:
+        case OperationInvalid():
+            return Refused("Conflict", str(error))
+        case OperationTimeout() | Unavailable():
+            return Refused("Timeout", str(error))
+        case _:
+            return Refused("Failed", str(error))

@@ -1,0 +1,159 @@
+"""What runs side by side in virt-launcher, and the order in which it ends.
+
+Start: libvirtd, the connection to it, the console, the wire. End: the guest first; then every client gets the last status; then libvirtd
+is asked to stop; the exit code and the termination message tell the kubelet how it went.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import signal
+import sys
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from apiserver.apis.virt import layout
+from launcher.domain.document import EMULATOR
+from launcher.hypervisor.connection import LibvirtHypervisor
+from launcher.hypervisor.daemon import LIBVIRTD, Daemon
+from launcher.main import life
+from launcher.main.children import Children, terminate
+from launcher.main.console import Console
+from launcher.main.pod import Pod
+from launcher.main.wire import Server
+from launcher.protocol import messages
+
+logger = logging.getLogger(__name__)
+
+VERSION: Final = "0.1.0"
+TERMINATION_LOG: Final = Path("/dev/termination-log")
+RESTART_SECONDS: Final = (0.1, 5.0)
+STOP_LIBVIRTD_SECONDS: Final = 3.0
+FLUSH_SECONDS: Final = 1.0
+
+
+async def run(directory: Path = Path(layout.RUN_DIRECTORY)) -> int:
+    """Be virt-launcher until the guest is off; return the exit code."""
+    children = Children()
+    daemon = Daemon(directory)
+    _prepare(directory, daemon)
+    hypervisor = LibvirtHypervisor(daemon.uri, emulated_by=EMULATOR)
+    server: Server | None = None
+
+    def status_changed() -> None:
+        if server is not None:
+            server.status_changed()
+
+    pod = Pod(
+        hypervisor,
+        lambda changed: Console(directory / layout.SERIAL_SOCKET, changed),
+        children,
+        qemu_log=daemon.qemu_log,
+        status_changed=status_changed,
+    )
+
+    def status() -> messages.Status:
+        return pod.status
+
+    server = Server(VERSION, status, pod.handle)
+    loop = asyncio.get_running_loop()
+    libvirtd = _Libvirtd(children, daemon)
+    with children.reaping():
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, pod.terminate)
+        async with asyncio.TaskGroup() as group:
+            parts = (
+                libvirtd.run(),
+                hypervisor.run(),
+                pod.console.run(),
+                pod.console.serve(directory / layout.CONSOLE_SOCKET),
+                server.run(directory / layout.LAUNCHER_SOCKET),
+            )
+            tasks = [group.create_task(part) for part in parts]
+            gc.collect()
+            gc.freeze()  # nothing that exists by now will ever be garbage
+            await pod.run()
+            await _flush(server)
+            for task in tasks:
+                task.cancel()
+        await libvirtd.stop()
+    _write_termination_message(pod.status.ending)
+    return life.exit_code(pod.status.ending)
+
+
+def _prepare(directory: Path, daemon: Daemon) -> None:
+    for name in ("migration", "disks"):
+        (directory / name).mkdir(mode=0o700, parents=True, exist_ok=True)
+    daemon.prepare(str(uuid.uuid4()))
+
+
+async def _flush(server: Server) -> None:
+    """Give clients a moment to receive the last status: they are the ones who write it down."""
+    try:
+        async with asyncio.timeout(FLUSH_SECONDS):
+            await server.flush()
+    except TimeoutError:
+        logger.info("a client did not take the last status")
+
+
+def _write_termination_message(ending: messages.Ending | None) -> None:
+    message = life.termination_message(ending)
+    try:
+        if TERMINATION_LOG.exists():  # the kubelet makes it; elsewhere there is none
+            TERMINATION_LOG.write_text(message)
+    except OSError as error:
+        logger.warning("the termination message could not be written", extra={"error": str(error)})
+    logger.info("ending", extra={"reason": message.split("\n", 1)[0]})
+
+
+class _Libvirtd:
+    """Keeps libvirtd alive. A guest does not notice when it dies: a new one finds QEMU by the state files."""
+
+    def __init__(self, children: Children, daemon: Daemon) -> None:
+        self._children = children
+        self._daemon = daemon
+        self._pid = 0
+        self._exited: asyncio.Future[int] | None = None
+
+    async def run(self) -> None:
+        delay = RESTART_SECONDS[0]
+        while True:
+            started = asyncio.get_running_loop().time()
+            self._pid, self._exited = self._children.start([LIBVIRTD], self._daemon.environment())
+            code = await asyncio.shield(self._exited)
+            logger.warning("libvirtd ended and is started again; the guest goes on", extra={"exit_code": code})
+            lived = asyncio.get_running_loop().time() - started
+            delay = RESTART_SECONDS[0] if lived > RESTART_SECONDS[1] else min(delay * 2, RESTART_SECONDS[1])
+            await asyncio.sleep(delay)
+
+    async def stop(self) -> None:
+        """Ask it to end, and see to it."""
+        if self._exited is None or self._exited.done():
+            return
+        terminate(self._pid, signal.SIGTERM)
+        try:
+            async with asyncio.timeout(STOP_LIBVIRTD_SECONDS):
+                await asyncio.shield(self._exited)
+        except TimeoutError:
+            terminate(self._pid, signal.SIGKILL)
+
+
+class _Formatter(logging.Formatter):
+    """A line for people, with what ``extra`` brought as ``key=value``."""
+
+    _standard = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime"}
+
+    def format(self, record: logging.LogRecord) -> str:
+        extra: Mapping[str, object] = {key: value for key, value in vars(record).items() if key not in self._standard}
+        return " ".join((super().format(record), *(f"{key}={value!r}" for key, value in extra.items())))
+
+
+def configure_logging() -> None:
+    """Log to stderr, where the kubelet collects it."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_Formatter("%(asctime)s.%(msecs)03d %(levelname)s %(name)s: %(message)s", "%Y-%m-%dT%H:%M:%S"))
+    logging.basicConfig(level=logging.INFO, handlers=[handler])

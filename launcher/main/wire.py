@@ -1,0 +1,157 @@
+"""The server of ``launcher.protocol`` on ``layout.LAUNCHER_SOCKET``."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Final
+
+from launcher.protocol import codec, messages
+
+logger = logging.getLogger(__name__)
+
+MAX_CONNECTIONS: Final = 8
+"""One virt-handler, its successor during an update, and people who debug."""
+MAX_PENDING: Final = 32
+SEND_SECONDS: Final = 10.0
+READ_BYTES: Final = 64 << 10
+
+
+def remove(path: Path) -> None:
+    """Remove a socket that an earlier process left: binding would fail."""
+    path.unlink(missing_ok=True)
+
+
+class Refused(Exception):
+    """A request that is answered with a ``Refusal``."""
+
+    def __init__(self, reason: messages.RefusalReason, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+Handle = Callable[[messages.Request], Awaitable[None]]
+"""Carries a request out; raises ``Refused``. Runs to its end even when the client hangs up meanwhile."""
+
+
+class Server:
+    """Serves any number of clients one status and one handler of requests."""
+
+    def __init__(self, version: str, status: Callable[[], messages.Status], handle: Handle) -> None:
+        self._version = version
+        self._status = status
+        self._handle = handle
+        self._connections: set[_Connection] = set()
+
+    def status_changed(self) -> None:
+        """Have the newest status sent to every client."""
+        for connection in self._connections:
+            connection.wake()
+
+    async def flush(self) -> None:
+        """Wait until every client was sent the newest status."""
+        self.status_changed()
+        for connection in list(self._connections):
+            connection.idle.clear()
+            await connection.idle.wait()
+
+    async def run(self, path: Path) -> None:
+        """Accept clients at ``path`` until cancelled."""
+        remove(path)
+        async with asyncio.TaskGroup() as requests:
+
+            async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+                await self._serve(requests, reader, writer)
+
+            server = await asyncio.start_unix_server(serve, path)
+            await server.serve_forever()
+
+    async def _serve(self, requests: asyncio.TaskGroup, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if len(self._connections) >= MAX_CONNECTIONS:
+            writer.close()
+            return
+        connection = _Connection(writer, self._status)
+        self._connections.add(connection)
+        connection.send(messages.Hello(messages.PROTOCOL, self._version, self._status()))
+        try:
+            async with asyncio.TaskGroup() as group:
+                sending = group.create_task(connection.run())
+                await self._receive(requests, reader, connection)
+                sending.cancel()
+        except* codec.ProtocolError as errors:
+            logger.warning("a client broke the protocol", extra={"error": str(errors.exceptions[0])})
+        except* (OSError, TimeoutError):
+            logger.debug("a client went away")
+        finally:
+            self._connections.discard(connection)
+            writer.close()
+
+    async def _receive(self, requests: asyncio.TaskGroup, reader: asyncio.StreamReader, connection: _Connection) -> None:
+        receiver = codec.requests()
+        while data := await reader.read(READ_BYTES):
+            for call in receiver.receive(data):
+                await connection.admit()
+                requests.create_task(self._answer(call, connection))
+        receiver.close()
+
+    async def _answer(self, call: messages.Call, connection: _Connection) -> None:
+        try:
+            await self._handle(call.request)
+        except Refused as refused:
+            connection.answer(messages.Refusal(call.id, refused.reason, str(refused), self._status()))
+        except Exception as error:  # the request boundary: a fault of ours must not end the process that holds the guest
+            logger.exception("a request failed unexpectedly", extra={"request": type(call.request).__name__})
+            connection.answer(
+                messages.Refusal(call.id, "Failed", f"{type(error).__name__} in virt-launcher; its log has more", self._status())
+            )
+        else:
+            connection.answer(messages.Reply(call.id, self._status()))
+
+
+class _Connection:
+    """What waits to be sent to one client: answers in order, and at most one status."""
+
+    def __init__(self, writer: asyncio.StreamWriter, status: Callable[[], messages.Status]) -> None:
+        self._writer = writer
+        self._status = status
+        self._outgoing: list[messages.FromLauncher] = []
+        self._sent_revision = -1
+        self._wake = asyncio.Event()
+        self.idle = asyncio.Event()
+        self._pending = asyncio.Semaphore(MAX_PENDING)
+
+    def wake(self) -> None:
+        self._wake.set()
+
+    def send(self, message: messages.FromLauncher) -> None:
+        self._outgoing.append(message)
+        self._wake.set()
+
+    async def admit(self) -> None:
+        """Wait until fewer than ``MAX_PENDING`` requests are unanswered: a client that floods waits, nothing is buffered."""
+        await self._pending.acquire()
+
+    def answer(self, message: messages.FromLauncher) -> None:
+        self._pending.release()
+        self.send(message)
+
+    async def run(self) -> None:
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            self.idle.clear()
+            outgoing, self._outgoing = self._outgoing, []
+            revisions = [message.status.revision for message in outgoing]
+            self._sent_revision = max([self._sent_revision, *revisions])
+            status = self._status()
+            if status.revision > self._sent_revision:
+                outgoing.append(messages.StatusChanged(status))
+                self._sent_revision = status.revision
+            for message in outgoing:
+                self._writer.write(codec.encode(message))
+            async with asyncio.timeout(SEND_SECONDS):
+                await self._writer.drain()
+            if not self._outgoing and not self._wake.is_set():
+                self.idle.set()
