@@ -1,0 +1,171 @@
+"""The storage port over etcd's ``KV`` service; watches are in ``watching``."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import aclosing, asynccontextmanager, suppress
+from dataclasses import dataclass
+from typing import assert_never
+
+import grpc
+import grpc.aio
+
+from storage.etcd.connection import Connection, Endpoint, Request, Response, Tls
+from storage.etcd.failures import closing_is_unavailable, is_outage, translated
+from storage.etcd.keys import Keys
+from storage.etcd.rpc import rpc_pb2 as rpc
+from storage.etcd.watching import REQUIRE_LEADER, Watch
+from storage.port import Batch, Compacted, Condition, Delete, Entry, Page, Put, RevisionMismatch, Unavailable
+
+PAGE_LIMIT = 500  # keys in one answer; larger ranges are read in several, at one revision
+AGAIN_SECONDS = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How to reach etcd."""
+
+    endpoints: tuple[str, ...]
+    """URLs, ``https`` exactly if ``tls`` is given."""
+    tls: Tls | None = None
+    prefix: str = ""
+    """Stands before every key in etcd, so that several servers can share one."""
+    timeout_seconds: float = 5.0
+    """For each call, the wait for a connection included."""
+
+
+class EtcdStorage:
+    """See the port. Make it inside a running event loop, and ``close`` it there."""
+
+    def __init__(self, settings: Settings) -> None:
+        """Connect later.
+
+        Raises:
+            ValueError: an endpoint is not what it should be.
+            OSError: a certificate cannot be read.
+        """
+        self._connection = Connection(settings.endpoints, settings.tls, time.monotonic)
+        self._keys = Keys(settings.prefix)
+        self._timeout_seconds = settings.timeout_seconds
+        self._watches: set[Watch] = set()
+
+    async def get(self, key: str) -> Entry | None:
+        """Return ``key`` now."""
+        response = await self._read(f"get {key}", rpc.RangeRequest(key=self._keys.inner(key)))
+        return self._keys.entry(response.kvs[0]) if response.kvs else None
+
+    async def range(self, prefix: str, *, start: str = "", limit: int = 0, revision: int = 0) -> Page:
+        """Return the keys that begin with ``prefix``, from ``start`` on, at most ``limit`` of them."""
+        begin, end = self._keys.bounds(prefix, start)
+        entries: list[Entry] = []
+        count = 0
+        more = begin < end or end == b"\0"  # etcd takes an empty range for one key
+        while more:
+            wanted = min(PAGE_LIMIT, limit - len(entries)) if limit else PAGE_LIMIT
+            request = rpc.RangeRequest(key=begin, range_end=end, limit=wanted, revision=revision)
+            response = await self._read(f"range {prefix}", request)
+            count = count or response.count
+            revision = revision or response.header.revision
+            entries += [self._keys.entry(value) for value in response.kvs]
+            more = response.more
+            if not more or len(entries) == limit:
+                break
+            begin = response.kvs[-1].key + b"\0"
+        return Page(tuple(entries), revision or await self.revision(), more=more, count=count)
+
+    async def commit(self, conditions: Sequence[Condition], writes: Sequence[Put | Delete]) -> int:
+        """Apply ``writes`` if all ``conditions`` hold; return the new revision."""
+        if len({write.key for write in writes}) < len(writes):
+            raise ValueError("a key stands in the writes of one commit twice")
+        keys = [self._keys.inner(condition.key) for condition in conditions]
+        request = rpc.TxnRequest(
+            compare=[
+                rpc.Compare(key=key, target=rpc.Compare.MOD, result=rpc.Compare.EQUAL, mod_revision=condition.mod_revision)
+                for key, condition in zip(keys, conditions, strict=True)
+            ],
+            success=[self._operation(write) for write in writes],
+            failure=[rpc.RequestOp(request_range=rpc.RangeRequest(key=key)) for key in keys],
+        )
+        # Never repeated: the first attempt may have been applied although nobody heard of it.
+        response = await self._call("commit", lambda endpoint: endpoint.txn, request, repeat=False)
+        if not response.succeeded:
+            raise self._mismatch(conditions, response)
+        return response.header.revision
+
+    @asynccontextmanager
+    async def watch(self, prefix: str, *, after: int) -> AsyncIterator[AsyncIterator[Batch]]:
+        """Watch ``prefix`` from the revision that follows ``after``."""
+        watch = Watch(self._connection, self._keys, prefix, after, self._timeout_seconds)
+        self._watches.add(watch)
+        try:
+            async with aclosing(watch.batches()) as batches:
+                yield batches
+        finally:
+            self._watches.discard(watch)
+
+    async def request_progress(self) -> None:
+        """Ask that every watch soon yields a batch up to the present revision."""
+        if self._connection.closed:
+            raise Unavailable("the store is closed")
+        for watch in self._watches:
+            watch.ask_progress()
+
+    async def revision(self) -> int:
+        """Return the store's revision: the header of a linearizable read of nothing."""
+        response = await self._read("read the revision", rpc.RangeRequest(key=b"\0", keys_only=True))
+        return response.header.revision
+
+    async def compact(self, revision: int) -> None:
+        """Forget history below ``revision``."""
+        request = rpc.CompactionRequest(revision=revision)
+        with suppress(Compacted):  # already, by us or by another server
+            await self._call(f"compact to {revision}", lambda endpoint: endpoint.compact, request, repeat=True)
+
+    async def close(self) -> None:
+        """Release connections; calls under way raise ``Unavailable``."""
+        await self._connection.close()
+
+    async def _read(self, doing: str, request: rpc.RangeRequest) -> rpc.RangeResponse:
+        return await self._call(doing, lambda endpoint: endpoint.range, request, repeat=True)
+
+    async def _call(
+        self,
+        doing: str,
+        method: Callable[[Endpoint], grpc.aio.UnaryUnaryMultiCallable[Request, Response]],
+        request: Request,
+        *,
+        repeat: bool,
+    ) -> Response:
+        loop = asyncio.get_running_loop()
+        until = loop.time() + self._timeout_seconds
+        while True:
+            endpoint = await self._connection.ready(until)
+            try:
+                with closing_is_unavailable(doing):
+                    return await method(endpoint)(request, timeout=max(until - loop.time(), 0.001), metadata=REQUIRE_LEADER)
+            except grpc.aio.AioRpcError as error:
+                outage = is_outage(error)
+                if outage:
+                    self._connection.failed(endpoint)
+                if not (outage and repeat) or loop.time() + AGAIN_SECONDS >= until or self._connection.closed:
+                    raise translated(error, doing) from error
+            await asyncio.sleep(AGAIN_SECONDS)
+
+    def _operation(self, write: Put | Delete) -> rpc.RequestOp:
+        key = self._keys.inner(write.key)
+        match write:
+            case Put():
+                return rpc.RequestOp(request_put=rpc.PutRequest(key=key, value=write.value))
+            case Delete():
+                return rpc.RequestOp(request_delete_range=rpc.DeleteRangeRequest(key=key))
+            case _:
+                assert_never(write)
+
+    def _mismatch(self, conditions: Sequence[Condition], response: rpc.TxnResponse) -> RevisionMismatch:
+        for condition, each in zip(conditions, response.responses, strict=True):
+            values = each.response_range.kvs
+            if (values[0].mod_revision if values else 0) != condition.mod_revision:
+                return RevisionMismatch(condition.key, self._keys.entry(values[0]) if values else None)
+        raise AssertionError("etcd refused a commit all of whose conditions hold")

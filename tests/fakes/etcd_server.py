@@ -1,0 +1,117 @@
+"""A real etcd for tests, on loopback with a directory of its own: start, kill, stop, continue, restart on the same data."""
+
+import contextlib
+import functools
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+STARTING_SECONDS = 20.0
+
+
+@functools.cache
+def etcd_binary() -> str:
+    """Return the path of etcd: ``$ETCD``, or what the test bed builds and caches."""
+    if given := os.environ.get("ETCD"):
+        return given
+    built = subprocess.run([sys.executable, "-m", "tests.testbed.build", "etcd"], check=True, stdout=subprocess.PIPE, text=True)
+    return built.stdout.split()[-1]
+
+
+def free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
+
+
+class EtcdServer:
+    """One member. ``tls``: (CA, certificate, key) files; clients must then present a certificate of that CA."""
+
+    def __init__(self, directory: Path, *, durable: bool, tls: tuple[Path, Path, Path] | None = None) -> None:
+        self._directory = directory
+        self._tls = tls
+        self._durable = durable
+        scheme = "https" if tls else "http"
+        self.endpoint = f"{scheme}://127.0.0.1:{free_port()}"
+        self._peer = f"http://127.0.0.1:{free_port()}"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start and wait until it listens."""
+        self._directory.mkdir(parents=True, exist_ok=True)
+        arguments = [
+            etcd_binary(),
+            "--name=test",
+            f"--data-dir={self._directory / 'data'}",
+            f"--listen-client-urls={self.endpoint}",
+            f"--advertise-client-urls={self.endpoint}",
+            f"--listen-peer-urls={self._peer}",
+            f"--initial-advertise-peer-urls={self._peer}",
+            f"--initial-cluster=test={self._peer}",
+            "--log-level=warn",
+            "--heartbeat-interval=50",
+            "--election-timeout=500",
+        ]
+        if not self._durable:
+            arguments.append("--unsafe-no-fsync")
+        if self._tls:
+            ca, cert, key = self._tls
+            arguments += [f"--trusted-ca-file={ca}", f"--cert-file={cert}", f"--key-file={key}", "--client-cert-auth"]
+        with (self._directory / "log").open("ab") as log:
+            self._process = subprocess.Popen(arguments, stdout=log, stderr=log)
+        self._wait_until_serving()
+
+    def kill(self) -> None:
+        """End it as a crash would."""
+        self._signal(signal.SIGKILL)
+        if self._process:
+            self._process.wait()
+            self._process = None
+
+    def pause(self) -> None:
+        """Stop it with its connections open."""
+        self._signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let it go on."""
+        self._signal(signal.SIGCONT)
+
+    def close(self) -> None:
+        """End it and remove its data."""
+        self.kill()
+        shutil.rmtree(self._directory, ignore_errors=True)
+
+    def log(self) -> str:
+        return (self._directory / "log").read_text()[-2000:]
+
+    def _signal(self, number: signal.Signals) -> None:
+        if self._process and self._process.poll() is None:
+            self._process.send_signal(number)
+
+    def _wait_until_serving(self) -> None:
+        host, port = self.endpoint.split("//")[1].split(":")
+        until = time.monotonic() + STARTING_SECONDS
+        while time.monotonic() < until:
+            if self._process is None or self._process.poll() is not None:
+                raise RuntimeError(f"etcd ended: {self.log()}")
+            with contextlib.suppress(OSError), socket.create_connection((host, int(port)), timeout=1):
+                return
+            time.sleep(0.02)
+        raise RuntimeError(f"etcd does not listen at {self.endpoint}: {self.log()}")
+
+
+@pytest.fixture(scope="session")
+def etcd_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdServer]:
+    """One etcd for all tests of a session that need no durability; each takes a key prefix of its own."""
+    server = EtcdServer(tmp_path_factory.mktemp("etcd"), durable=False)
+    server.start()
+    yield server
+    server.close()
