@@ -1,43 +1,66 @@
 """The test cluster's command line: ``python3 -m tests.testbed COMMAND``."""
 
 import argparse
+import pathlib
 import sys
+from collections.abc import Callable
 
-from tests.testbed import cluster, images, layout, processes, progress
+from tests.testbed import cluster, images, layout, processes, progress, project_images
 
 
-def _up() -> int:
+def _up(_: list[str]) -> int:
     cluster.up()
     progress.say(f"\nexport KUBECONFIG={layout.kubeconfig()}")
     return 0
 
 
-def _down() -> int:
+def _down(_: list[str]) -> int:
     cluster.down()
     return 0
 
 
-def _status() -> int:
+def _status(_: list[str]) -> int:
     return 0 if cluster.status() else 1
 
 
-def _kubeconfig() -> int:
+def _load_images(names: list[str]) -> int:
+    cluster.load_images(names or project_images.NAMES)
+    return 0
+
+
+def _images(names: list[str]) -> int:
+    for image in images.ensure([project_images.image_of(name) for name in names or project_images.NAMES]):
+        print(image.archive)
+    return 0
+
+
+def _image_context(names: list[str]) -> int:
+    if len(names) != 2:
+        raise progress.StepFailed(f"usage: image-context {{{','.join(project_images.NAMES)}}} DIRECTORY")
+    project_images.write_context(names[0], pathlib.Path(names[1]))
+    return 0
+
+
+def _kubeconfig(_: list[str]) -> int:
     print(layout.kubeconfig())
     return 0
 
 
-def _logs() -> int:
+def _logs(_: list[str]) -> int:
     for name in processes.names():
         print(processes.log_of(name))
     return 0
 
 
-COMMANDS = {
-    "up": (_up, "bring the cluster up; what runs stays"),
-    "down": (_down, "remove it, and everything that it made"),
-    "status": (_status, "say what runs; fails unless all of it does"),
-    "kubeconfig": (_kubeconfig, "print the path of the administrator's kubeconfig"),
-    "logs": (_logs, "print the paths of the logs"),
+COMMANDS: dict[str, tuple[Callable[[list[str]], int], str, str]] = {
+    "up": (_up, "", "bring the cluster up; what runs stays"),
+    "down": (_down, "", "remove it, and everything that it made"),
+    "status": (_status, "", "say what runs; fails unless all of it does"),
+    "load-images": (_load_images, "IMAGE", "build the project's images (all, or those named) and give them to the nodes"),
+    "images": (_images, "IMAGE", "build them only, and print the paths of the archives"),
+    "image-context": (_image_context, "IMAGE DIRECTORY", "write what `docker build` or `podman build` needs into a directory"),
+    "kubeconfig": (_kubeconfig, "", "print the path of the administrator's kubeconfig"),
+    "logs": (_logs, "", "print the paths of the logs"),
 }
 
 
@@ -45,11 +68,13 @@ def main() -> int:
     """Run the command that is named."""
     parser = argparse.ArgumentParser(prog="python3 -m tests.testbed", description="A real two-node Kubernetes on this machine.")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for name, (_, text) in COMMANDS.items():
-        commands.add_parser(name, help=text, description=text)
-    chosen = parser.parse_args().command
+    for name, (_, operands, text) in COMMANDS.items():
+        command = commands.add_parser(name, help=text, description=text)
+        if operands:
+            command.add_argument("names", nargs="*", metavar=operands)
+    chosen = parser.parse_args()
     try:
-        return COMMANDS[chosen][0]()
+        return COMMANDS[chosen.command][0](getattr(chosen, "names", []))
     except progress.StepFailed as error:
         progress.say(f"\n{error}")
         return 1

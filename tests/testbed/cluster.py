@@ -7,10 +7,10 @@ import pathlib
 import shutil
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent import futures
 
-from tests.testbed import addons, build, cgroups, controlplane, images, kubectl, layout, network, nodes, pki, processes, progress
+from tests.testbed import addons, build, cgroups, controlplane, images, kubectl, layout, network, nodes, pki, processes, progress, project_images
 
 
 @contextlib.contextmanager
@@ -59,6 +59,17 @@ def up() -> None:
             addons.wait_for_dns()
 
 
+def load_images(names: Sequence[str] = project_images.NAMES) -> None:
+    """Build the project's images from the present source, and give them to the nodes; what did not change costs nothing.
+
+    Raises:
+        progress.StepFailed: a build failed, or the cluster does not run.
+    """
+    with _alone():
+        chosen = images.ensure([project_images.image_of(name) for name in names])
+        images.import_into_nodes(chosen)
+
+
 def _control_plane() -> None:
     with progress.step("Control plane"):
         controlplane.up()
@@ -68,7 +79,7 @@ def _refuse_impossible_state_directory() -> None:
     if os.geteuid() != 0:
         raise progress.StepFailed("the test cluster needs root: it makes namespaces, mounts and cgroups")
     for private in ("/run", "/var/lib", "/var/log", "/var/run", "/proc"):
-        for path in (layout.state(), layout.cache(), pathlib.Path(build.layout.SOURCES)):
+        for path in (layout.state(), layout.cache(), layout.SOURCES):
             if path.resolve().is_relative_to(private):
                 raise progress.StepFailed(f"{path} is below {private}, which each node has its own; set KUBEVIRT_STATE or KUBEVIRT_CACHE to another place")
 

@@ -1,0 +1,66 @@
+#!/bin/sh
+# build.sh PACKAGES GUEST OUT: kernel, initial RAM disk and a disk that boots, from unpacked Debian packages and the guest's own files.
+# Needs no privileges, no loop device and no mount: the file system is written by mtools.
+set -eu
+packages=$1 guest=$2 out=$3
+root=$(mktemp -d)
+kernel=$(ls "$packages/boot" | sed -n 's/^vmlinuz-//p')
+modules="$packages/lib/modules/$kernel"
+[ -d "$modules" ] || { mkdir -p "$packages/lib/modules"; modules="$packages/usr/lib/modules/$kernel"; ln -s "$modules" "$packages/lib/modules/$kernel"; }
+
+for directory in bin sbin etc/qemu proc sys dev tmp run mnt lib64 lib/x86_64-linux-gnu lib/modules usr/share/udhcpc var/log; do mkdir -p "$root/$directory"; done
+ln -s /run "$root/var/run"
+cp -R "$guest/." "$root/"
+cp /bin/busybox "$root/bin/busybox"
+ln -s busybox "$root/bin/sh"
+
+# The modules of every virtual device that a machine of ours may have, with what they depend on, in the order of loading.
+depmod -b "$packages" "$kernel"
+: >"$root/lib/modules/order"
+for module in virtio_pci virtio_mmio virtio_blk virtio_scsi sd_mod sr_mod ahci virtio_net virtio_console virtio_balloon virtio_rng virtio_mem \
+  virtiofs button evdev isofs vfat af_packet e1000 e1000e; do
+  modprobe --dirname "$packages" --set-version "$kernel" --show-depends "$module" 2>/dev/null | awk '/^insmod/ {print $2}' | while read -r file; do
+    name=$(basename "$file")
+    grep -qx "${name%.xz}" "$root/lib/modules/order" && continue
+    case $file in
+      *.xz) xz --decompress --stdout "$file" >"$root/lib/modules/${name%.xz}" ;;
+      *) cp "$file" "$root/lib/modules/$name" ;;
+    esac
+    echo "${name%.xz}" >>"$root/lib/modules/order"
+  done
+done
+
+# The guest agent and the libraries it names, from its package or from this system.
+agent=$(find "$packages" -name qemu-ga -type f | head -n 1)
+cp "$agent" "$root/bin/qemu-ga"
+libraries="$packages/usr/lib/x86_64-linux-gnu"
+LD_LIBRARY_PATH=$libraries ldd "$root/bin/qemu-ga" | awk '/=> \// {print $3}' | while read -r library; do cp -L "$library" "$root/lib/x86_64-linux-gnu/"; done
+LD_LIBRARY_PATH=$libraries ldd "$root/bin/qemu-ga" | grep 'not found' >&2 && exit 1
+cp -L /lib64/ld-linux-x86-64.so.2 "$root/lib64/"
+
+mkdir -p "$out/boot" "$out/disk"
+cp "$packages/boot/vmlinuz-$kernel" "$out/boot/vmlinuz"
+(cd "$root" && find . | LC_ALL=C sort | cpio --create --format=newc --owner=0:0 --reproducible --quiet) | gzip -9n >"$out/boot/initrd.gz"
+
+# A disk of one active FAT partition at 1 MiB, with syslinux in it and its code in the boot record.
+disk=$out/disk/disk.img
+sectors=$((($(stat -c %s "$out/boot/vmlinuz") + $(stat -c %s "$out/boot/initrd.gz")) / 512 + 8192))
+truncate -s $(((2048 + sectors) * 512)) "$disk"
+echo "2048,$sectors,6,*" | sfdisk --quiet "$disk"
+PATH=$PATH:/usr/sbin:/sbin
+mkfs.vfat -F 16 -n TESTGUEST --offset 2048 "$disk" $((sectors / 2)) >/dev/null
+cat >"$root/syslinux.cfg" <<CONFIGURATION
+SERIAL 0 115200
+DEFAULT guest
+PROMPT 0
+LABEL guest
+  LINUX vmlinuz
+  INITRD initrd.gz
+  APPEND console=ttyS0 quiet panic=1
+CONFIGURATION
+export MTOOLS_SKIP_CHECK=1
+mcopy -i "$disk@@1M" "$out/boot/vmlinuz" "$out/boot/initrd.gz" "$root/syslinux.cfg" ::
+syslinux --install --offset 1048576 "$disk"
+dd if=/usr/lib/syslinux/mbr/mbr.bin of="$disk" bs=440 count=1 conv=notrunc status=none
+chmod -R a+rX "$out"
+rm -rf "$root"

@@ -1,0 +1,224 @@
+"""The project's own images, built from ``images/*/Containerfile`` by buildah, which needs neither a daemon nor a registry.
+
+The base is Debian 13, made by mmdebstrap from the mirror that this machine's apt already uses. Python dependencies are wheels for the
+image's Python, fetched here by pip and pinned by ``requirements.txt``; each image gets those of its extra in ``pyproject.toml``.
+The project's source is the last layer, so a change of code costs seconds.
+"""
+
+import dataclasses
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import tomllib
+
+from tests.testbed import build, images, layout, progress
+
+RELEASE = "trixie"
+PYTHON = "3.13"
+_BASE = "localhost/kubevirt-build/debian:13"
+_BASE_PACKAGES = "python3"
+_PACKAGES_PATH = f"usr/local/lib/python{PYTHON}/dist-packages"
+_ALL = ("apiserver", "controller", "handler", "launcher", "storage", "certs")
+_NOT_IN_IMAGES = ("kubectl",)
+
+
+@dataclasses.dataclass(frozen=True)
+class Process:
+    """What one image holds of ours: an extra's wheels, a few packages of the source, and a command."""
+
+    name: str
+    extra: str | None
+    sources: tuple[str, ...]
+    module: str
+
+
+PROCESSES = (
+    Process("virt-api", "api", _ALL, "apiserver.server.__main__"),
+    Process("virt-controller", "controller", _ALL, "controller.manager.__main__"),
+    Process("virt-handler", "handler", _ALL, "handler.__main__"),
+    # Beside the guest there is only what the launcher itself imports; its libvirt binding is Debian's.
+    Process("virt-launcher", None, ("launcher", "apiserver/__init__.py", "apiserver/apis"), "launcher.__main__"),
+)
+NAMES = (*(process.name for process in PROCESSES), "etcd", "testguest")
+
+
+def reference_of(name: str) -> str:
+    """Return the name under which Kubernetes finds the image."""
+    return f"localhost/kubevirt/{name}:dev"
+
+
+def all_images() -> list[images.Image]:
+    """Return the project's images as they would be built from the present source."""
+    return [image_of(name) for name in NAMES]
+
+
+def image_of(name: str) -> images.Image:
+    """Return one of the project's images as it would be built from the present source."""
+    reference = reference_of(name)
+    parts: list[str | bytes | pathlib.Path] = [layout.REPOSITORY / "images" / name, _base_digest(), pathlib.Path(__file__)]
+    process = next((process for process in PROCESSES if process.name == name), None)
+    if process is not None:
+        parts += [repr(process), *(layout.REPOSITORY / source for source in process.sources), repr(_requirements(process.extra)), _pins()]
+    if name == "etcd":
+        parts.append(str(build.directory_of("etcd")))
+    return images.Image(reference, images.digest_of(parts), lambda archive: _build(name, reference, archive))
+
+
+def _build(name: str, reference: str, archive: pathlib.Path) -> None:
+    with tempfile.TemporaryDirectory(prefix=f"image-{name}-", dir=layout.cache()) as scratch:
+        context = pathlib.Path(scratch)
+        write_context(name, context)
+        _ensure_base()
+        apt = _apt_cache()
+        _buildah(
+            "build", "--layers", "--quiet", "--tag", reference, "--build-arg", f"BASE={_BASE}", "--file", f"{context}/Containerfile",
+            "--volume", f"{apt}/lists:/var/lib/apt/lists", "--volume", f"{apt}/archives:/var/cache/apt/archives", str(context),
+        )  # fmt: skip
+        new = archive.with_name(archive.name + ".new")
+        new.unlink(missing_ok=True)
+        _buildah("push", "--quiet", "--disable-compression", reference, f"oci-archive:{new}:{reference}")
+        new.replace(archive)
+
+
+def write_context(name: str, context: pathlib.Path) -> None:
+    """Write everything that the image's Containerfile copies, and the Containerfile, into the directory ``context``."""
+    shutil.copytree(layout.REPOSITORY / "images" / name, context, dirs_exist_ok=True)
+    process = next((process for process in PROCESSES if process.name == name), None)
+    if process is not None:
+        _write_source(process, context / "source")
+        if process.extra is not None:
+            shutil.copytree(_wheels(process), context / "dependencies")
+    if name == "etcd":
+        binaries = context / "rootfs" / "usr" / "local" / "bin"
+        binaries.mkdir(parents=True)
+        for program in ("etcd", "etcdctl", "etcdutl"):
+            shutil.copy2(build.program("etcd", program), binaries / program)
+        (context / "rootfs" / "bin").mkdir()
+        (context / "rootfs" / "tmp").mkdir()
+        (context / "rootfs" / "tmp").chmod(0o1777)
+        shutil.copy2("/bin/busybox", context / "rootfs" / "bin" / "busybox")
+        for command in ("sh", "ls", "cat", "date", "mkdir", "mv", "rm", "cp", "sleep", "test", "chmod", "sync", "df", "du", "gzip", "sha256sum", "head", "find", "echo"):
+            (context / "rootfs" / "bin" / command).symlink_to("busybox")
+
+
+def _write_source(process: Process, target: pathlib.Path) -> None:
+    packages = target / _PACKAGES_PATH
+    for source in process.sources:
+        origin = layout.REPOSITORY / source
+        if origin.is_dir():
+            shutil.copytree(origin, packages / source, ignore=shutil.ignore_patterns("__pycache__", *_NOT_IN_IMAGES))
+        else:
+            (packages / source).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(origin, packages / source)
+    command = target / "usr" / "local" / "bin" / process.name
+    command.parent.mkdir(parents=True)
+    # -I: no PYTHON* variable and no current directory decides what is imported.
+    command.write_text(f"#!/usr/bin/python3 -Iu\nimport sys\n\nfrom {process.module} import main\n\nsys.exit(main())\n")
+    command.chmod(0o755)
+
+
+def _pins() -> str:
+    return (layout.REPOSITORY / "requirements.txt").read_text()
+
+
+def _requirements(extra: str | None) -> list[str]:
+    """Return the requirements of an extra of ``pyproject.toml``."""
+    if extra is None:
+        return []
+    with (layout.REPOSITORY / "pyproject.toml").open("rb") as file:
+        return list(tomllib.load(file)["project"]["optional-dependencies"][extra])
+
+
+def _wheels(process: Process) -> pathlib.Path:
+    """Return a directory with the extra's dependencies, installed for the image's Python."""
+    requirements = _requirements(process.extra)
+    wanted = layout.cache() / f"wheels-{process.extra}-{images.digest_of([repr(requirements), _pins(), PYTHON])}"
+
+    def install(directory: pathlib.Path) -> None:
+        platforms = [word for tag in ("manylinux_2_28", "manylinux_2_17", "manylinux2014") for word in ("--platform", f"{tag}_x86_64")]
+        progress.run(
+            [
+                sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile", "--target", directory,
+                "--python-version", PYTHON, "--implementation", "cp", "--only-binary=:all:", *platforms,
+                "--constraint", layout.REPOSITORY / "requirements.txt", *requirements,
+            ]
+        )  # fmt: skip
+        shutil.rmtree(directory / "bin", ignore_errors=True)
+
+    return build.once(wanted, f"Fetch Python dependencies of {process.name}", install)
+
+
+def _base_digest() -> str:
+    return images.digest_of([RELEASE, _BASE_PACKAGES, "2"])
+
+
+def _base_archive() -> pathlib.Path:
+    """Return a directory with Debian 13 as a tar file."""
+
+    def bootstrap(directory: pathlib.Path) -> None:
+        excluded = [f"--dpkgopt=path-exclude=/usr/share/{name}/*" for name in ("doc", "man", "locale", "i18n", "info")]
+        options = ["--variant=minbase", f"--include={_BASE_PACKAGES}", *excluded, '--aptopt=Acquire::Languages "none"']
+        progress.run(["mmdebstrap", *options, RELEASE, directory / "base.tar", _mirror()])
+        (directory / "Containerfile").write_text("FROM scratch\nADD base.tar /\n")
+
+    return build.once(layout.cache() / f"debian-13-{_base_digest()}", "Make the Debian 13 base of the images", bootstrap)
+
+
+def _mirror() -> str:
+    """Return the Debian mirror that this machine's apt uses: the first URI of a source with the component main."""
+    candidates = [pathlib.Path("/etc/apt/sources.list"), *sorted(pathlib.Path("/etc/apt/sources.list.d").glob("*"))]
+    text = "\n".join(path.read_text() for path in candidates if path.is_file())
+    found = [uri for uri in re.findall(r"^(?:URIs:|deb(?: \[[^\]]*\])?)\s+(\S+)", text, re.MULTILINE) if "/debian" in uri and "security" not in uri]
+    if not found:
+        raise progress.StepFailed("no Debian mirror stands in /etc/apt/sources.list or /etc/apt/sources.list.d; the images' base needs one")
+    return found[0]
+
+
+def _ensure_base() -> None:
+    label = _base_digest()
+    have = _buildah_output("images", "--filter", f"label=base={label}", "--quiet")
+    if not have.strip():
+        directory = _base_archive()
+        _buildah("build", "--quiet", "--label", f"base={label}", "--tag", _BASE, "--file", f"{directory}/Containerfile", str(directory))
+
+
+def _apt_cache() -> pathlib.Path:
+    """Return a directory that keeps lists and packages between builds; apt drops its rights, so others may write."""
+    directory = layout.cache() / "apt"
+    for name in ("lists/partial", "archives/partial"):
+        (directory / name).mkdir(parents=True, exist_ok=True)
+    return directory
+
+
+def _storage() -> list[str]:
+    return ["--root", str(layout.cache() / "buildah"), "--runroot", str(layout.cache() / "buildah-run")]
+
+
+def _environment() -> dict[str, str]:
+    return {"BUILDAH_ISOLATION": "chroot", "STORAGE_DRIVER": _driver()}
+
+
+def _driver() -> str:
+    """Return the quicker of buildah's storage drivers that works here: overlay copies nothing, vfs copies every layer."""
+    chosen = layout.cache() / "buildah-driver"
+    if not chosen.exists():
+        with tempfile.TemporaryDirectory(dir=layout.cache()) as scratch:
+            pathlib.Path(scratch, "Containerfile").write_text("FROM scratch\nCOPY Containerfile /\n")
+            command = ["buildah", "--root", f"{scratch}/root", "--runroot", f"{scratch}/run", "build", "--quiet", scratch]
+            environment = {**os.environ, "BUILDAH_ISOLATION": "chroot", "STORAGE_DRIVER": "overlay"}
+            works = subprocess.run(command, check=False, capture_output=True, env=environment).returncode == 0
+            subprocess.run(["umount", f"{scratch}/root/overlay"], check=False, capture_output=True)
+        chosen.write_text("overlay" if works else "vfs")
+    return chosen.read_text()
+
+
+def _buildah(*arguments: str) -> None:
+    progress.run(["buildah", *_storage(), *arguments], environment=_environment())
+
+
+def _buildah_output(*arguments: str) -> str:
+    return progress.output_of(["buildah", *_storage(), *arguments], environment=_environment())
