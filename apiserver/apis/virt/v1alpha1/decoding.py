@@ -1,0 +1,95 @@
+"""Holds plain JSON against a model: which fields are unknown, which have a wrong type, all at once and in Kubernetes' words."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from apiserver.apis.meta.validation import FieldError, Path, invalid, not_supported, required, type_invalid
+
+_TYPES: Final = {
+    "string_type": "must be a string",
+    "int_type": "must be an integer",
+    "float_type": "must be a number",
+    "bool_type": "must be a boolean",
+    "list_type": "must be a list",
+    "dict_type": "must be an object",
+    "model_type": "must be an object",
+    "model_attributes_type": "must be an object",
+    "quantity_type": "must be a quantity such as 512Mi",
+}
+_MAX_DEPTH: Final = 64
+_IGNORED: Final = frozenset({"metadata", "apiVersion", "kind"})
+
+
+def read(model: type[BaseModel], obj: dict[str, Any]) -> tuple[tuple[str, ...], tuple[FieldError, ...]]:
+    """Return (paths of unknown fields, fields with a wrong value); unknown fields and nulls are dropped from ``obj``.
+
+    A null means that nothing is said, as in Go. ``metadata``, ``apiVersion`` and ``kind`` are left alone.
+    """
+    content = {key: value for key, value in obj.items() if key not in _IGNORED}
+    if (deep := _drop_nulls(content, Path(), _MAX_DEPTH)) is not None:
+        return (), (invalid(deep, "…", f"nested deeper than {_MAX_DEPTH} levels"),)
+    for key in obj.keys() - content.keys() - _IGNORED:
+        del obj[key]
+    unknown: list[str] = []
+    found: list[FieldError] = []
+    try:
+        model.model_validate(content)
+    except ValidationError as error:
+        for each in error.errors(include_url=False, include_context=True):
+            if each["type"] == "extra_forbidden":
+                unknown.append(str(_path(each["loc"])))
+                _remove(obj, each["loc"])
+            else:
+                found.append(_field_error(each))
+    return tuple(unknown), tuple(found)
+
+
+def _field_error(error: ErrorDetails) -> FieldError:
+    kind, path, value = error["type"], _path(error["loc"]), error["input"]
+    if kind == "missing":
+        return required(path)
+    if kind == "literal_error":
+        if not isinstance(value, str):
+            return type_invalid(path, value, "must be a string")
+        return not_supported(path, value, re.findall(r"'([^']*)'", str(error.get("ctx", {}).get("expected", ""))))
+    if kind in _TYPES:
+        return type_invalid(path, value, _TYPES[kind])
+    message = error["msg"]
+    return invalid(path, value, message[0].lower() + message[1:])
+
+
+def _path(location: tuple[int | str, ...]) -> Path:
+    path = Path()
+    for part in location:
+        path = path.index(part) if isinstance(part, int) else path.child(part)
+    return path
+
+
+def _remove(obj: dict[str, Any], location: tuple[int | str, ...]) -> None:
+    place: Any = obj
+    for part in location[:-1]:
+        place = place[part]
+    place.pop(location[-1], None)
+
+
+def _drop_nulls(value: Any, path: Path, depth: int) -> Path | None:  # noqa: ANN401 - any JSON value
+    """Remove null values of maps in place; return where it is nested too deeply, if it is."""
+    if depth == 0:
+        return path
+    if isinstance(value, dict):
+        for key in [key for key, each in value.items() if each is None]:
+            del value[key]
+        children = [(path.child(key), each) for key, each in value.items()]
+    elif isinstance(value, list):
+        children = [(path.index(position), each) for position, each in enumerate(value)]
+    else:
+        return None
+    for below, each in children:
+        if isinstance(each, (dict, list)) and (deep := _drop_nulls(each, below, depth - 1)) is not None:
+            return deep
+    return None

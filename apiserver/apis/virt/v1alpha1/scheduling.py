@@ -1,0 +1,168 @@
+"""Where the pod of a virtual machine may run: the same structures, with the same meaning, as in a Pod's spec."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from apiserver.apis.virt.v1alpha1.schema import ATOMIC, ATOMIC_MAP, Int32, Int64, Model
+
+SelectorOperator = Literal["In", "NotIn", "Exists", "DoesNotExist"]
+
+
+class LabelSelectorRequirement(Model):
+    """A condition on one label."""
+
+    key: str = Field(description="The label's key.")
+    operator: SelectorOperator = Field(description="How the label is compared with the values.")
+    values: list[str] | None = Field(
+        None, description="What In and NotIn compare with; empty for Exists and DoesNotExist.", json_schema_extra=ATOMIC
+    )
+
+
+class LabelSelector(Model):
+    """Selects objects by their labels; all conditions have to hold, and none of them selects everything."""
+
+    match_labels: dict[str, str] | None = Field(None, description="Labels that an object must have with exactly these values.")
+    match_expressions: list[LabelSelectorRequirement] | None = Field(
+        None, description="Further conditions on labels.", json_schema_extra=ATOMIC
+    )
+
+
+class NodeSelectorRequirement(Model):
+    """A condition on one label or field of a node."""
+
+    key: str = Field(description="The label's key, or the field's path.")
+    operator: Literal["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"] = Field(description="How it is compared with the values.")
+    values: list[str] | None = Field(
+        None,
+        description="What is compared with: any number for In and NotIn, one integer for Gt and Lt, none for the others.",
+        json_schema_extra=ATOMIC,
+    )
+
+
+class NodeSelectorTerm(Model):
+    """Conditions on a node that all have to hold."""
+
+    match_expressions: list[NodeSelectorRequirement] | None = Field(
+        None, description="Conditions on the node's labels.", json_schema_extra=ATOMIC
+    )
+    match_fields: list[NodeSelectorRequirement] | None = Field(
+        None, description="Conditions on the node's fields, such as metadata.name.", json_schema_extra=ATOMIC
+    )
+
+
+class NodeSelector(Model):
+    """Selects nodes: one of the terms has to hold."""
+
+    node_selector_terms: list[NodeSelectorTerm] = Field(description="The alternatives.", json_schema_extra=ATOMIC)
+
+
+class PreferredSchedulingTerm(Model):
+    """A preference for some nodes."""
+
+    weight: Int32 = Field(description="How strong the preference is: 1 to 100.")
+    preference: NodeSelectorTerm = Field(description="Which nodes are preferred.")
+
+
+class NodeAffinity(Model):
+    """Which nodes a virtual machine needs or prefers."""
+
+    required_during_scheduling_ignored_during_execution: NodeSelector | None = Field(
+        None, description="Nodes outside of this selection are out of the question.", json_schema_extra=ATOMIC_MAP
+    )
+    preferred_during_scheduling_ignored_during_execution: list[PreferredSchedulingTerm] | None = Field(
+        None, description="Of the possible nodes, those with the largest sum of weights are tried first.", json_schema_extra=ATOMIC
+    )
+
+
+class PodAffinityTerm(Model):
+    """Pods to be near to, or far from."""
+
+    label_selector: LabelSelector | None = Field(None, description="The pods, by their labels.", json_schema_extra=ATOMIC_MAP)
+    namespaces: list[str] | None = Field(
+        None, description="The pods' namespaces; this object's own when nothing is said.", json_schema_extra=ATOMIC
+    )
+    namespace_selector: LabelSelector | None = Field(
+        None, description="The pods' namespaces, by labels; an empty selector means all of them.", json_schema_extra=ATOMIC_MAP
+    )
+    topology_key: str = Field(description="The node label whose value tells places apart: kubernetes.io/hostname, say.")
+    match_label_keys: list[str] | None = Field(
+        None, description="Labels whose values on the pod to be placed are added to the selector.", json_schema_extra=ATOMIC
+    )
+    mismatch_label_keys: list[str] | None = Field(
+        None, description="Labels whose values on the pod to be placed are excluded by the selector.", json_schema_extra=ATOMIC
+    )
+
+
+class WeightedPodAffinityTerm(Model):
+    """A preference to be near to, or far from, some pods."""
+
+    weight: Int32 = Field(description="How strong the preference is: 1 to 100.")
+    pod_affinity_term: PodAffinityTerm = Field(description="The pods that it is about.")
+
+
+class PodAffinity(Model):
+    """Pods that the virtual machine has to, or would like to, run beside."""
+
+    required_during_scheduling_ignored_during_execution: list[PodAffinityTerm] | None = Field(
+        None, description="Places without such a pod are out of the question.", json_schema_extra=ATOMIC
+    )
+    preferred_during_scheduling_ignored_during_execution: list[WeightedPodAffinityTerm] | None = Field(
+        None, description="Places with such pods are tried first.", json_schema_extra=ATOMIC
+    )
+
+
+class PodAntiAffinity(Model):
+    """Pods that the virtual machine must not, or would rather not, run beside."""
+
+    required_during_scheduling_ignored_during_execution: list[PodAffinityTerm] | None = Field(
+        None, description="Places with such a pod are out of the question.", json_schema_extra=ATOMIC
+    )
+    preferred_during_scheduling_ignored_during_execution: list[WeightedPodAffinityTerm] | None = Field(
+        None, description="Places with such pods are tried last.", json_schema_extra=ATOMIC
+    )
+
+
+class Affinity(Model):
+    """Attraction to nodes, attraction to pods, and aversion to pods."""
+
+    node_affinity: NodeAffinity | None = Field(None, description="Attraction to nodes.")
+    pod_affinity: PodAffinity | None = Field(None, description="Attraction to pods.")
+    pod_anti_affinity: PodAntiAffinity | None = Field(None, description="Aversion to pods.")
+
+
+class Toleration(Model):
+    """A taint of nodes that does not keep the virtual machine away."""
+
+    key: str | None = Field(None, description="The taint's key; nothing, with Exists, tolerates every taint.")
+    operator: Literal["Exists", "Equal", "Gt", "Lt"] | None = Field(
+        None, description="How the value is compared; Equal when nothing is said."
+    )
+    value: str | None = Field(None, description="The taint's value; nothing for Exists.")
+    effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = Field(
+        None, description="The taint's effect; nothing tolerates all effects."
+    )
+    toleration_seconds: Int64 | None = Field(
+        None, description="For how long a NoExecute taint is tolerated; for ever when nothing is said."
+    )
+
+
+class TopologySpreadConstraint(Model):
+    """How evenly the matching pods are spread over the places of a topology."""
+
+    max_skew: Int32 = Field(description="By how many pods two places may differ; at least 1.")
+    topology_key: str = Field(description="The node label whose value tells places apart.")
+    when_unsatisfiable: Literal["DoNotSchedule", "ScheduleAnyway"] = Field(description="Wait, or merely prefer less crowded places.")
+    label_selector: LabelSelector | None = Field(None, description="The pods that are counted.", json_schema_extra=ATOMIC_MAP)
+    min_domains: Int32 | None = Field(None, description="How many places there have to be at least, with DoNotSchedule.")
+    node_affinity_policy: Literal["Honor", "Ignore"] | None = Field(
+        None, description="Whether nodes that nodeSelector and affinity rule out count as places; Honor when nothing is said."
+    )
+    node_taints_policy: Literal["Honor", "Ignore"] | None = Field(
+        None, description="Whether nodes whose taints are not tolerated are left out; Ignore when nothing is said."
+    )
+    match_label_keys: list[str] | None = Field(
+        None, description="Labels whose values on the pod to be placed are added to the selector.", json_schema_extra=ATOMIC
+    )

@@ -1,0 +1,58 @@
+"""What all models share: strictness, JSON names, and the scalar types of the Kubernetes API."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainValidator, WithJsonSchema
+from pydantic.alias_generators import to_camel
+from pydantic_core import PydanticCustomError
+
+from apiserver.apis.meta import quantity, times
+
+ATOMIC: Final[dict[str, Any]] = {"x-kubernetes-list-type": "atomic"}
+ATOMIC_MAP: Final[dict[str, Any]] = {"x-kubernetes-map-type": "atomic"}
+
+
+def keyed_by(*keys: str) -> dict[str, Any]:
+    """Return the extensions of a list of objects that ``keys`` tell apart; a strategic merge patch merges it by the first."""
+    return {
+        "x-kubernetes-list-type": "map",
+        "x-kubernetes-list-map-keys": list(keys),
+        "x-kubernetes-patch-strategy": "merge",
+        "x-kubernetes-patch-merge-key": keys[0],
+    }
+
+
+class Model(BaseModel):
+    """A structure of the API: camelCase in JSON, nothing unknown, no conversions (``"1"`` is no integer)."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, alias_generator=to_camel)
+
+
+def _quantity(value: object) -> object:
+    if isinstance(value, (str, int, float)) and not isinstance(value, bool):
+        try:
+            quantity.parse(str(value))
+        except ValueError as error:
+            raise PydanticCustomError("quantity", "{reason}", {"reason": str(error)}) from error
+        return value
+    raise PydanticCustomError("quantity_type", "must be a quantity such as 512Mi")
+
+
+def _time(value: str) -> str:
+    try:
+        times.parse(value)
+    except ValueError as error:
+        raise PydanticCustomError("time", "must be an RFC 3339 time such as 2006-01-02T15:04:05Z") from error
+    return value
+
+
+Int32 = Annotated[int, Field(ge=-(2**31), lt=2**31), WithJsonSchema({"type": "integer", "format": "int32"})]
+Int64 = Annotated[int, Field(ge=-(2**63), lt=2**63), WithJsonSchema({"type": "integer", "format": "int64"})]
+Time = Annotated[str, AfterValidator(_time), WithJsonSchema({"type": "string", "format": "date-time"})]
+Quantity = Annotated[
+    Any,
+    PlainValidator(_quantity),
+    WithJsonSchema({"type": "string", "x-kubernetes-int-or-string": True}),
+]

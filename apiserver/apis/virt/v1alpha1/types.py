@@ -1,0 +1,367 @@
+"""``VirtualMachine`` and ``Migration``: their shape, and the texts that ``kubectl explain`` prints.
+
+Only shape: defaults are in ``defaults``, rules in ``validation``. Field names are snake_case here and camelCase in JSON.
+
+The lists of devices are atomic: whoever applies a manifest says which devices there are, all of them. Keyed by name they would keep what
+defaulting once added (the interface ``default`` beside the user's own), and kubectl refuses to merge a keyed list when an element lacks
+its key, as the disk of the project's first manifest does. Price: two appliers cannot own a device each.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field
+
+from apiserver.apis.virt.v1alpha1.scheduling import Affinity, Toleration, TopologySpreadConstraint
+from apiserver.apis.virt.v1alpha1.schema import ATOMIC, Int32, Int64, Model, Quantity, Time, keyed_by
+
+PullPolicy = Literal["Always", "IfNotPresent", "Never"]
+RunStrategy = Literal["Always", "RerunOnFailure", "Once", "Manual", "Halted"]
+
+
+class Rerun(Model):
+    """What happens when a start fails."""
+
+    limit: Int32 | None = Field(
+        None, description="How many further starts are tried after a failed one, on other nodes where possible. Default 2, at most 9."
+    )
+    start_timeout_seconds: Int32 | None = Field(
+        None, description="A start that has not led to a running guest after this many seconds counts as failed. Default 180."
+    )
+
+
+class CPU(Model):
+    """The virtual processors that the guest sees: sockets x cores x threads of them."""
+
+    sockets: Int32 | None = Field(None, description="Number of sockets. Default 1.")
+    cores: Int32 | None = Field(None, description="Cores of each socket. Default 1.")
+    threads: Int32 | None = Field(None, description="Threads of each core. Default 1.")
+    model: str | None = Field(
+        None,
+        description="A CPU model that libvirt knows, host-model or host-passthrough. Empty: the host's own processor with KVM, and the "
+        "emulator's best without.",
+    )
+
+
+class Memory(Model):
+    """The guest's memory."""
+
+    guest: Quantity | None = Field(None, description="What the guest gets to see, 16Mi at least. Default 512Mi.")
+
+
+class Machine(Model):
+    """The machine that is emulated."""
+
+    type: str | None = Field(None, description="A machine type of QEMU. Default q35.")
+
+
+class KernelBootContainer(Model):
+    """A container image with a kernel in it."""
+
+    image: str = Field(description="The image's reference.")
+    image_pull_policy: PullPolicy | None = Field(None, description="When the image is pulled, as for a container.")
+    kernel_path: str = Field(description="Absolute path of the kernel within the image.")
+    initrd_path: str | None = Field(None, description="Absolute path of the initial RAM disk within the image.")
+
+
+class KernelBoot(Model):
+    """Starts a kernel directly, without boot loader."""
+
+    container: KernelBootContainer = Field(description="Where the kernel comes from.")
+    kernel_args: str | None = Field(None, description="The kernel's command line.")
+
+
+class Firmware(Model):
+    """What the guest starts from."""
+
+    uuid: str | None = Field(
+        None, description="The machine's UUID as the guest sees it. Default: one computed from the object's uid, the same at every start."
+    )
+    kernel_boot: KernelBoot | None = Field(None, description="A kernel to start instead of a boot loader from a disk.")
+
+
+class DiskSource(Model):
+    """Where a disk's content is. Which fields count depends on the disk's type."""
+
+    name: str | None = Field(
+        None,
+        description="PersistentVolumeClaim: the claim's name in the same namespace. Looked up in lower case, the only one claims have.",
+    )
+    reference: str | None = Field(None, description="Image: the reference of a container image with a disk image in it.")
+    path: str | None = Field(None, description="Image: path of the disk image within the container image. Default disk/disk.img.")
+    pull_policy: PullPolicy | None = Field(None, description="Image: when the container image is pulled, as for a container.")
+
+
+class DiskTarget(Model):
+    """How the guest sees a disk."""
+
+    bus: Literal["virtio", "sata", "scsi"] | None = Field(None, description="The bus it hangs on. Default virtio, for a cdrom sata.")
+
+
+class Disk(Model):
+    """One disk or CD-ROM drive."""
+
+    name: str | None = Field(None, description="Its name, unique in the machine. Default disk<position>, counted from 0.")
+    type: Literal["PersistentVolumeClaim", "Image"] = Field(
+        description="What holds the content. PersistentVolumeClaim: a claim, as a block device or as a file disk.img; lasts. Image: a "
+        "container image; what the guest writes goes to an overlay that is gone when the machine is off."
+    )
+    device: Literal["disk", "cdrom"] | None = Field(None, description="What the guest takes it for. Default disk.")
+    source: DiskSource = Field(description="Where the content is.")
+    target: DiskTarget | None = Field(None, description="How the guest sees it.")
+    read_only: bool | None = Field(None, description="The guest cannot write to it. Default false, for a cdrom true.")
+    boot_order: Int32 | None = Field(
+        None, description="Place in the order of devices to start from, from 1; devices without one come last."
+    )
+    serial: str | None = Field(None, description="The serial number that the guest reads from it.")
+
+
+class Interface(Model):
+    """One network interface of the guest."""
+
+    name: str = Field(description="Its name, unique in the machine.")
+    type: Literal["masquerade"] | None = Field(
+        None,
+        description="How it is joined to the pod's network. masquerade (the default): the guest has a private address behind the pod's, "
+        "and what reaches the pod's address reaches the guest.",
+    )
+    model: Literal["virtio", "e1000", "e1000e", "rtl8139"] | None = Field(None, description="The emulated card. Default virtio.")
+    mac: str | None = Field(None, description="The card's address, like 02:00:00:00:00:01. Default: one made at the first start.")
+
+
+class Graphics(Model):
+    """One graphical display."""
+
+    type: Literal["vnc", "spice"] = Field(description="The protocol that shows it.")
+
+
+class Console(Model):
+    """One serial port."""
+
+    type: Literal["pty"] = Field(description="How it is connected; pty is the only way.")
+
+
+class Devices(Model):
+    """The devices of the guest. Each list says all there is: applying a manifest replaces it as a whole."""
+
+    disks: list[Disk] | None = Field(None, description="Disks and CD-ROM drives.", json_schema_extra=ATOMIC)
+    interfaces: list[Interface] | None = Field(
+        None, description="Network interfaces. Default: one of type masquerade; [] means none.", json_schema_extra=ATOMIC
+    )
+    graphics: list[Graphics] | None = Field(
+        None, description="Displays. Default: one of type vnc; [] means none.", json_schema_extra=ATOMIC
+    )
+    consoles: list[Console] | None = Field(
+        None, description="Serial ports; the first is the one that the console subresource shows. Default: one.", json_schema_extra=ATOMIC
+    )
+
+
+class Domain(Model):
+    """The machine itself, in libvirt's terms."""
+
+    cpu: CPU | None = Field(None, description="Virtual processors.")
+    memory: Memory | None = Field(None, description="Memory.")
+    machine: Machine | None = Field(None, description="The emulated machine.")
+    firmware: Firmware | None = Field(None, description="What the guest starts from.")
+    devices: Devices | None = Field(None, description="Disks, network interfaces, displays and serial ports.")
+
+
+class VirtualMachineSpec(Model):
+    """What the virtual machine should be."""
+
+    run_strategy: RunStrategy | None = Field(
+        None,
+        description="When the machine is on. Always: started again whenever it is off. RerunOnFailure (the default): started, and again "
+        "when it failed, until the guest powers off by itself. Once: started one time. Manual: only by the start verb. Halted: off, and "
+        "shut down when it is on. The verbs start and stop count until the strategy is edited.",
+    )
+    rerun: Rerun | None = Field(None, description="What happens when a start fails.")
+    termination_grace_period_seconds: Int64 | None = Field(
+        None, description="How long the guest may take to shut down after it was asked to, before its power is cut. Default 30."
+    )
+    node_selector: dict[str, str] | None = Field(
+        None,
+        description="Labels that the node must have. kubevirt.io/hostname stands for kubernetes.io/hostname.",
+        json_schema_extra={"x-kubernetes-map-type": "atomic"},
+    )
+    affinity: Affinity | None = Field(None, description="Attraction to nodes and pods, and aversion to pods, as in a Pod.")
+    tolerations: list[Toleration] | None = Field(
+        None, description="Taints of nodes that do not keep the machine away, as in a Pod.", json_schema_extra=ATOMIC
+    )
+    topology_spread_constraints: list[TopologySpreadConstraint] | None = Field(
+        None,
+        description="How machines are spread over nodes or zones, as in a Pod.",
+        json_schema_extra=keyed_by("topologyKey", "whenUnsatisfiable"),
+    )
+    priority_class_name: str | None = Field(None, description="The PriorityClass of the machine's pod.")
+    scheduler_name: str | None = Field(None, description="The scheduler that places the machine's pod, if not the default one.")
+    node_name: str | None = Field(None, description="The one node that the machine runs on, past every scheduler. Rather use nodeSelector.")
+    domain: Domain = Field(description="The machine itself: processors, memory, firmware, devices.")
+
+
+class Condition(Model):
+    """One aspect of the present state."""
+
+    type: str = Field(description="Which aspect, in CamelCase.")
+    status: Literal["True", "False", "Unknown"] = Field(description="Whether it holds.")
+    reason: str | None = Field(None, description="Why, in one CamelCase word.")
+    message: str | None = Field(None, description="Why, for people.")
+    last_transition_time: Time | None = Field(None, description="When the status last changed.")
+    observed_generation: Int64 | None = Field(None, description="The generation of the spec that this was seen with.")
+
+
+class Attempt(Model):
+    """One start of the machine, and what became of it."""
+
+    number: Int32 = Field(description="Counted from 1.")
+    pod_name: str | None = Field(None, description="The pod that it ran in.")
+    node_name: str | None = Field(None, description="The node that it ran on.")
+    start_time: Time | None = Field(None, description="When the pod was created.")
+    running_time: Time | None = Field(None, description="When the guest began to run; absent when it never did.")
+    end_time: Time | None = Field(None, description="When it was over.")
+    result: Literal["Succeeded", "Failed", "Stopped"] | None = Field(
+        None, description="How it ended: the guest powered off by itself, something failed, or it was asked to stop. Absent: not yet."
+    )
+    message: str | None = Field(None, description="How it ended, for people.")
+
+
+class DomainStatus(Model):
+    """The domain as libvirt sees it."""
+
+    state: str | None = Field(None, description="libvirt's state: running, paused, shutdown, shutoff, crashed…")
+    reason: str | None = Field(None, description="libvirt's reason for the state: booted, migrated, user…")
+    type: Literal["qemu", "kvm"] | None = Field(None, description="kvm: the processor runs the guest. qemu: it is emulated, and slower.")
+
+
+class InterfaceStatus(Model):
+    """A network interface as it is."""
+
+    name: str = Field(description="Its name in the spec.")
+    mac: str | None = Field(None, description="The card's address.")
+    ip_address: str | None = Field(None, alias="ipAddress", description="The address under which the guest can be reached.")
+    ip_addresses: list[str] | None = Field(None, alias="ipAddresses", description="All of its addresses.", json_schema_extra=ATOMIC)
+
+
+class MigrationState(Model):
+    """The live migration that is going on, or the last one."""
+
+    name: str | None = Field(None, description="The Migration's name.")
+    uid: str | None = Field(None, description="The Migration's uid.")
+    source_node: str | None = Field(None, description="The node it comes from.")
+    source_pod: str | None = Field(None, description="The pod it comes from.")
+    target_node: str | None = Field(None, description="The node it goes to.")
+    target_pod: str | None = Field(None, description="The pod it goes to.")
+    start_time: Time | None = Field(None, description="When the guest's memory began to move.")
+    end_time: Time | None = Field(None, description="When it was over.")
+    phase: str | None = Field(None, description="The Migration's phase.")
+
+
+class Request(Model):
+    """The last verb that was called."""
+
+    action: Literal["Start", "Stop", "Restart", "Pause", "Unpause"] = Field(description="Which verb.")
+    time: Time | None = Field(None, description="When.")
+    run_strategy: RunStrategy | None = Field(None, description="The run strategy then; editing it supersedes the verb.")
+    attempt: Int32 | None = Field(None, description="The attempt that the verb asks for, or is about.")
+
+
+class PhaseTransitionTimestamp(Model):
+    """When a phase was entered."""
+
+    phase: str = Field(description="The phase.")
+    time: Time = Field(description="The moment, with microseconds.")
+
+
+class VirtualMachineStatus(Model):
+    """What the virtual machine is. Written by the system."""
+
+    observed_generation: Int64 | None = Field(None, description="The generation of the spec that this tells of.")
+    phase: Literal["Pending", "Scheduling", "Scheduled", "Running", "Stopping", "Stopped", "Succeeded", "Failed", "Unknown"] | None = Field(
+        None,
+        description="A summary. Pending: something is missing. Scheduling: its pod was created. Scheduled: the pod runs on nodeName. "
+        "Running: the guest runs. Stopping: it was asked to shut down. Stopped: off as asked. Succeeded: the guest powered off by itself. "
+        "Failed: see the conditions. Unknown: the node does not report.",
+    )
+    conditions: list[Condition] | None = Field(
+        None, description="Ready, Paused, DisksReady, Migratable: each with its reason.", json_schema_extra=keyed_by("type")
+    )
+    attempt: Int32 | None = Field(None, description="The number of the current start, part of the pod's name.")
+    attempts: list[Attempt] | None = Field(
+        None, description="The last ten starts and what became of them, the newest last.", json_schema_extra=keyed_by("number")
+    )
+    node_name: str | None = Field(None, description="The node that the machine is on.")
+    pod_name: str | None = Field(None, description="The pod that the machine is in.")
+    pod_uid: str | None = Field(None, alias="podUID", description="The uid of that pod.")
+    pod_ip: str | None = Field(None, alias="podIP", description="The address of that pod.")
+    domain: DomainStatus | None = Field(None, description="The domain as libvirt sees it.")
+    interfaces: list[InterfaceStatus] | None = Field(None, description="Network interfaces as they are.", json_schema_extra=ATOMIC)
+    graphics: list[Graphics] | None = Field(None, description="Displays that can be connected to.", json_schema_extra=ATOMIC)
+    migration: MigrationState | None = Field(None, description="The live migration that is going on, or the last one.")
+    request: Request | None = Field(None, description="The last verb that was called.")
+    phase_transition_timestamps: list[PhaseTransitionTimestamp] | None = Field(
+        None, description="When the phases of this attempt were entered.", json_schema_extra=ATOMIC
+    )
+
+
+class VirtualMachine(Model):
+    """A machine with its own processors, memory, disks and kernel, run by libvirt and QEMU inside a pod."""
+
+    api_version: str | None = Field(None, description="kubevirt.io/v1alpha1.")
+    kind: str | None = Field(None, description="VirtualMachine.")
+    metadata: Any = Field(None, description="Name, namespace, labels and the like.", json_schema_extra={"x-meta": "ObjectMeta"})
+    spec: VirtualMachineSpec = Field(description="What the machine should be; yours to write.")
+    status: VirtualMachineStatus | None = Field(None, description="What the machine is; the system writes it.")
+
+
+class MigrationSelector(Model):
+    """Which virtual machine is moved."""
+
+    name: str = Field(description="The name of a VirtualMachine in the same namespace.")
+
+
+class MigrationSpec(Model):
+    """What is moved, and where to. Cannot be changed."""
+
+    selector: MigrationSelector = Field(description="The virtual machine.")
+    node_selector: dict[str, str] | None = Field(
+        None,
+        description="Labels that the node it goes to must have, beside those that the machine asks for. kubevirt.io/hostname stands for "
+        "kubernetes.io/hostname.",
+        json_schema_extra={"x-kubernetes-map-type": "atomic"},
+    )
+
+
+class MigrationStatus(Model):
+    """How far it is. Written by the system."""
+
+    phase: Literal["Pending", "Scheduling", "PreparingTarget", "TargetReady", "Running", "Succeeded", "Failed", "Cancelled"] | None = Field(
+        None,
+        description="A summary. Pending: not begun. Scheduling: the target pod was created. PreparingTarget: that pod runs. TargetReady: "
+        "it can receive. Running: the guest's memory moves. Succeeded: the guest runs on the target. Failed, Cancelled: it goes on at the "
+        "source. The last three are final.",
+    )
+    conditions: list[Condition] | None = Field(None, description="Details, each with its reason.", json_schema_extra=keyed_by("type"))
+    observed_generation: Int64 | None = Field(None, description="The generation of the spec that this tells of.")
+    source_node: str | None = Field(None, description="The node it comes from.")
+    source_pod: str | None = Field(None, description="The pod it comes from.")
+    target_node: str | None = Field(None, description="The node it goes to.")
+    target_pod: str | None = Field(None, description="The pod it goes to.")
+    target_pod_uid: str | None = Field(None, alias="targetPodUID", description="The uid of that pod.")
+    target_address: str | None = Field(None, description="Where the target's virt-handler receives, as host:port.")
+    start_time: Time | None = Field(None, description="When work on it began.")
+    end_time: Time | None = Field(None, description="When it was over.")
+    message: str | None = Field(None, description="How it ended, for people.")
+    phase_transition_timestamps: list[PhaseTransitionTimestamp] | None = Field(
+        None, description="When the phases were entered.", json_schema_extra=ATOMIC
+    )
+
+
+class Migration(Model):
+    """Moves a running virtual machine to another node without stopping it. Deleting an unfinished one cancels it."""
+
+    api_version: str | None = Field(None, description="kubevirt.io/v1alpha1.")
+    kind: str | None = Field(None, description="Migration.")
+    metadata: Any = Field(None, description="Name, namespace, labels and the like.", json_schema_extra={"x-meta": "ObjectMeta"})
+    spec: MigrationSpec = Field(description="What is moved, and where to; yours to write, once.")
+    status: MigrationStatus | None = Field(None, description="How far it is; the system writes it.")

@@ -1,0 +1,94 @@
+"""What is special about ``migrations``: one unfinished Migration a virtual machine, kept by a claim in etcd and not by a cache."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from apiserver.apis.meta.validation import FieldError
+from apiserver.apis.virt import names, phases
+from apiserver.apis.virt.resources import MIGRATIONS
+from apiserver.apis.virt.v1alpha1 import decoding, defaults, types, validation
+from apiserver.registry.generic.strategy import Column, Object, Reading, Strategy
+from apiserver.registry.virt.virtualmachines import add_finalizer
+
+
+class MigrationStrategy(Strategy):
+    """Migration: immutable but for its status; a finalizer until the guest is known to run on exactly one side."""
+
+    resource = MIGRATIONS
+    singular = "migration"
+    short_names = ("vmmig",)
+    model = types.Migration
+
+    def read(self, obj: Object) -> Reading:
+        """Hold a client's object against the model."""
+        return Reading(*decoding.read(self.model, obj))
+
+    def default(self, obj: Object) -> None:
+        """Fill in what the spec leaves unsaid."""
+        defaults.default_migration(obj)
+
+    def prepare_for_create(self, obj: Object) -> None:
+        """Hold the object until virt-controller has put the losing pod away."""
+        add_finalizer(obj, names.MIGRATION_FINALIZER)
+
+    def validate(self, obj: Object) -> list[FieldError]:
+        """Return all that is wrong with a new Migration."""
+        return validation.validate_migration(obj)
+
+    def validate_update(self, obj: Object, old: Object) -> list[FieldError]:
+        """Return all that is wrong with an update: the spec is immutable."""
+        return validation.validate_migration_update(obj, old)
+
+    def validate_status_update(self, obj: Object, old: Object) -> list[FieldError]:
+        """Return all that is wrong with a status: a final phase is final."""
+        return validation.validate_migration_status(obj, old)
+
+    def selectable_fields(self, obj: Object) -> dict[str, str]:
+        """Return what virt-handler selects the Migrations of its node by, and what people look for."""
+        spec, status = obj.get("spec") or {}, obj.get("status") or {}
+        return {
+            "spec.selector.name": (spec.get("selector") or {}).get("name") or "",
+            "status.phase": status.get("phase") or "",
+            "status.sourceNode": status.get("sourceNode") or "",
+            "status.targetNode": status.get("targetNode") or "",
+        }
+
+    def columns(self) -> tuple[Column, ...]:
+        """Return what ``kubectl get migrations`` shows."""
+        return (
+            Column("Phase", description="How far it is."),
+            Column("VM", description="The virtual machine that is moved."),
+            Column("Source", description="The node it comes from."),
+            Column("Target", description="The node it goes to."),
+            Column("Source-Pod", description="The pod it comes from.", priority=1),
+            Column("Target-Pod", description="The pod it goes to.", priority=1),
+            Column("Message", description="How it ended.", priority=1),
+        )
+
+    def cells(self, obj: Object, now: datetime) -> list[Any]:
+        """Return one row of it."""
+        del now
+        spec, status = obj.get("spec") or {}, obj.get("status") or {}
+        return [
+            status.get("phase") or "Pending",
+            (spec.get("selector") or {}).get("name"),
+            status.get("sourceNode"),
+            status.get("targetNode"),
+            status.get("sourcePod"),
+            status.get("targetPod"),
+            status.get("message"),
+        ]
+
+    def claims(self, obj: Object) -> frozenset[str]:
+        """Return the claim on the virtual machine while this Migration is unfinished."""
+        if not phases.is_unfinished(obj):
+            return frozenset()
+        return frozenset({f"migrating/{obj['metadata']['namespace']}/{obj['spec']['selector']['name']}"})
+
+    def claim_taken(self, obj: Object, claim: str, holder: str) -> str:
+        """Say which Migration is in the way."""
+        del claim
+        other = holder.rpartition("/")[2]
+        return f'virtual machine "{obj["spec"]["selector"]["name"]}" is already being migrated by migration "{other}"; delete that to cancel it'

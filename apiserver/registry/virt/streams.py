@@ -1,0 +1,65 @@
+"""The streams ``console`` and ``vnc``: who may connect to what is decided here, the bytes are the machinery's."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Awaitable, Callable
+from typing import ClassVar, Final
+
+from apiserver.apis.meta import errors
+from apiserver.apis.virt import names, phases, streams
+from apiserver.apis.virt.resources import VIRTUAL_MACHINES
+from apiserver.registry.generic.strategy import Connect, Destination, Object
+
+CONNECTABLE: Final = frozenset({phases.RUNNING, phases.STOPPING})
+"""A guest that shuts down still has something to say."""
+
+LocateHandler = Callable[[str], Awaitable[tuple[str, int]]]
+"""Returns host and port of virt-handler on the node of this name; raises ServiceUnavailable while it cannot be found."""
+
+
+def refuse(vm: Object, stream: streams.Stream) -> str | None:
+    """Say why nobody can connect to this stream now; None: one can."""
+    devices = vm["spec"].get("domain", {}).get("devices", {})
+    if stream == "console" and not devices.get("consoles"):
+        return "it has no serial port (spec.domain.devices.consoles is empty)"
+    if stream == "vnc" and not any(each.get("type") == "vnc" for each in devices.get("graphics") or []):
+        return "it has no display of type vnc (spec.domain.devices.graphics)"
+    phase = phases.phase_of(vm)
+    if phase not in CONNECTABLE:
+        return f"it is not running (phase {phase or 'Pending'})"
+    if not (vm.get("status") or {}).get("nodeName"):
+        return "it is not known which node it runs on"
+    return None
+
+
+def check(vm: Object, stream: streams.Stream) -> None:
+    """Raise BadRequest, with the reason, unless one can connect."""
+    reason = refuse(vm, stream)
+    if reason is None:
+        return
+    name = vm["metadata"]["name"]
+    details = errors.Details(name=name, group=VIRTUAL_MACHINES.group, kind=VIRTUAL_MACHINES.plural)
+    raise errors.BadRequest(f'cannot connect to {stream} of virtual machine "{name}": {reason}', details)
+
+
+class HandlerStream(Connect):
+    """A stream that virt-handler of the machine's node serves."""
+
+    subprotocols: ClassVar[tuple[str, ...]] = (streams.SUBPROTOCOL,)
+    ping_seconds: ClassVar[float] = streams.PING_SECONDS
+
+    def __init__(self, stream: streams.Stream, locate_handler: LocateHandler, tls: Callable[[], ssl.SSLContext]) -> None:
+        """``tls`` returns the present context with our client certificate: certificates are renewed while we run."""
+        self._stream = stream
+        self._locate_handler = locate_handler
+        self._tls = tls
+
+    async def locate(self, obj: Object) -> Destination:
+        """Return virt-handler's address for this stream of ``obj``."""
+        check(obj, self._stream)
+        host, port = await self._locate_handler(obj["status"]["nodeName"])
+        metadata = obj["metadata"]
+        path = streams.handler_path(metadata["namespace"], metadata["name"], metadata["uid"], self._stream)
+        shown = f"[{host}]" if ":" in host else host
+        return Destination(url=f"https://{shown}:{port}{path}", server_name=names.HANDLER, tls=self._tls())

@@ -1,0 +1,188 @@
+"""The verbs ``start``, ``stop``, ``restart``, ``pause``, ``unpause``, ``migrate``: what they ask for, and when they are refused.
+
+A verb writes ``status.request``; virt-controller and virt-handler read it through :mod:`apiserver.apis.virt.power`. What would have no
+effect is a Conflict that says why, because a verb that silently does nothing looks like one that was lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Any, Final
+
+from apiserver.apis.meta import errors, objectmeta, times, validation
+from apiserver.apis.virt import names, phases, power
+from apiserver.apis.virt.resources import MIGRATIONS, VIRTUAL_MACHINES
+from apiserver.registry.generic.strategy import CreatingVerb, Object, Verb
+
+Refusal = str | None
+"""Why the verb cannot be carried out now; completes ``Operation cannot be fulfilled on … "vm1": …``."""
+
+
+class RequestVerb(Verb):
+    """A verb that is a note in ``status.request``."""
+
+    def __init__(self, action: str, refuse: Callable[[Object], Refusal]) -> None:
+        self._action = action
+        self._refuse = refuse
+
+    def apply(self, obj: Object, body: Object, now: datetime) -> Object:
+        """Note the request, for the attempt that it asks for (Start, Restart: the next one) or is about."""
+        _require_fields(body, frozenset())
+        reason = _refuse_deleting(obj) or self._refuse(obj)
+        if reason is not None:
+            raise conflict(obj, reason)
+        current = power.current_attempt(obj)
+        status = obj.setdefault("status", {})
+        status["request"] = {
+            "action": self._action,
+            "time": times.to_rfc3339_micro(now),
+            "runStrategy": obj["spec"].get("runStrategy") or power.RERUN_ON_FAILURE,
+            "attempt": current + 1 if self._action in (power.START, power.RESTART) else current,
+        }
+        return obj
+
+
+class Migrate(CreatingVerb):
+    """Creates a Migration of this virtual machine; the body may hold a ``nodeSelector``."""
+
+    creates = MIGRATIONS
+
+    def make(self, obj: Object, body: Object, now: datetime) -> Object:
+        """Return the Migration; the claim on the machine is taken when it is written."""
+        del now
+        _require_fields(body, frozenset({"nodeSelector"}))
+        reason = _refuse_deleting(obj) or refuse_migrate(obj)
+        if reason is not None:
+            raise conflict(obj, reason)
+        metadata = obj["metadata"]
+        spec: Object = {"selector": {"name": metadata["name"]}}
+        if body.get("nodeSelector"):
+            spec["nodeSelector"] = body["nodeSelector"]
+        return {
+            "apiVersion": MIGRATIONS.api_version,
+            "kind": MIGRATIONS.kind,
+            "metadata": {"generateName": f"{metadata['name']}-", "namespace": metadata["namespace"]},
+            "spec": spec,
+        }
+
+
+def refuse_start(vm: Object) -> Refusal:
+    """Say why this machine cannot be started."""
+    decision = power.decide(vm)
+    if not decision.on:
+        return None
+    if _is_open(vm, decision):
+        return f"the virtual machine is already on ({phases.phase_of(vm) or 'Pending'})"
+    return "the virtual machine is already going to be started"
+
+
+def refuse_stop(vm: Object) -> Refusal:
+    """Say why this machine cannot be stopped."""
+    decision = power.decide(vm)
+    if decision.on:
+        return None
+    if phases.phase_of(vm) in phases.WITH_POD:
+        return "the virtual machine is already being shut down"
+    return "the virtual machine is already off"
+
+
+def refuse_restart(vm: Object) -> Refusal:
+    """Say why this machine cannot be restarted."""
+    phase = phases.phase_of(vm)
+    if phase not in phases.WITH_POD:
+        return "the virtual machine is off; start it instead"
+    decision = power.decide(vm)
+    if not decision.on:
+        return "the virtual machine is being shut down; start it instead"
+    if decision.attempt != power.current_attempt(vm):
+        return "the virtual machine is already being restarted"
+    return None
+
+
+def refuse_pause(vm: Object) -> Refusal:
+    """Say why this machine cannot be paused."""
+    return _refuse_busy(vm, "pause") or ("the virtual machine is already paused" if power.wants_paused(vm) else None)
+
+
+def refuse_unpause(vm: Object) -> Refusal:
+    """Say why this machine cannot go on."""
+    busy = _refuse_busy(vm, "unpause")
+    if busy is not None:
+        return busy
+    return None if power.wants_paused(vm) or _condition(vm, "Paused") == "True" else "the virtual machine is not paused"
+
+
+def refuse_migrate(vm: Object) -> Refusal:
+    """Say why this machine cannot be moved."""
+    busy = _refuse_busy(vm, "migrate")
+    if busy is not None:
+        return busy
+    condition = next((each for each in _conditions(vm) if each.get("type") == "Migratable"), None)
+    if condition is not None and condition.get("status") == "False":
+        return f"the virtual machine cannot be migrated: {condition.get('message') or condition.get('reason') or 'it is not migratable'}"
+    return None
+
+
+def conflict(vm: Object, reason: str) -> errors.Conflict:
+    """Return the 409 for a verb that does not fit the state of the machine."""
+    name = vm["metadata"]["name"]
+    resource = VIRTUAL_MACHINES
+    details = errors.Details(name=name, group=resource.group, kind=resource.plural)
+    return errors.Conflict(f'Operation cannot be fulfilled on {resource.plural}.{resource.group} "{name}": {reason}', details)
+
+
+VERBS: Final[Mapping[str, Verb | CreatingVerb]] = {
+    "start": RequestVerb(power.START, refuse_start),
+    "stop": RequestVerb(power.STOP, refuse_stop),
+    "restart": RequestVerb(power.RESTART, refuse_restart),
+    "pause": RequestVerb(power.PAUSE, refuse_pause),
+    "unpause": RequestVerb(power.UNPAUSE, refuse_unpause),
+    "migrate": Migrate(),
+}
+
+
+def _refuse_deleting(vm: Object) -> Refusal:
+    return "the virtual machine is being deleted" if vm["metadata"].get("deletionTimestamp") else None
+
+
+def _refuse_busy(vm: Object, verb: str) -> Refusal:
+    """Refuse what only a running machine can do that nobody is stopping, restarting or moving."""
+    phase = phases.phase_of(vm)
+    if phase != phases.RUNNING:
+        return f"only a running virtual machine can {verb}; this one is {phase or 'Pending'}"
+    decision = power.decide(vm)
+    if not decision.on:
+        return "the virtual machine is being shut down"
+    if decision.attempt != power.current_attempt(vm):
+        return "the virtual machine is being restarted"
+    migration = (vm.get("status") or {}).get("migration") or {}
+    if migration.get("name") and migration.get("phase") not in phases.MIGRATION_FINAL:
+        return f'the virtual machine is being migrated (migration "{migration["name"]}")'
+    return None
+
+
+def _is_open(vm: Object, decision: power.Power) -> bool:
+    return decision.attempt == power.current_attempt(vm)
+
+
+def _conditions(vm: Object) -> list[dict[str, Any]]:
+    return (vm.get("status") or {}).get("conditions") or []
+
+
+def _condition(vm: Object, kind: str) -> str:
+    return next((str(each.get("status")) for each in _conditions(vm) if each.get("type") == kind), "")
+
+
+def _require_fields(body: Object, allowed: frozenset[str]) -> None:
+    """Refuse a body that asks for more than the verb can do."""
+    unknown = sorted(body.keys() - allowed - {"kind", "apiVersion"})
+    found = [validation.unknown_field(each) for each in unknown]
+    selector = body.get("nodeSelector")
+    if "nodeSelector" in allowed and selector is not None:
+        path = validation.Path("nodeSelector")
+        if not isinstance(selector, dict) or not all(isinstance(each, str) for each in selector.values()):
+            found.append(validation.type_invalid(path, selector, "must be an object whose values are strings"))
+        else:
+            found += objectmeta.validate_labels(selector, path)
+    validation.raise_if_any(found, group=names.GROUP, kind="Options", name="")

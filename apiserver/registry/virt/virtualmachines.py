@@ -1,0 +1,101 @@
+"""What is special about ``virtualmachines``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from apiserver.apis.meta.validation import FieldError
+from apiserver.apis.virt import names
+from apiserver.apis.virt.resources import VIRTUAL_MACHINES
+from apiserver.apis.virt.v1alpha1 import decoding, defaults, types, validation
+from apiserver.registry.generic.strategy import Column, Connect, Object, Reading, Strategy
+from apiserver.registry.virt.verbs import VERBS
+
+
+class VirtualMachineStrategy(Strategy):
+    """VirtualMachine: verbs and streams; a finalizer until no pod of it exists."""
+
+    resource = VIRTUAL_MACHINES
+    singular = "virtualmachine"
+    short_names = ("vm", "vms")
+    model = types.VirtualMachine
+    verbs = VERBS
+
+    def __init__(self, connects: Mapping[str, Connect] | None = None) -> None:
+        """``connects``: the streams, which need a way to virt-handler; none without (development, tests)."""
+        self.connects = connects or {}
+
+    def read(self, obj: Object) -> Reading:
+        """Hold a client's object against the model."""
+        return Reading(*decoding.read(self.model, obj))
+
+    def default(self, obj: Object) -> None:
+        """Fill in what the spec leaves unsaid."""
+        defaults.default_virtual_machine(obj)
+
+    def prepare_for_create(self, obj: Object) -> None:
+        """Hold the object until virt-controller has seen its pods go."""
+        add_finalizer(obj, names.VM_FINALIZER)
+
+    def validate(self, obj: Object) -> list[FieldError]:
+        """Return all that is wrong with a new machine."""
+        return validation.validate_virtual_machine(obj)
+
+    def validate_update(self, obj: Object, old: Object) -> list[FieldError]:
+        """Return all that is wrong with an update: a machine that is on keeps its domain."""
+        return validation.validate_virtual_machine_update(obj, old)
+
+    def validate_status_update(self, obj: Object, old: Object) -> list[FieldError]:
+        """Return what would harm the readers of a status."""
+        del old
+        return validation.validate_virtual_machine_status(obj)
+
+    def selectable_fields(self, obj: Object) -> dict[str, str]:
+        """Return what virt-handler selects its own machines by, and what people look for."""
+        spec, status = obj.get("spec") or {}, obj.get("status") or {}
+        return {
+            "spec.nodeName": spec.get("nodeName") or "",
+            "status.nodeName": status.get("nodeName") or "",
+            "status.phase": status.get("phase") or "",
+        }
+
+    def columns(self) -> tuple[Column, ...]:
+        """Return what ``kubectl get vms`` shows."""
+        return (
+            Column("Phase", description="A summary of the machine's state."),
+            Column("Ready", description="Whether the guest runs and can be reached."),
+            Column("Node", description="The node that the machine is on."),
+            Column("IP", description="The address under which the guest can be reached.", priority=1),
+            Column("Pod", description="The pod that the machine is in.", priority=1),
+            Column("CPUs", type="integer", description="Virtual processors.", priority=1),
+            Column("Memory", description="The guest's memory.", priority=1),
+            Column("Run-Strategy", description="When the machine is on.", priority=1),
+        )
+
+    def cells(self, obj: Object, now: datetime) -> list[Any]:
+        """Return one row of it."""
+        del now
+        spec, status = obj.get("spec") or {}, obj.get("status") or {}
+        domain = spec.get("domain") or {}
+        cpu = domain.get("cpu") or {}
+        ready = next((each.get("status") for each in status.get("conditions") or [] if each.get("type") == "Ready"), "False")
+        addresses = (each.get("ipAddress") for each in status.get("interfaces") or [])
+        return [
+            status.get("phase") or "Pending",
+            ready,
+            status.get("nodeName"),
+            next((each for each in addresses if each), None),
+            status.get("podName"),
+            cpu.get("sockets", 1) * cpu.get("cores", 1) * cpu.get("threads", 1),
+            (domain.get("memory") or {}).get("guest"),
+            spec.get("runStrategy"),
+        ]
+
+
+def add_finalizer(obj: Object, finalizer: str) -> None:
+    """Put ``finalizer`` onto a new object, once."""
+    finalizers = obj["metadata"].setdefault("finalizers", [])
+    if finalizer not in finalizers:
+        finalizers.append(finalizer)
