@@ -5,11 +5,12 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
+from apiserver.apis.meta.objects import Object
 from apiserver.apis.meta.validation import FieldError
 from apiserver.apis.virt import names, phases
 from apiserver.apis.virt.resources import MIGRATIONS
 from apiserver.apis.virt.v1alpha1 import decoding, defaults, types, validation
-from apiserver.registry.generic.strategy import Column, Object, Reading, Strategy
+from apiserver.registry.generic.strategy import Column, Reading, Strategy
 from apiserver.registry.virt.virtualmachines import add_finalizer
 
 
@@ -90,5 +91,5 @@ class MigrationStrategy(Strategy):
     def claim_taken(self, obj: Object, claim: str, holder: str) -> str:
         """Say which Migration is in the way."""
         del claim
-        other = holder.rpartition("/")[2]
-        return f'virtual machine "{obj["spec"]["selector"]["name"]}" is already being migrated by migration "{other}"; delete that to cancel it'
+        name, other = obj["spec"]["selector"]["name"], holder.rpartition("/")[2]
+        return f'virtual machine "{name}" is already being migrated by migration "{other}"; delete that to cancel it'

@@ -7,9 +7,10 @@ from collections.abc import Awaitable, Callable
 from typing import ClassVar, Final
 
 from apiserver.apis.meta import errors
+from apiserver.apis.meta.objects import Object
 from apiserver.apis.virt import names, phases, streams
 from apiserver.apis.virt.resources import VIRTUAL_MACHINES
-from apiserver.registry.generic.strategy import Connect, Destination, Object
+from apiserver.registry.generic.strategy import Connect, Destination
 
 CONNECTABLE: Final = frozenset({phases.RUNNING, phases.STOPPING})
 """A guest that shuts down still has something to say."""

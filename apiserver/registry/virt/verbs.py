@@ -11,9 +11,10 @@ from datetime import datetime
 from typing import Any, Final
 
 from apiserver.apis.meta import errors, objectmeta, times, validation
+from apiserver.apis.meta.objects import Object
 from apiserver.apis.virt import names, phases, power
 from apiserver.apis.virt.resources import MIGRATIONS, VIRTUAL_MACHINES
-from apiserver.registry.generic.strategy import CreatingVerb, Object, Verb
+from apiserver.registry.generic.strategy import CreatingVerb, Verb
 
 Refusal = str | None
 """Why the verb cannot be carried out now; completes ``Operation cannot be fulfilled on … "vm1": …``."""

@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
+from apiserver.apis.meta.objects import Object
 from apiserver.apis.meta.validation import FieldError
 from apiserver.apis.virt import names
 from apiserver.apis.virt.resources import VIRTUAL_MACHINES
 from apiserver.apis.virt.v1alpha1 import decoding, defaults, types, validation
-from apiserver.registry.generic.strategy import Column, Connect, Object, Reading, Strategy
+from apiserver.registry.generic.strategy import Column, Connect, Reading, Strategy
 from apiserver.registry.virt.verbs import VERBS
 
 
