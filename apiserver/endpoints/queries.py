@@ -5,18 +5,19 @@ Unknown parameters are ignored, because each kubectl release adds some; a wrong 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from apiserver.apis.meta.errors import BadRequest, Cause, Details, Invalid
 from apiserver.apis.meta.times import parse_duration
+from apiserver.registry.generic.options import BACKGROUND, FOREGROUND, ORPHAN, DeleteOptions, FieldValidation, WriteOptions
 
 Query = Mapping[str, str]
 
 NOT_OLDER_THAN: Final = "NotOlderThan"
 EXACT: Final = "Exact"
-POLICIES: Final = ("Orphan", "Background", "Foreground")
+POLICIES: Final = (ORPHAN, BACKGROUND, FOREGROUND)
 FIELD_VALIDATION: Final = ("Ignore", "Warn", "Strict")
 _MANAGER_LENGTH: Final = 128
 
@@ -142,15 +143,7 @@ def _watch_causes(options: ListOptions) -> list[Cause]:
     return causes
 
 
-@dataclass(frozen=True, slots=True)
-class WriteOptions:
-    """What create, update, patch and the verbs take."""
-
-    dry_run: bool = False
-    field_validation: str = "Warn"
-
-
-def write_options(query: Query, dry_run: list[str], *, apply: bool = False) -> WriteOptions:
+def write_options(query: Query, dry_run: list[str], warn: Callable[[str], None], *, apply: bool = False) -> WriteOptions:
     """Read the parameters of a write; ``dry_run`` holds all values of ``dryRun``.
 
     Raises:
@@ -169,22 +162,11 @@ def write_options(query: Query, dry_run: list[str], *, apply: bool = False) -> W
         causes.append(_forbidden("force", "may not be specified for non-apply patch"))
     if causes:
         raise invalid_options("PatchOptions" if apply else "UpdateOptions", *causes)
-    return WriteOptions(dry_run=bool(dry_run), field_validation=validation)
+    return WriteOptions(bool(dry_run), cast("FieldValidation", validation), warn)
 
 
 def _dry_run_causes(values: list[str]) -> list[Cause]:
     return [_unsupported("dryRun", each, ("All",)) for each in values if each != "All"]
-
-
-@dataclass(frozen=True, slots=True)
-class DeleteOptions:
-    """``metav1.DeleteOptions``, checked. ``gracePeriodSeconds`` is taken and means nothing: no resource here has a grace period."""
-
-    policy: str = ""
-    orphan_dependents: bool | None = None
-    uid: str = ""
-    resource_version: str = ""
-    dry_run: bool = False
 
 
 def delete_options(query: Query, dry_run: list[str], body: dict[str, Any]) -> DeleteOptions:

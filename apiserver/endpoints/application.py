@@ -1,0 +1,158 @@
+"""Routing: from what a request is about to what answers it. The chain before it has authenticated and authorized."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from aiohttp import web
+
+from apiserver.apis.meta.resources import Resource
+from apiserver.endpoints import discovery, responses
+from apiserver.endpoints.call import Call
+from apiserver.endpoints.documents import Document, OpenAPI, serve
+from apiserver.endpoints.negotiation import wants_aggregated_discovery
+from apiserver.endpoints.requestinfo import RequestInfo
+from apiserver.endpoints.verbs import connecting, deleting, reading, watching, writing
+from apiserver.endpoints.verbs.served import Served
+from apiserver.endpoints.verbs.watching import Watches
+from apiserver.registry.generic.strategy import CreatingVerb, Strategy
+
+Page = Callable[[Call], Awaitable[web.StreamResponse]]
+"""Answers a path outside of the API: health, metrics, version."""
+
+_ACTIONS: Final = frozenset({"POST", "PUT"})
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What an API server is made of."""
+
+    served: Mapping[Resource, Served]
+    openapi: OpenAPI
+    pages: Mapping[str, Page]
+    watches: Watches
+    streams: connecting.Streams
+    now: Callable[[], datetime]
+
+
+class Application:
+    """Answers every request that may be answered."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._by_path = {(each.group, each.version, each.plural): served for each, served in parts.served.items()}
+        self._discovery = _documents([each.strategy for each in parts.served.values()])
+        self._aggregated = Document.of(discovery.aggregated([each.strategy for each in parts.served.values()]), discovery.AGGREGATED_TYPE)
+
+    def is_long_running(self, info: RequestInfo) -> bool:
+        """Return whether the request lasts as long as its client likes: a watch or a stream."""
+        if not info.is_resource:
+            return False
+        served = self._by_path.get((info.group, info.version, info.resource))
+        return info.verb == "watch" or (served is not None and info.subresource in served.strategy.connects)
+
+    async def answer(self, call: Call) -> web.StreamResponse:
+        """Answer the request.
+
+        Raises:
+            StatusError: everything that is not a success.
+        """
+        if call.info.is_resource and (call.info.group, call.info.version) in self._versions():
+            return await self._resource(call)
+        return await self._path(call)
+
+    def _versions(self) -> set[tuple[str, str]]:
+        return {(group, version) for group, version, _ in self._by_path}
+
+    async def _path(self, call: Call) -> web.StreamResponse:
+        if call.request.method not in {"GET", "HEAD"}:
+            raise responses.wrong_method()
+        path = "/" + call.info.path.strip("/")
+        if path == "/apis" and wants_aggregated_discovery(call.accept):
+            return await serve(call, self._aggregated, public=True)
+        if path in self._discovery:
+            return await serve(call, self._discovery[path])
+        if path.startswith("/openapi/"):
+            found = await self._parts.openapi.serve(call, path.split("/")[2:])
+            if found is not None:
+                return found
+        for prefix, page in self._parts.pages.items():
+            if path == prefix or (prefix != "/" and path.startswith(f"{prefix}/")):
+                return await page(call)
+        if path == "/":
+            listed = sorted({*self._discovery, *self._parts.pages, "/openapi/v2", "/openapi/v3"})
+            return await responses.answer(call, {"paths": listed})
+        return responses.plain(404, "404 page not found\n")
+
+    async def _resource(self, call: Call) -> web.StreamResponse:
+        info = call.info
+        served = self._by_path.get((info.group, info.version, info.resource))
+        if served is None or info.rest:
+            raise responses.unknown_resource(call)
+        if call.request.method not in {"GET", "POST", "PUT", "PATCH", "DELETE"}:
+            raise responses.wrong_method()
+        if info.verb == "watch":
+            return await watching.watch(served, call, self._parts.watches)
+        if not info.name or info.selected_name:
+            return await self._collection(served, call)
+        if served.strategy.resource.namespaced and not info.namespace:
+            raise responses.unknown_resource(call)
+        if not info.subresource:
+            return await _object(served, call)
+        return await self._subresource(served, call)
+
+    async def _collection(self, served: Served, call: Call) -> web.StreamResponse:
+        whole = served.strategy.resource.namespaced and not call.info.namespace
+        match call.request.method:
+            case "GET":
+                return await reading.list_(served, call)
+            case "POST" if not whole:
+                return await writing.create(served, call)
+            case "DELETE" if not whole:
+                return await deleting.delete_collection(served, call)
+            case _:
+                raise responses.wrong_method()
+
+    async def _subresource(self, served: Served, call: Call) -> web.StreamResponse:
+        name, method = call.info.subresource, call.request.method
+        if name == "status" and served.strategy.has_status:
+            if method in {"GET", "PUT", "PATCH"}:
+                return await _object(served, call)
+            raise responses.wrong_method()
+        if stream := served.strategy.connects.get(name):
+            if method != "GET":
+                raise responses.wrong_method()
+            return await connecting.connect(served, call, stream, self._parts.streams)
+        verb = served.strategy.verbs.get(name)
+        if verb is None:
+            raise responses.unknown_resource(call)
+        if method not in _ACTIONS:
+            raise responses.wrong_method()
+        if isinstance(verb, CreatingVerb):
+            return await writing.act_by_creating(served, call, verb, self._parts.served, self._parts.now)
+        return await writing.act(served, call, verb)
+
+
+async def _object(served: Served, call: Call) -> web.StreamResponse:
+    match call.request.method:
+        case "GET":
+            return await reading.get(served, call)
+        case "PUT":
+            return await writing.update(served, call)
+        case "PATCH":
+            return await writing.patch(served, call)
+        case "DELETE":
+            return await deleting.delete(served, call)
+        case _:
+            raise responses.wrong_method()
+
+
+def _documents(strategies: Sequence[Strategy]) -> dict[str, Document]:
+    documents = {"/apis": Document.of(discovery.api_group_list(strategies))}
+    for group, version in {(each.resource.group, each.resource.version) for each in strategies}:
+        documents[f"/apis/{group}"] = Document.of(discovery.api_group(strategies, group))
+        documents[f"/apis/{group}/{version}"] = Document.of(discovery.api_resource_list(strategies, group, version))
+    return documents

@@ -1,0 +1,39 @@
+"""One request on its way through the chain: what is known about it, and what is to be told with its answer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from aiohttp import web
+
+from apiserver.endpoints.negotiation import Representation, negotiate
+from apiserver.endpoints.requestinfo import RequestInfo
+from apiserver.endpoints.users import ANONYMOUS, User
+
+
+@dataclass(slots=True, eq=False)
+class Call:
+    """A request, who asks, and the warnings for its answer."""
+
+    request: web.BaseRequest
+    info: RequestInfo
+    audit_id: str
+    user: User = ANONYMOUS
+    warnings: dict[str, None] = field(default_factory=dict)
+
+    @property
+    def accept(self) -> str:
+        """The whole Accept header, several lines of it joined."""
+        return ", ".join(self.request.headers.getall("Accept", ()))
+
+    def represent(self, *transforms: str, stream: bool = False) -> Representation:
+        """Return how the answer is to be written, among JSON, YAML and ``transforms``.
+
+        Raises:
+            NotAcceptable: none that the client takes.
+        """
+        return negotiate(self.accept, frozenset(transforms), stream=stream)
+
+    def warn(self, message: str) -> None:
+        """Tell the client something although all went well; once is enough."""
+        self.warnings[message] = None

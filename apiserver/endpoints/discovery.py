@@ -1,0 +1,118 @@
+"""Discovery: the documents that say which resources there are, plain (``APIGroupList`` and below) and aggregated (v2).
+
+The documents are made once: what a server offers does not change while it runs.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Sequence
+from typing import Any, Final
+
+from apiserver.apis.meta.objects import Object
+from apiserver.apis.meta.resources import Resource
+from apiserver.endpoints.negotiation import DISCOVERY
+from apiserver.registry.generic.strategy import CreatingVerb, Strategy
+
+AGGREGATED_TYPE: Final = f"application/json;g=apidiscovery.k8s.io;v=v2;as={DISCOVERY}"
+_MAIN: Final = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"]
+_STATUS: Final = ["get", "patch", "update"]
+_ACTION: Final = ["create", "update"]
+_STREAM: Final = ["get"]
+
+
+def subresources(strategy: Strategy) -> list[tuple[str, Resource, list[str]]]:
+    """Return (name, resource whose kind it answers with, verbs) of each subresource, by name."""
+    found = [(name, strategy.resource, _STREAM) for name in strategy.connects]
+    found += [
+        (name, verb.creates if isinstance(verb, CreatingVerb) else strategy.resource, _ACTION) for name, verb in strategy.verbs.items()
+    ]
+    if strategy.has_status:
+        found.append(("status", strategy.resource, _STATUS))
+    return sorted(found, key=lambda each: each[0])
+
+
+def api_group_list(strategies: Sequence[Strategy]) -> Object:
+    """Return ``GET /apis``."""
+    groups = sorted({each.resource.group for each in strategies})
+    listed = [{key: value for key, value in api_group(strategies, group).items() if key not in {"kind", "apiVersion"}} for group in groups]
+    return {"kind": "APIGroupList", "apiVersion": "v1", "groups": listed}
+
+
+def api_group(strategies: Sequence[Strategy], group: str) -> Object:
+    """Return ``GET /apis/GROUP``; its first version is the preferred one."""
+    served = dict.fromkeys(each.resource.version for each in strategies if each.resource.group == group)
+    versions = [{"groupVersion": f"{group}/{version}", "version": version} for version in served]
+    return {"kind": "APIGroup", "apiVersion": "v1", "name": group, "versions": versions, "preferredVersion": versions[0]}
+
+
+def api_resource_list(strategies: Sequence[Strategy], group: str, version: str) -> Object:
+    """Return ``GET /apis/GROUP/VERSION``."""
+    resources: list[Object] = []
+    for strategy in sorted(_of(strategies, group, version), key=lambda each: each.resource.plural):
+        resources.append(_api_resource(strategy))
+        for name, answer, verbs in subresources(strategy):
+            full = f"{strategy.resource.plural}/{name}"
+            resources.append(
+                {"name": full, "singularName": "", "namespaced": strategy.resource.namespaced, "kind": answer.kind, "verbs": verbs}
+            )  # fmt: skip
+    return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": f"{group}/{version}", "resources": resources}
+
+
+def aggregated(strategies: Sequence[Strategy]) -> Object:
+    """Return ``GET /apis`` as ``APIGroupDiscoveryList``."""
+    items = []
+    for group in sorted({each.resource.group for each in strategies}):
+        versions = [
+            {"version": version, "freshness": "Current", "resources": [_discovered(each) for each in _of(strategies, group, version)]}
+            for version in dict.fromkeys(each.resource.version for each in strategies if each.resource.group == group)
+        ]
+        items.append({"metadata": {"name": group}, "versions": versions})
+    return {"kind": DISCOVERY, "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {}, "items": items}
+
+
+def storage_version_hash(resource: Resource) -> str:
+    """Return what the storage-version migrator compares."""
+    digest = hashlib.sha256(f"{resource.group}/{resource.version}/{resource.kind}".encode()).digest()
+    return base64.b64encode(digest[:8]).decode()
+
+
+def _of(strategies: Sequence[Strategy], group: str, version: str) -> list[Strategy]:
+    return [each for each in strategies if (each.resource.group, each.resource.version) == (group, version)]
+
+
+def _api_resource(strategy: Strategy) -> Object:
+    return {
+        "name": strategy.resource.plural,
+        "singularName": strategy.singular,
+        "namespaced": strategy.resource.namespaced,
+        "kind": strategy.resource.kind,
+        "verbs": _MAIN,
+        **_names(strategy),
+        "storageVersionHash": storage_version_hash(strategy.resource),
+    }
+
+
+def _discovered(strategy: Strategy) -> Object:
+    resource = strategy.resource
+    return {
+        "resource": resource.plural,
+        "responseKind": _kind(resource),
+        "scope": "Namespaced" if resource.namespaced else "Cluster",
+        "singularResource": strategy.singular,
+        "verbs": _MAIN,
+        **_names(strategy),
+        "subresources": [
+            {"subresource": name, "responseKind": _kind(answer), "verbs": verbs} for name, answer, verbs in subresources(strategy)
+        ],
+    }
+
+
+def _names(strategy: Strategy) -> dict[str, Any]:
+    names = {"shortNames": list(strategy.short_names), "categories": list(strategy.categories)}
+    return {key: value for key, value in names.items() if value}
+
+
+def _kind(resource: Resource) -> Object:
+    return {"group": resource.group, "version": resource.version, "kind": resource.kind}

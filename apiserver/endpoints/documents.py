@@ -1,0 +1,86 @@
+"""Documents that are made once and served by hash: discovery and OpenAPI, with entity tags and 304."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from email.utils import formatdate
+from time import time
+from typing import Final
+
+from aiohttp import web
+
+from apiserver.apis.meta.errors import NotAcceptable
+from apiserver.apis.meta.objects import Object
+from apiserver.endpoints import responses
+from apiserver.endpoints.call import Call
+from apiserver.endpoints.negotiation import JSON, negotiate
+
+_YEAR: Final = 365 * 24 * 3600
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """An encoded document and its tag."""
+
+    body: bytes
+    etag: str
+    content_type: str = JSON
+
+    @classmethod
+    def of(cls, value: Object, content_type: str = JSON) -> Document:
+        """Encode a document."""
+        body = responses.dump(value)
+        return cls(body, responses.etag_of(body), content_type)
+
+
+async def serve(call: Call, document: Document, *, public: bool = False) -> web.StreamResponse:
+    """Answer with a document, or with 304 to a client that has it."""
+    headers = {"ETag": f'"{document.etag}"', "Vary": "Accept"}
+    if public:
+        headers["Cache-Control"] = "public"
+    known = {each.strip().removeprefix("W/").strip('"') for each in call.request.headers.get("If-None-Match", "").split(",")}
+    if document.etag in known:
+        return web.Response(status=304, headers=headers)
+    response = web.Response(body=document.body, headers={**headers, "Content-Type": document.content_type})
+    return await responses.compressed(call.request, response, document.body)
+
+
+class OpenAPI:
+    """``/openapi/v2`` and ``/openapi/v3``."""
+
+    def __init__(self, v2: Object, v3: Mapping[str, Object]) -> None:
+        """Take the v2 document, and the v3 documents by their path (``apis/kubevirt.io/v1alpha1``)."""
+        self._v2 = Document.of(v2)
+        self._v3 = {path: Document.of(value) for path, value in v3.items()}
+        self._root = Document.of(
+            {"paths": {path: {"serverRelativeURL": f"/openapi/v3/{path}?hash={each.etag}"} for path, each in self._v3.items()}}
+        )
+
+    async def serve(self, call: Call, parts: list[str]) -> web.StreamResponse | None:
+        """Answer for the path segments behind ``/openapi``; None if there is nothing at them.
+
+        Raises:
+            NotAcceptable: the client takes no JSON (the aggregator does; kube-apiserver makes the protobuf from it).
+        """
+        if call.accept and negotiate(call.accept).media_type != JSON:
+            raise NotAcceptable("only the following media types are accepted: application/json")
+        if parts == ["v2"]:
+            return await serve(call, self._v2)
+        if parts == ["v3"]:
+            return await serve(call, self._root)
+        document = self._v3.get("/".join(parts[1:])) if parts[0] == "v3" else None
+        if document is None:
+            return None
+        return await self._by_hash(call, "/".join(parts[1:]), document)
+
+    @staticmethod
+    async def _by_hash(call: Call, path: str, document: Document) -> web.StreamResponse:
+        wanted = call.request.query.get("hash")
+        if wanted and wanted != document.etag:
+            return web.Response(status=301, headers={"Location": f"/openapi/v3/{path}?hash={document.etag}"})
+        response = await serve(call, document)
+        if wanted:
+            response.headers["Cache-Control"] = "public, immutable"
+            response.headers["Expires"] = formatdate(time() + _YEAR, usegmt=True)
+        return response

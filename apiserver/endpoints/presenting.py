@@ -1,0 +1,114 @@
+"""Objects as a client wants to see them: whole, as Table, or their metadata alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import Any, Final, Literal
+
+from apiserver.apis.meta.errors import BadRequest
+from apiserver.apis.meta.objects import Object, dig
+from apiserver.apis.meta.times import age
+from apiserver.endpoints.negotiation import PARTIAL, PARTIAL_LIST, TABLE, Representation
+from apiserver.registry.generic.strategy import Strategy
+
+Include = Literal["None", "Metadata", "Object"]
+
+ONE: Final = (TABLE, PARTIAL)
+"""What one object can be turned into."""
+MANY: Final = (TABLE, PARTIAL_LIST)
+"""What a list can be turned into."""
+
+_NAME: Final = {
+    "name": "Name",
+    "type": "string",
+    "format": "name",
+    "description": "Name must be unique within a namespace. It cannot be changed once the object exists.",
+    "priority": 0,
+}
+_AGE: Final = {
+    "name": "Age",
+    "type": "string",
+    "format": "",
+    "description": "Time since the object was created, in the server's clock.",
+    "priority": 0,
+}
+
+
+def include_of(value: str | None) -> Include:
+    """Return how much of each object a Table's rows carry.
+
+    Raises:
+        BadRequest: ``includeObject`` is none of the three words.
+    """
+    match value or "Metadata":
+        case "None":
+            return "None"
+        case "Metadata":
+            return "Metadata"
+        case "Object":
+            return "Object"
+        case _:
+            raise BadRequest(f"unrecognized includeObject value: {str(value)[:64]!r}")
+
+
+class Presenter:
+    """Turns objects of one strategy into what a representation asks for."""
+
+    def __init__(self, strategy: Strategy, now: Callable[[], datetime]) -> None:
+        self._strategy = strategy
+        self._now = now
+
+    def one(self, obj: Object, representation: Representation, include: Include = "Metadata", *, columns: bool = True) -> Object:
+        """Return one object in the representation."""
+        match representation.transform:
+            case "Table":
+                metadata = {"resourceVersion": dig(obj, "metadata", "resourceVersion") or ""}
+                return self.table([obj], metadata, representation.version, include, columns=columns)
+            case "PartialObjectMetadata":
+                return partial(obj, representation.version)
+            case _:
+                return obj
+
+    def many(self, objects: Sequence[Object], metadata: Object, representation: Representation, include: Include) -> Object:
+        """Return a list in the representation; ``metadata`` is the list's."""
+        if representation.transform == TABLE:
+            return self.table(objects, metadata, representation.version, include)
+        if representation.transform == PARTIAL_LIST:
+            items = [partial(each, representation.version) for each in objects]
+            return {"kind": PARTIAL_LIST, "apiVersion": f"meta.k8s.io/{representation.version}", "metadata": metadata, "items": items}
+        resource = self._strategy.resource
+        return {"kind": f"{resource.kind}List", "apiVersion": resource.api_version, "metadata": metadata, "items": list(objects)}
+
+    def table(
+        self, objects: Sequence[Object], metadata: Object, version: str = "v1", include: Include = "Metadata", *, columns: bool = True
+    ) -> Object:
+        """Return a ``Table`` with a row for each object; a watch names the columns in its first event only."""
+        now = self._now()
+        document: Object = {"kind": TABLE, "apiVersion": f"meta.k8s.io/{version}", "metadata": metadata}
+        document["columnDefinitions"] = self.columns() if columns else None
+        document["rows"] = [self._row(each, now, version, include) for each in objects]
+        return document
+
+    def columns(self) -> list[Object]:
+        """Return ``columnDefinitions``."""
+        between = [
+            {"name": each.name, "type": each.type, "format": each.format, "description": each.description, "priority": each.priority}
+            for each in self._strategy.columns()
+        ]
+        return [_NAME, *between, _AGE]
+
+    def _row(self, obj: Object, now: datetime, version: str, include: Include) -> Object:
+        cells: list[Any] = [
+            obj["metadata"]["name"],
+            *self._strategy.cells(obj, now),
+            age(obj["metadata"].get("creationTimestamp"), now),
+        ]
+        if include == "None":
+            return {"cells": cells}
+        return {"cells": cells, "object": obj if include == "Object" else partial(obj, version)}
+
+
+def partial(obj: Object, version: str) -> Object:
+    """Return the object's ``PartialObjectMetadata``."""
+    return {"kind": PARTIAL, "apiVersion": f"meta.k8s.io/{version}", "metadata": obj["metadata"]}

@@ -1,0 +1,45 @@
+"""DELETE of an object and of a collection."""
+
+from __future__ import annotations
+
+from aiohttp import web
+
+from apiserver.apis.meta.objects import uid_of
+from apiserver.endpoints import bodies, queries, responses
+from apiserver.endpoints.call import Call
+from apiserver.endpoints.presenting import MANY, ONE, include_of
+from apiserver.endpoints.verbs.reading import list_query, metadata_of
+from apiserver.endpoints.verbs.served import Served
+from apiserver.registry.generic import listing
+from apiserver.registry.generic.options import DeleteOptions
+
+
+async def delete(served: Served, call: Call) -> web.StreamResponse:
+    """Delete one object: Success if it is gone, the object if finalizers hold it."""
+    representation = call.represent(*ONE)
+    options = await _options(call)
+    obj, gone = await served.store.delete(call.info.namespace, call.info.name, options)
+    if not gone:
+        code = 202 if options.orphan_dependents is False else 200
+        return await served.answer_one(call, obj, representation, code=code)
+    resource = served.strategy.resource
+    details = {"name": call.info.name, "group": resource.group, "kind": resource.plural, "uid": uid_of(obj)}
+    return await responses.answer(call, responses.success(details), media_type=representation.media_type)
+
+
+async def delete_collection(served: Served, call: Call) -> web.StreamResponse:
+    """Delete every object that the query selects; answer with the list of them."""
+    representation = call.represent(*MANY)
+    listed = queries.list_options(call.request.query, watch=False)
+    options = await _options(call)
+    page = await listing.run(served.store, list_query(served, call, listed))
+    deleted = await served.store.delete_each(page.items, options)
+    include = include_of(call.request.query.get("includeObject"))
+    document = served.presenter.many(deleted, metadata_of(page), representation, include)
+    return await responses.answer(call, document, media_type=representation.media_type)
+
+
+async def _options(call: Call) -> DeleteOptions:
+    body, _ = await bodies.read_object(call.request, notice_duplicates=False)
+    query = call.request.query
+    return queries.delete_options(query, query.getall("dryRun", []), body)

@@ -1,0 +1,48 @@
+"""Bodies of PATCH: which kind it is, and the change that it asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from apiserver.apis.meta import json_patch, merge_patch, strategic_patch
+from apiserver.apis.meta.errors import BadRequest, Cause, Details, Invalid
+from apiserver.apis.meta.objects import Object
+from apiserver.endpoints import bodies
+from apiserver.endpoints.negotiation import JSON, unsupported
+from apiserver.registry.generic import codec
+from apiserver.registry.generic.store import Change
+
+JSON_PATCH: Final = "application/json-patch+json"
+MERGE_PATCH: Final = "application/merge-patch+json"
+STRATEGIC_PATCH: Final = "application/strategic-merge-patch+json"
+TYPES: Final = (JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH)
+"""What is served; OpenAPI lists the same, because kubectl chooses by it. Server-side apply is not, and is answered 415."""
+
+
+def parse(media_type: str, raw: bytes, shape: strategic_patch.Shape) -> tuple[Change, tuple[str, ...]]:
+    """Return the change that a patch asks for, and the keys that it gives twice.
+
+    Raises:
+        UnsupportedMediaType: no patch of a kind that is served.
+        BadRequest: it is not JSON, or not a patch.
+    """
+    if media_type not in TYPES:
+        raise unsupported(TYPES)
+    body = bodies.decode(raw, JSON)
+    if media_type == JSON_PATCH:
+        apply: Callable[[Object], Any] = lambda current: json_patch.apply(current, body.value)  # noqa: E731 - one line each of three
+    elif not isinstance(body.value, dict):
+        raise BadRequest("error decoding patch: a merge patch is an object")
+    elif media_type == MERGE_PATCH:
+        apply = lambda current: merge_patch.apply(current, body.value)  # noqa: E731
+    else:
+        apply = lambda current: strategic_patch.apply(current, body.value, shape)  # noqa: E731
+    return lambda current: _object(apply(current)), body.duplicates
+
+
+def _object(value: Any) -> Object:  # noqa: ANN401 - any JSON value
+    if isinstance(value, dict):
+        return codec.copy(value)  # it may share parts with the patch, which may be applied again
+    cause = Cause("FieldValueInvalid", "Invalid value: the patched document is no object", "patch")
+    raise Invalid("patch: Invalid value: the patched document is no object", Details(causes=(cause,)))

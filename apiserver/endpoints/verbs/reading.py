@@ -1,0 +1,75 @@
+"""GET of an object and of a collection."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import orjson
+from aiohttp import web
+
+from apiserver.apis.meta.objects import Object
+from apiserver.endpoints import queries, responses
+from apiserver.endpoints.call import Call
+from apiserver.endpoints.presenting import MANY, ONE, include_of
+from apiserver.endpoints.verbs.served import Served
+from apiserver.registry.generic import listing, selection
+from apiserver.registry.generic.items import Item
+from apiserver.registry.generic.listing import ListQuery, parse_revision
+
+
+async def get(served: Served, call: Call) -> web.StreamResponse:
+    """Answer with one object (``/status`` shows all of it, too)."""
+    representation = call.represent(*ONE)
+    text = call.request.query.get("resourceVersion", "")
+    item = await served.store.get(call.info.namespace, call.info.name, fresh=not text, at_least=parse_revision(text))
+    if representation.transform:
+        return await served.answer_one(call, item.object, representation)
+    return await responses.answer(call, item.data + b"\n", media_type=representation.media_type)
+
+
+async def list_(served: Served, call: Call) -> web.StreamResponse:
+    """Answer with a page of a collection."""
+    representation = call.represent(*MANY)
+    options = queries.list_options(call.request.query, watch=False)
+    page = await listing.run(served.store, list_query(served, call, options))
+    metadata = metadata_of(page)
+    if representation.transform:
+        include = include_of(call.request.query.get("includeObject"))
+        document = served.presenter.many([item.object for item in page.items], metadata, representation, include)
+        return await responses.answer(call, document, media_type=representation.media_type)
+    body = _whole(served, page.items, metadata)
+    return await responses.answer(call, body, media_type=representation.media_type)
+
+
+def list_query(served: Served, call: Call, options: queries.ListOptions) -> ListQuery:
+    """Return what the options ask of the collection.
+
+    Raises:
+        BadRequest: a selector is wrong.
+    """
+    return ListQuery(
+        namespace=call.info.namespace,
+        selection=selection.parse(served.strategy, options.label_selector, options.field_selector),
+        limit=options.limit,
+        token=options.continue_token,
+        resource_version=options.resource_version,
+        exact=options.match == queries.EXACT,
+        match=bool(options.match),
+    )
+
+
+def metadata_of(page: listing.Listing) -> Object:
+    """Return the list's ``metadata``."""
+    metadata: Object = {"resourceVersion": str(page.revision)}
+    if page.continue_token:
+        metadata["continue"] = page.continue_token
+    if page.remaining is not None:
+        metadata["remainingItemCount"] = page.remaining
+    return metadata
+
+
+def _whole(served: Served, items: Sequence[Item], metadata: Object) -> bytes:
+    """Return the List, joined from the bytes that the cache holds: nothing is encoded again."""
+    resource = served.strategy.resource
+    head = orjson.dumps({"kind": f"{resource.kind}List", "apiVersion": resource.api_version, "metadata": metadata})
+    return b"".join((head[:-1], b',"items":[', b",".join([item.data for item in items]), b"]}\n"))

@@ -1,0 +1,38 @@
+"""One resource as it is served."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from aiohttp import web
+
+from apiserver.apis.meta.objects import Object
+from apiserver.apis.meta.strategic_patch import Shape
+from apiserver.endpoints import responses
+from apiserver.endpoints.call import Call
+from apiserver.endpoints.negotiation import Representation
+from apiserver.endpoints.presenting import Presenter, include_of
+from apiserver.registry.generic.store import Store
+from apiserver.registry.generic.strategy import Strategy
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """A store, and how its objects are shown."""
+
+    store: Store
+    presenter: Presenter
+    shape: Shape
+    """Its schema, for strategic merge patches."""
+
+    @property
+    def strategy(self) -> Strategy:
+        """What is special about it."""
+        return self.store.strategy
+
+    async def answer_one(self, call: Call, obj: Object, representation: Representation, *, code: int = 200) -> web.Response:
+        """Answer with one object."""
+        include = include_of(call.request.query.get("includeObject"))
+        return await responses.answer(
+            call, self.presenter.one(obj, representation, include), code=code, media_type=representation.media_type
+        )  # fmt: skip

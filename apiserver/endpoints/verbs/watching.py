@@ -1,0 +1,220 @@
+"""WATCH: a stream of frames, one JSON document a line.
+
+The stream begins with the objects there are (``sendInitialEvents``, or no ``resourceVersion``), goes on with their changes, and ends when
+its time is over, the server drains, or the client cannot be served any further (an ERROR frame says why; the client lists again).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Awaitable, Iterable, Sequence
+from contextlib import asynccontextmanager
+from typing import Final
+
+import orjson
+from aiohttp import web
+
+from apiserver.apis.meta.errors import Expired, Timeout
+from apiserver.apis.meta.objects import Object
+from apiserver.endpoints import queries, responses
+from apiserver.endpoints.call import Call
+from apiserver.endpoints.negotiation import PARTIAL, TABLE, Representation
+from apiserver.endpoints.presenting import ONE, Include, include_of
+from apiserver.endpoints.verbs.served import Served
+from apiserver.registry.generic import selection
+from apiserver.registry.generic.items import Item
+from apiserver.registry.generic.listing import parse_revision
+from apiserver.registry.generic.selection import Selection
+from apiserver.registry.generic.watchcache import Event, EventType
+
+BOOKMARK_SECONDS: Final = 60.0
+INITIAL_EVENTS_END: Final = "k8s.io/initial-events-end"
+_SHORTEST, _LONGEST = 1800, 3600
+_SLICE: Final = 256
+_GOODBYE_SECONDS: Final = 5.0
+
+
+class Watches:
+    """The watches that are open, so that a server that drains can end them one after the other, each cleanly."""
+
+    def __init__(self) -> None:
+        self._limits: set[asyncio.Timeout] = set()
+        self._over = False
+
+    def __len__(self) -> int:
+        return len(self._limits)
+
+    @asynccontextmanager
+    async def limited(self, seconds: float) -> AsyncIterator[asyncio.Timeout]:
+        """Run the block for at most ``seconds``, or until the watches are ended; raises TimeoutError then."""
+        async with asyncio.timeout(0 if self._over else seconds) as limit:
+            self._limits.add(limit)
+            try:
+                yield limit
+            finally:
+                self._limits.discard(limit)
+
+    def end_all(self, *, within: float) -> None:
+        """End every watch at a moment of its own ``within`` these seconds, so that the clients do not all come back at once."""
+        self._over = True
+        now = asyncio.get_running_loop().time()
+        for limit in self._limits:
+            limit.reschedule(now + random.uniform(0, within))  # noqa: S311 - no secret
+
+
+async def watch(served: Served, call: Call, watches: Watches) -> web.StreamResponse:
+    """Serve one watch from its first frame to its end."""
+    representation = call.represent(*ONE, stream=True)
+    options = queries.list_options(call.request.query, watch=True)
+    stream = _Stream(served, call, options, representation)
+    seconds = options.timeout_seconds or random.uniform(_SHORTEST, _LONGEST)  # noqa: S311 - no secret
+    limit: asyncio.Timeout | None = None
+    try:
+        async with watches.limited(seconds) as limit:
+            await stream.run()
+    except TimeoutError:
+        if limit is None or not limit.expired():
+            raise
+        await stream.say_goodbye()
+    return await stream.end()
+
+
+class _Stream:
+    """One watch's frames."""
+
+    def __init__(self, served: Served, call: Call, options: queries.ListOptions, representation: Representation) -> None:
+        self._served = served
+        self._call = call
+        self._options = options
+        self._representation = representation
+        self._include: Include = include_of(call.request.query.get("includeObject"))
+        self._selection: Selection = selection.parse(served.strategy, options.label_selector, options.field_selector)
+        self._since = parse_revision(options.resource_version)
+        self._columns = True
+        self._response: web.StreamResponse | None = None
+        self._revision = 0
+
+    async def run(self) -> None:
+        """Write frames until cancelled, or until an ERROR frame was the last."""
+        try:
+            await self._serve()
+        except (Expired, Timeout) as error:
+            # A server of Kubernetes says these two inside of a stream, also when nothing was sent before.
+            await self._write([_frame("ERROR", orjson.dumps(error.to_json()))])
+
+    async def say_goodbye(self) -> None:
+        """Write a last bookmark, so that the client goes on from here and not from its last event."""
+        if self._options.bookmarks and self._revision and self._response is not None:
+            await self._bounded(self._write([self._bookmark(self._revision)]))
+
+    async def end(self) -> web.StreamResponse:
+        """End the answer cleanly."""
+        response = await self._prepared()
+        await self._bounded(response.write_eof())
+        return response
+
+    @staticmethod
+    async def _bounded(writing: Awaitable[None]) -> None:
+        """Give a client that no longer reads a moment, then let it go."""
+        try:
+            async with asyncio.timeout(_GOODBYE_SECONDS):
+                await writing
+        except TimeoutError:
+            pass
+
+    async def _serve(self) -> None:
+        store = self._served.store
+        initial, after = await self._beginning()
+        prefix = store.prefix(self._call.info.namespace)
+        bookmark_seconds = BOOKMARK_SECONDS if self._options.bookmarks else None
+        snapshot: Sequence[Item] = ()
+        if initial:
+            picture = store.cache.list(prefix)
+            after = picture.revision
+            snapshot = picture.items
+        async with store.cache.watch(prefix, after=after, predicate=self._predicate(), bookmark_seconds=bookmark_seconds) as events:
+            await self._prepared()
+            for start in range(0, len(snapshot), _SLICE):
+                await self._write(self._object("ADDED", item) for item in snapshot[start : start + _SLICE] if self._selection(item))
+            if self._options.send_initial_events and self._options.bookmarks:
+                await self._write([self._bookmark(after, {INITIAL_EVENTS_END: "true"})])
+            del snapshot
+            self._revision = after
+            async for event in events:
+                await self._write(self._event(each) for each in (event, *events.take()))
+                self._revision = events.revision
+
+    async def _beginning(self) -> tuple[bool, int]:
+        """Return whether the objects there are come first, and the revision after which changes are told otherwise.
+
+        ===================== ================== ====================== ========================
+        ``sendInitialEvents`` no revision        ``0``                  N
+        ===================== ================== ====================== ========================
+        absent                objects as of now  objects in the cache   changes after N
+        true                  objects as of now  objects in the cache   objects not older than N
+        false                 changes after now  changes after now      changes after N
+        ===================== ================== ====================== ========================
+        """
+        cache, wish = self._served.store.cache, self._options.send_initial_events
+        if self._since and not wish:
+            return False, self._since
+        reached = await cache.wait_fresh(self._since if self._options.resource_version else None)
+        return wish is not False, reached
+
+    def _predicate(self) -> Selection | None:
+        return None if self._selection.is_everything else self._selection
+
+    def _event(self, event: Event) -> bytes:
+        if event.type is EventType.BOOKMARK or event.item is None:
+            return self._bookmark(event.revision)
+        return self._object(str(event.type), event.item)
+
+    def _object(self, kind: str, item: Item) -> bytes:
+        if not self._representation.transform:
+            return _frame(kind, item.data)
+        shown = self._served.presenter.one(item.object, self._representation, self._include, columns=self._columns)
+        self._columns = False
+        return _frame(kind, orjson.dumps(shown))
+
+    def _bookmark(self, revision: int, annotations: dict[str, str] | None = None) -> bytes:
+        resource = self._served.strategy.resource
+        obj: Object = {"kind": resource.kind, "apiVersion": resource.api_version, "metadata": {"resourceVersion": str(revision)}}
+        if self._representation.transform == PARTIAL:
+            obj |= {"kind": PARTIAL, "apiVersion": f"meta.k8s.io/{self._representation.version}"}
+        if annotations:
+            obj["metadata"]["annotations"] = annotations
+        if self._representation.transform == TABLE:
+            obj = self._table_bookmark(obj)
+        return _frame("BOOKMARK", orjson.dumps(obj))
+
+    def _table_bookmark(self, obj: Object) -> Object:
+        """Return a bookmark as Table: one row whose object is the bookmark."""
+        version = self._representation.version
+        row = {"cells": [], "object": {**obj, "kind": PARTIAL, "apiVersion": f"meta.k8s.io/{version}"}}
+        return {
+            "kind": TABLE,
+            "apiVersion": f"meta.k8s.io/{version}",
+            "metadata": obj["metadata"],
+            "columnDefinitions": None,
+            "rows": [row],
+        }
+
+    async def _write(self, frames: Iterable[bytes]) -> None:
+        chunk = b"".join(frames)
+        if chunk:
+            await (await self._prepared()).write(chunk)
+
+    async def _prepared(self) -> web.StreamResponse:
+        """Return the answer, its head sent."""
+        if self._response is None:
+            response = web.StreamResponse(headers={"Content-Type": "application/json"})
+            response.enable_chunked_encoding()
+            responses.add_headers(self._call, response)
+            await response.prepare(self._call.request)
+            self._response = response
+        return self._response
+
+
+def _frame(kind: str, data: bytes) -> bytes:
+    return b'{"type":"%b","object":%b}\n' % (kind.encode(), data)

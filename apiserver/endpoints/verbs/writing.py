@@ -1,0 +1,104 @@
+"""POST, PUT and PATCH of objects, and the action subresources."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import datetime
+
+from aiohttp import web
+
+from apiserver.apis.meta.errors import BadRequest
+from apiserver.apis.meta.objects import Object
+from apiserver.apis.meta.resources import Resource
+from apiserver.apis.meta.validation import FieldError, Reason, to_invalid
+from apiserver.endpoints import bodies, queries
+from apiserver.endpoints.call import Call
+from apiserver.endpoints.negotiation import media_name
+from apiserver.endpoints.presenting import ONE
+from apiserver.endpoints.verbs import patches
+from apiserver.endpoints.verbs.served import Served
+from apiserver.registry.generic import codec
+from apiserver.registry.generic.options import WriteOptions
+from apiserver.registry.generic.planning import Part
+from apiserver.registry.generic.strategy import CreatingVerb, Verb
+
+
+async def create(served: Served, call: Call) -> web.StreamResponse:
+    """Create an object."""
+    representation = call.represent(*ONE)
+    options = write_options(call)
+    body = await _body(served, call, options)
+    obj = await served.store.create(call.info.namespace, body, options)
+    return await served.answer_one(call, obj, representation, code=201)
+
+
+async def update(served: Served, call: Call) -> web.StreamResponse:
+    """Replace an object, or its status."""
+    representation = call.represent(*ONE)
+    options = write_options(call)
+    body = await _body(served, call, options)
+    obj = await served.store.update(call.info.namespace, call.info.name, lambda _: codec.copy(body), options, part=_part(call))
+    return await served.answer_one(call, obj, representation)
+
+
+async def patch(served: Served, call: Call) -> web.StreamResponse:
+    """Patch an object, or its status; applied anew when somebody else wrote in between."""
+    representation = call.represent(*ONE)
+    options = write_options(call)
+    raw = await bodies.read(call.request)
+    change, duplicates = patches.parse(media_name(call.request.headers.get("Content-Type")), raw, served.shape)
+    _judge_duplicates(served, call, options, duplicates)
+    obj = await served.store.update(call.info.namespace, call.info.name, change, options, part=_part(call))
+    return await served.answer_one(call, obj, representation)
+
+
+async def act(served: Served, call: Call, verb: Verb) -> web.StreamResponse:
+    """Apply a verb to an object."""
+    representation = call.represent(*ONE)
+    options = write_options(call)
+    body, _ = await bodies.read_object(call.request)
+    obj = await served.store.act(call.info.namespace, call.info.name, verb, body, options)
+    return await served.answer_one(call, obj, representation)
+
+
+async def act_by_creating(
+    served: Served, call: Call, verb: CreatingVerb, everything: Mapping[Resource, Served], now: Callable[[], datetime]
+) -> web.StreamResponse:
+    """Create the object that a verb makes of another one."""
+    representation = call.represent(*ONE)
+    options = write_options(call)
+    body, _ = await bodies.read_object(call.request)
+    item = await served.store.get(call.info.namespace, call.info.name)
+    created = everything[verb.creates]
+    made = verb.make(codec.copy(item.object), body, now())
+    obj = await created.store.create(call.info.namespace, made, options)
+    return await created.answer_one(call, obj, representation, code=201)
+
+
+def write_options(call: Call) -> WriteOptions:
+    """Return the checked options of a write."""
+    query = call.request.query
+    return queries.write_options(query, query.getall("dryRun", []), call.warn)
+
+
+def _part(call: Call) -> Part:
+    return "status" if call.info.subresource == "status" else ""
+
+
+async def _body(served: Served, call: Call, options: WriteOptions) -> Object:
+    body, duplicates = await bodies.read_object(call.request, notice_duplicates=options.field_validation != "Ignore")
+    if not body:
+        raise BadRequest("the request has no body: it must be an object")
+    _judge_duplicates(served, call, options, duplicates)
+    return body
+
+
+def _judge_duplicates(served: Served, call: Call, options: WriteOptions, duplicates: tuple[str, ...]) -> None:
+    """Warn of keys that were given twice, or refuse them (``Strict``)."""
+    if options.field_validation == "Strict" and duplicates:
+        found = [FieldError(each, Reason.FORBIDDEN, "", f'duplicate field "{each}"') for each in duplicates]
+        resource = served.strategy.resource
+        raise to_invalid(found, group=resource.group, kind=resource.kind, name=call.info.name)
+    if options.field_validation == "Warn":
+        for each in duplicates:
+            call.warn(f'duplicate field "{each}"')
