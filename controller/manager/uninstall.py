@@ -1,0 +1,142 @@
+"""Shut every guest down before the chart goes (``python -m controller.manager.uninstall``): the pre-delete hook's process.
+
+Migrations go first, because a guest on its way to another node has to arrive somewhere before it can be asked to shut down. Then every
+VirtualMachine is deleted; virt-controller and virt-handler do the rest, and this waits for the objects and for the pods of guests.
+It ends after ``--timeout-seconds`` in any case, names what is left, and then fails, so that Helm removes nothing under running guests.
+Whoever wants to go on all the same says ``helm uninstall --no-hooks``: guests go on, their objects stay in etcd's volume.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from apiserver.apis.core.resources import PODS
+from apiserver.apis.meta import errors
+from apiserver.apis.meta.objects import Object, is_deleting, name_of, namespace_of, uid_of
+from apiserver.apis.meta.resources import Resource
+from apiserver.apis.virt import names
+from apiserver.apis.virt.resources import MIGRATIONS, VIRTUAL_MACHINES
+from apiserver.client.config import Config, ConfigError
+from apiserver.client.rest import Client, TransportError
+
+POLL_SECONDS: Final = 2.0
+SAY_EVERY: Final = 5
+"""Polls between two lines of progress."""
+MAX_NAMED: Final = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """What is still there."""
+
+    migrations: tuple[Object, ...]
+    machines: tuple[Object, ...]
+    pods: tuple[Object, ...]
+
+    def __bool__(self) -> bool:
+        return bool(self.migrations or self.machines or self.pods)
+
+    def to_delete(self) -> tuple[tuple[Resource, Object], ...]:
+        """Return what is to be deleted now: Migrations until there are none, then machines; nothing twice."""
+        resource, objects = (MIGRATIONS, self.migrations) if self.migrations else (VIRTUAL_MACHINES, self.machines)
+        return tuple((resource, each) for each in objects if not is_deleting(each))
+
+    def summary(self) -> str:
+        """Return how much is left."""
+        return f"{len(self.machines)} virtual machines, {len(self.migrations)} migrations, {len(self.pods)} pods of guests"
+
+    def named(self) -> str:
+        """Return the names of what is left, the first of each kind."""
+        kinds = (("virtualmachine", self.machines), ("migration", self.migrations), ("pod", self.pods))
+        lines = [f"  {kind} {namespace_of(each)}/{name_of(each)}" for kind, objects in kinds for each in objects[:MAX_NAMED]]
+        return "\n".join(lines)
+
+
+async def shut_down(client: Client, *, timeout_seconds: float, say: Callable[[str], None], poll_seconds: float = POLL_SECONDS) -> bool:
+    """Delete and wait; return whether nothing is left. Never raises for what an API server answers, or that it does not."""
+    left: Left | None = None
+    trouble = ""
+    turn = 0
+    try:
+        async with asyncio.timeout(timeout_seconds):
+            while True:
+                try:
+                    left, trouble = await _observe(client), ""
+                    if not left:
+                        say("no guest is left")
+                        return True
+                    await _delete(client, left)
+                except errors.StatusError as error:
+                    trouble = f"the API server refuses: {error}"
+                except TransportError as error:
+                    trouble = str(error)
+                if turn % SAY_EVERY == 0:
+                    say(trouble or f"wait for {left.summary() if left else 'an answer'}")
+                turn += 1
+                await asyncio.sleep(poll_seconds)
+    except TimeoutError:
+        pass
+    say(f"gave up after {timeout_seconds:g} s{f': {trouble}' if trouble else ''}")
+    if left:
+        say(f"still there: {left.summary()}\n{left.named()}")
+    say(
+        "Nothing was removed. Look at these (kubectl describe), then repeat `helm uninstall`; `helm uninstall --no-hooks` removes us from around them."
+    )
+    return False
+
+
+async def _observe(client: Client) -> Left:
+    async def items(resource: Resource) -> tuple[Object, ...]:
+        try:
+            return tuple((await client.list(resource)).get("items") or ())
+        except errors.NotFound:  # the APIService is gone: then nobody can reach these objects, but pods may run
+            return ()
+
+    pods = await client.list(PODS, label_selector=f"{names.COMPONENT_LABEL}={names.LAUNCHER}")
+    return Left(await items(MIGRATIONS), await items(VIRTUAL_MACHINES), tuple(pods.get("items") or ()))
+
+
+async def _delete(client: Client, left: Left) -> None:
+    for resource, each in left.to_delete():
+        options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": uid_of(each)}}
+        try:
+            await client.delete(resource, name_of(each), namespace_of(each), options=options)
+        except (errors.NotFound, errors.Conflict):
+            continue  # it went, or a namesake took its place: the next look sees
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the flags."""
+    flags = argparse.ArgumentParser(prog="python -m controller.manager.uninstall", description="Shut every guest down and wait for it.")
+    flags.add_argument("--timeout-seconds", type=float, default=300.0, help="how long to wait for all guests together (default: 300)")
+    flags.add_argument("--kubeconfig", help="a kubeconfig with certificates or a token; default: the pod's service account")
+    return flags
+
+
+async def _run(arguments: argparse.Namespace) -> int:
+    def say(text: str) -> None:
+        print(text, flush=True)  # noqa: T201  a command's answer
+
+    config = Config.load(arguments.kubeconfig)
+    async with Client(config, user_agent="kubevirt-uninstall") as client:
+        return 0 if await shut_down(client, timeout_seconds=arguments.timeout_seconds, say=say) else 1
+
+
+def main() -> int:
+    """Run the command; returns its exit code."""
+    logging.basicConfig(level=logging.WARNING)
+    try:
+        return asyncio.run(_run(parser().parse_args()))
+    except ConfigError as error:
+        print(f"cannot reach the API server: {error}", file=sys.stderr)  # noqa: T201
+        return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from apiserver.apis.meta import errors
+from apiserver.client.rest import Client
+from controller.manager import uninstall
+from tests.fakes.kubeapi import FakeAPI
+
+VMS = "/apis/kubevirt.io/v1alpha1/virtualmachines"
+MIGRATIONS = "/apis/kubevirt.io/v1alpha1/migrations"
+PODS = "/api/v1/pods"
+
+
+@asynccontextmanager
+async def cluster() -> AsyncIterator[tuple[FakeAPI, Client]]:
+    api = FakeAPI()
+    async with api.serving() as config, Client(config, user_agent="test") as client:
+        yield api, client
+
+
+def machine(name: str, **more: Any) -> dict[str, Any]:
+    return {"metadata": {"name": name, "namespace": "default", **more}}
+
+
+async def shut_down(client: Client, timeout: float = 0.3) -> tuple[bool, str]:
+    said: list[str] = []
+    done = await uninstall.shut_down(client, timeout_seconds=timeout, say=said.append, poll_seconds=0.02)
+    return done, "\n".join(said)
+
+
+async def test_migrations_go_before_the_machines_that_they_move() -> None:
+    async with cluster() as (api, client):
+        await api.put(VMS, machine("a"))
+        await api.put(VMS, machine("b"))
+        await api.put(MIGRATIONS, machine("m"))
+
+        done, _ = await shut_down(client, 5)
+
+        assert done
+        assert [path.rsplit("/", 1)[-1] for method, path, _ in api.writes if method == "DELETE"] == ["m", "a", "b"]
+        assert not api.all(VMS)
+
+
+async def test_it_waits_for_the_pods_of_guests_and_names_what_is_left_when_time_is_up() -> None:
+    async with cluster() as (api, client):
+        await api.put(VMS, machine("stuck", finalizers=["kubevirt.io/virtual-machine"]))
+        await api.put(PODS, machine("virt-launcher-stuck-abcde", labels={"kubevirt.io": "virt-launcher"}))
+        await api.put(PODS, machine("innocent"))
+
+        done, said = await shut_down(client)
+
+        assert not done
+        assert "virtualmachine default/stuck" in said
+        assert "pod default/virt-launcher-stuck-abcde" in said
+        assert "innocent" not in said
+        assert "--no-hooks" in said
+        assert len([1 for method, _, _ in api.writes if method == "DELETE"]) == 1  # asked once, then waited
+
+
+async def test_an_api_that_refuses_is_told_and_ends_in_time() -> None:
+    async with cluster() as (api, client):
+        api.refusals = [errors.ServiceUnavailable("error trying to reach service")] * 200
+
+        done, said = await shut_down(client)
+
+        assert not done
+        assert "error trying to reach service" in said
+
+
+async def test_without_guests_it_is_over_at_once() -> None:
+    async with cluster() as (_, client):
+        assert await shut_down(client) == (True, "no guest is left")
