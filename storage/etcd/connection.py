@@ -37,7 +37,7 @@ OPTIONS = (
     # gRPC waits up to two minutes between attempts by default; a restarted etcd shall be found at once.
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 1_000),
-    ("grpc.max_reconnect_backoff_ms", 1_000),
+    ("grpc.max_reconnect_backoff_ms", 500),
     ("grpc.enable_retries", 0),  # what is repeated, and when, is the store's decision
     ("grpc.use_local_subchannel_pool", 1),  # channels with new certificates shall not share connections with old ones
     ("grpc.enable_http_proxy", 0),  # secrets do not take a detour because of an environment variable

@@ -6,9 +6,11 @@ import os
 import shutil
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import time
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -45,7 +47,7 @@ class EtcdServer:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Start and wait until it listens."""
+        """Start and wait until it serves."""
         self._directory.mkdir(parents=True, exist_ok=True)
         arguments = [
             etcd_binary(),
@@ -97,15 +99,19 @@ class EtcdServer:
             self._process.send_signal(number)
 
     def _wait_until_serving(self) -> None:
-        host, port = self.endpoint.split("//")[1].split(":")
+        tls = None
+        if self._tls:  # the server's certificate serves as a client's too: it is of the same CA
+            tls = ssl.create_default_context(cafile=self._tls[0])
+            tls.check_hostname = False
+            tls.load_cert_chain(self._tls[1], self._tls[2])
         until = time.monotonic() + STARTING_SECONDS
         while time.monotonic() < until:
             if self._process is None or self._process.poll() is not None:
                 raise RuntimeError(f"etcd ended: {self.log()}")
-            with contextlib.suppress(OSError), socket.create_connection((host, int(port)), timeout=1):
+            with contextlib.suppress(OSError), urllib.request.urlopen(f"{self.endpoint}/health", timeout=1, context=tls):
                 return
             time.sleep(0.02)
-        raise RuntimeError(f"etcd does not listen at {self.endpoint}: {self.log()}")
+        raise RuntimeError(f"etcd does not serve at {self.endpoint}: {self.log()}")
 
 
 @pytest.fixture(scope="session")

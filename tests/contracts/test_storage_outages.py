@@ -1,0 +1,281 @@
+"""Promises 3 and 9 of ``storage.port`` over a real etcd that is killed, stopped and renewed."""
+
+import asyncio
+import datetime as dt
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from storage.etcd import connection
+from storage.etcd.connection import Tls
+from storage.etcd.store import EtcdStorage, Settings
+from storage.port import Change, Condition, Put, RevisionMismatch, Unavailable
+from tests.fakes.etcd_server import EtcdServer, free_port
+
+
+@pytest.fixture
+def durable(tmp_path: Path) -> Iterator[EtcdServer]:
+    server = EtcdServer(tmp_path / "etcd", durable=True)
+    server.start()
+    yield server
+    server.close()
+
+
+@asynccontextmanager
+async def connected(*endpoints: str, tls: Tls | None = None, timeout_seconds: float = 5.0) -> AsyncIterator[EtcdStorage]:
+    store = EtcdStorage(Settings(endpoints, tls=tls, prefix="/test/", timeout_seconds=timeout_seconds))
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+class Writer:
+    """Counts a key up, one commit after the other, through whatever happens."""
+
+    def __init__(self, store: EtcdStorage, key: str) -> None:
+        self._store = store
+        self.key = key
+        self.acknowledged: dict[int, bytes] = {}
+        self.unknown = 0
+
+    async def run(self, is_over: Callable[[], bool]) -> None:
+        revision, number = 0, 0
+        while not is_over():
+            number += 1
+            value = str(number).encode()
+            try:
+                revision = await self._store.commit([Condition(self.key, revision)], [Put(self.key, value)])
+                self.acknowledged[revision] = value
+            except (Unavailable, RevisionMismatch) as error:
+                self.unknown += isinstance(error, Unavailable)
+                revision, number = await self._look()
+
+    async def _look(self) -> tuple[int, int]:
+        while True:
+            try:
+                entry = await self._store.get(self.key)
+            except Unavailable:
+                continue
+            return (entry.mod_revision, int(entry.value)) if entry else (0, 0)
+
+
+async def test_3_9_no_acknowledged_write_is_lost_and_watches_are_complete_when_etcd_is_killed(durable: EtcdServer) -> None:
+    async with connected(durable.endpoint) as store:
+        begin = await store.revision()
+        writers = [Writer(store, f"counter/{number}") for number in range(8)]
+        seen: dict[int, list[Change]] = {}
+        over = False
+
+        async def follow() -> None:
+            complete = begin
+            async with store.watch("counter/", after=begin) as batches:
+                async for batch in batches:
+                    assert batch.revision >= complete
+                    if batch.changes:
+                        assert batch.revision > complete
+                        assert batch.revision not in seen
+                        seen[batch.revision] = list(batch.changes)
+                    complete = batch.revision
+                    if over and complete >= last:
+                        return
+
+        last = 1 << 62
+        async with asyncio.TaskGroup() as tasks:
+            following = tasks.create_task(follow())
+            async with asyncio.TaskGroup() as writing:
+                for writer in writers:
+                    writing.create_task(writer.run(lambda: over))
+                for _ in range(3):
+                    await asyncio.sleep(0.5)
+                    durable.kill()
+                    await asyncio.sleep(0.1)
+                    await asyncio.to_thread(durable.start)
+                await asyncio.sleep(0.3)
+                over = True
+            last = await store.revision()
+            while not following.done():
+                await store.request_progress()
+                await asyncio.sleep(0.02)
+        page = await store.range("counter/")
+
+    assert sum(writer.unknown for writer in writers) >= 3, "nothing was under way when etcd was killed"
+    state: dict[str, bytes] = {}
+    for revision, changes in seen.items():
+        for change in changes:
+            assert change.entry is not None
+            assert change.entry.mod_revision == revision
+            assert (change.previous.value if change.previous else None) == state.get(change.key)
+            state[change.key] = change.entry.value
+    for writer in writers:
+        assert len(writer.acknowledged) > 10
+        for revision, value in writer.acknowledged.items():
+            assert [(change.key, change.entry and change.entry.value) for change in seen[revision]] == [(writer.key, value)]
+    assert {entry.key: entry.value for entry in page.entries} == state
+    assert list(seen) == sorted(seen)
+
+
+async def test_9_calls_time_out_while_etcd_is_stopped_and_work_again_after(durable: EtcdServer) -> None:
+    async with connected(durable.endpoint, timeout_seconds=0.4) as store:
+        revision = await store.commit([], [Put("a", b"1")])
+        async with store.watch("a", after=revision) as batches:
+            durable.pause()
+            began = time.monotonic()
+            for call in (store.get("a"), store.range("a"), store.revision(), store.commit([], [Put("a", b"lost?")])):
+                with pytest.raises(Unavailable):
+                    await call
+            assert time.monotonic() - began < 4 * 0.4 + 1
+            durable.resume()
+            await asyncio.sleep(0.1)
+            assert await store.get("a") is not None
+            last = await store.commit([], [Put("a", b"2")])
+            async with asyncio.timeout(5):
+                async for batch in batches:
+                    if batch.revision == last:
+                        break
+
+
+async def test_9_the_first_call_after_a_restart_works(durable: EtcdServer) -> None:
+    async with connected(durable.endpoint, timeout_seconds=0.3) as store:
+        await store.commit([], [Put("a", b"1")])
+        durable.kill()
+        for _ in range(2):
+            with pytest.raises(Unavailable):
+                await store.get("a")
+        await asyncio.to_thread(durable.start)
+        await asyncio.sleep(0.7)  # the longest pause between two attempts to connect
+        entry = await store.get("a")
+        assert entry is not None
+        assert entry.value == b"1"
+
+
+async def test_9_a_read_outlives_a_short_restart(durable: EtcdServer) -> None:
+    async with connected(durable.endpoint) as store:
+        await store.commit([], [Put("a", b"1")])
+        durable.kill()
+        async with asyncio.TaskGroup() as tasks:
+            reading = tasks.create_task(store.get("a"))
+            await asyncio.sleep(0.2)
+            await asyncio.to_thread(durable.start)
+        assert reading.result() is not None
+
+
+async def test_9_an_endpoint_that_is_dead_is_passed_over(etcd_server: EtcdServer) -> None:
+    dead = f"http://127.0.0.1:{free_port()}"
+    for endpoints in ((dead, etcd_server.endpoint), (etcd_server.endpoint, dead)):
+        async with connected(*endpoints) as store:
+            async with asyncio.timeout(3):
+                await store.commit([], [Put("endpoints", b"1")])
+                assert await store.get("endpoints") is not None
+
+
+async def test_a_prefix_separates_stores_and_is_not_seen(etcd_server: EtcdServer) -> None:
+    async with connected(etcd_server.endpoint) as one:
+        two = EtcdStorage(Settings((etcd_server.endpoint,), prefix="/test/inner/"))
+        whole = EtcdStorage(Settings((etcd_server.endpoint,)))
+        await two.commit([], [Put("b", b"2")])
+        assert [entry.key for entry in (await one.range("inner/")).entries] == ["inner/b"]
+        assert [entry.key for entry in (await two.range("")).entries] == ["b"]
+        assert "/test/inner/b" in [entry.key for entry in (await whole.range("")).entries]
+        await two.close()
+        await whole.close()
+
+
+def test_endpoints_and_certificates_must_fit() -> None:
+    for endpoint in ("https://127.0.0.1:1", "127.0.0.1:1", "http://"):
+        with pytest.raises(ValueError, match="http://host:port"):
+            connection.Connection((endpoint,), None, time.monotonic)
+    with pytest.raises(ValueError, match="at least one"):
+        connection.Connection((), None, time.monotonic)
+
+
+class Authority:
+    """A CA that writes certificates for etcd on loopback."""
+
+    def __init__(self) -> None:
+        self._key = ec.generate_private_key(ec.SECP256R1())
+        self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "etcd-ca")])
+        self._certificate = self._build(self._name, self._key.public_key(), is_ca=True)
+
+    def issue(self, directory: Path, name: str) -> tuple[Path, Path, Path]:
+        """Write ca.crt, tls.crt and tls.key; return their paths."""
+        directory.mkdir(exist_ok=True)
+        key = ec.generate_private_key(ec.SECP256R1())
+        certificate = self._build(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]), key.public_key(), is_ca=False)
+        secret = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+        contents = {
+            "ca.crt": self._certificate.public_bytes(serialization.Encoding.PEM),
+            "tls.crt": certificate.public_bytes(serialization.Encoding.PEM),
+            "tls.key": secret,
+        }
+        for file, content in contents.items():
+            (directory / file).write_bytes(content)
+        return directory / "ca.crt", directory / "tls.crt", directory / "tls.key"
+
+    def _build(self, subject: x509.Name, key: ec.EllipticCurvePublicKey, *, is_ca: bool) -> x509.Certificate:
+        now = dt.datetime.now(dt.UTC)
+        names = [x509.DNSName("etcd.test")]
+        return (
+            x509.CertificateBuilder()
+            .subject_name(subject)
+            .issuer_name(self._name)
+            .public_key(key)
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(now - dt.timedelta(minutes=1))
+            .not_valid_after(now + dt.timedelta(hours=1))
+            .add_extension(x509.BasicConstraints(ca=is_ca, path_length=None), critical=True)
+            .add_extension(x509.SubjectAlternativeName(names), critical=False)
+            .sign(self._key, hashes.SHA256())
+        )
+
+
+async def test_9_new_certificates_are_used_without_a_restart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "CHECK_FILES_SECONDS", 0.1)
+    old, new = Authority(), Authority()
+    server = EtcdServer(tmp_path / "etcd", durable=False, tls=old.issue(tmp_path / "server", "etcd"))
+    server.start()
+    tls = Tls(*old.issue(tmp_path / "client", "virt-api"), server_name="etcd.test")
+    try:
+        async with connected(server.endpoint, tls=tls, timeout_seconds=1.0) as store:
+            revision = await store.commit([], [Put("a", b"1")])
+            async with store.watch("a", after=revision) as batches:
+                server.kill()
+                new.issue(tmp_path / "server", "etcd")
+                await asyncio.to_thread(server.start)
+                with pytest.raises(Unavailable):
+                    await store.get("a")
+                new.issue(tmp_path / "client", "virt-api")
+                async with asyncio.timeout(5):
+                    last = await store.commit([], [Put("a", b"2")])
+                    batch = await anext(batches)
+                assert (batch.revision, len(batch.changes)) == (last, 1)
+    finally:
+        server.close()
+
+
+async def test_a_server_or_client_of_another_authority_is_refused(tmp_path: Path) -> None:
+    ours, theirs = Authority(), Authority()
+    server = EtcdServer(tmp_path / "etcd", durable=False, tls=ours.issue(tmp_path / "server", "etcd"))
+    server.start()
+    ca, _, _ = ours.issue(tmp_path / "ours", "virt-api")
+    _, cert, key = theirs.issue(tmp_path / "theirs", "virt-api")
+    try:
+        for tls in (
+            Tls(ca, cert, key, server_name="etcd.test"),
+            Tls(*theirs.issue(tmp_path / "theirs", "virt-api"), server_name="etcd.test"),
+            Tls(*ours.issue(tmp_path / "ours", "virt-api"), server_name="another.test"),
+        ):
+            async with connected(server.endpoint, tls=tls, timeout_seconds=0.5) as store:
+                with pytest.raises(Unavailable):
+                    await store.revision()
+        async with connected(server.endpoint, tls=Tls(*ours.issue(tmp_path / "ours", "virt-api"), server_name="etcd.test")) as store:
+            assert await store.revision() >= 1
+    finally:
+        server.close()
