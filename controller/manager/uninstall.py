@@ -85,9 +85,7 @@ async def shut_down(client: Client, *, timeout_seconds: float, say: Callable[[st
     say(f"gave up after {timeout_seconds:g} s{f': {trouble}' if trouble else ''}")
     if left:
         say(f"still there: {left.summary()}\n{left.named()}")
-    say(
-        "Nothing was removed. Look at these (kubectl describe), then repeat `helm uninstall`; `helm uninstall --no-hooks` removes us from around them."
-    )
+    say("Nothing was removed. Look at these (kubectl describe) and repeat `helm uninstall`; with --no-hooks it leaves them running.")
     return False
 
 

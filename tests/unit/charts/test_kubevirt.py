@@ -1,0 +1,265 @@
+"""The chart as Helm renders it, where Helm is installed: the test bed's, or one on PATH."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from apiserver.apis.core import resources as core
+from apiserver.apis.virt import names, streams
+from controller.reconcilers.rotate_certificates import API_SERVICE, ETCD, STATEFUL_SETS, authorities
+
+CHART = Path(__file__).parents[3] / "charts" / "kubevirt"
+GOLDEN = Path(__file__).parent / "golden.yaml"
+NODE = "etcd.storage.nodeDisk.node=node1"
+CLASS = "etcd.storage.storageClassName=fast"
+
+
+def _helm() -> str | None:
+    cached = sorted(Path(os.environ.get("KUBEVIRT_CACHE") or Path.home() / ".cache" / "kubevirt-python").glob("**/helm*/helm"))
+    return os.environ.get("HELM") or shutil.which("helm") or (str(cached[-1]) if cached else None)
+
+
+HELM = _helm()
+needs_helm = pytest.mark.skipif(HELM is None, reason="no helm: python3 -m tests.testbed build helm")
+
+
+def helm(*arguments: str) -> subprocess.CompletedProcess[str]:
+    assert HELM is not None
+    return subprocess.run([HELM, *arguments], capture_output=True, text=True, check=False)
+
+
+@cache
+def render(*settings: str) -> str:
+    flags = [flag for each in settings for flag in ("--set", each)]
+    done = helm("template", "kubevirt", str(CHART), "--namespace", "kubevirt", *flags)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def objects(*settings: str) -> list[dict[str, Any]]:
+    return [each for each in yaml.safe_load_all(render(*settings)) if each]
+
+
+def one(kind: str, name: str, *settings: str) -> dict[str, Any]:
+    found = [each for each in objects(*(settings or (NODE,))) if (each["kind"], each["metadata"]["name"]) == (kind, name)]
+    assert len(found) == 1, f"{kind} {name}: {len(found)}"
+    return found[0]
+
+
+def pod_templates(*settings: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    for each in objects(*settings):
+        if each["kind"] in {"Deployment", "DaemonSet", "StatefulSet", "Job"}:
+            yield each["metadata"]["name"], each["spec"]["template"]["spec"]
+
+
+@needs_helm
+def test_it_lints() -> None:
+    done = helm("lint", "--strict", str(CHART), "--set", NODE)
+
+    assert done.returncode == 0, done.stdout
+
+
+@needs_helm
+def test_what_it_renders_is_what_was_reviewed() -> None:
+    """Write it anew after a wanted change: GOLDEN=write pytest tests/unit/charts."""
+    rendered = render(NODE)
+    if os.environ.get("GOLDEN") == "write":
+        GOLDEN.write_text(rendered, encoding="utf-8")
+
+    assert rendered == GOLDEN.read_text(encoding="utf-8")
+
+
+@needs_helm
+@pytest.mark.parametrize(
+    ("setting", "named"),
+    [
+        ("imgae.tag=1", "imgae"),
+        ("virtApi.replica=2", "replica"),
+        ("acceleration=fast", "acceleration"),
+        ("virtApi.replicas=0", "replicas"),
+        ("certificates.spread=ten", "spread"),
+        ("etcd.storage.size=4", "size"),
+        ("image.registry=registry.example.com/", "registry"),
+    ],
+)
+def test_a_typo_is_refused_and_named(setting: str, named: str) -> None:
+    done = helm("template", "kubevirt", str(CHART), "--set", NODE, "--set", setting)
+
+    assert done.returncode != 0
+    assert named in done.stderr
+
+
+def test_every_value_is_in_the_schema_and_explained() -> None:
+    schema = json.loads((CHART / "values.schema.json").read_text())
+    values = yaml.safe_load((CHART / "values.yaml").read_text())
+
+    assert set(values) == set(schema["properties"]) - {"global"}
+
+
+@needs_helm
+def test_without_any_disk_for_etcd_it_says_what_to_set() -> None:
+    done = helm("template", "kubevirt", str(CHART))
+
+    assert done.returncode != 0
+    assert "etcd.storage.storageClassName or etcd.storage.nodeDisk.node" in done.stderr
+
+
+@needs_helm
+def test_etcds_data_is_on_a_disk_that_stays() -> None:
+    volume = one("PersistentVolume", "kubevirt-etcd-0")
+    claim = one("StatefulSet", ETCD)["spec"]["volumeClaimTemplates"][0]
+
+    assert volume["spec"]["persistentVolumeReclaimPolicy"] == "Retain"
+    assert volume["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep"
+    assert volume["spec"]["hostPath"]["type"] == "Directory"
+    assert volume["spec"]["storageClassName"] == claim["spec"]["storageClassName"]
+    assert volume["spec"]["claimRef"]["name"] == "data-kubevirt-etcd-0"
+    by_class = one("StatefulSet", ETCD, CLASS)["spec"]
+    assert by_class["volumeClaimTemplates"][0]["spec"]["storageClassName"] == "fast"
+    assert by_class["persistentVolumeClaimRetentionPolicy"] == {"whenDeleted": "Retain", "whenScaled": "Retain"}
+    assert not [each for each in objects(CLASS) if each["kind"] == "PersistentVolume"]
+    for pod in (one("StatefulSet", ETCD)["spec"]["template"]["spec"], by_class["template"]["spec"]):
+        assert not [each for each in pod["volumes"] if "emptyDir" in each]
+
+
+@needs_helm
+def test_the_authority_of_the_api_service_is_left_to_virt_controller() -> None:
+    service = one("APIService", API_SERVICE)
+
+    assert "caBundle" not in service["spec"]
+    assert "insecureSkipTLSVerify" not in service["spec"]
+
+
+@needs_helm
+@pytest.mark.parametrize("settings", [(NODE,), (CLASS, "networkPolicies.enabled=true", "image.pullSecrets={regcred}")])
+def test_every_pod_but_the_handlers_is_restricted(settings: tuple[str, ...]) -> None:
+    """The rules of Pod Security ``restricted``; the job that makes etcd's directory on a node needs root, like virt-handler."""
+    seen = 0
+    for name, pod in pod_templates(*settings):
+        if name in {"virt-handler", "kubevirt-etcd-directory"}:
+            continue
+        seen += 1
+        security = pod["securityContext"]
+        assert security["runAsNonRoot"] is True, name
+        assert security["seccompProfile"] == {"type": "RuntimeDefault"}, name
+        assert not {"hostPID", "hostIPC", "hostNetwork"} & set(pod), name
+        assert all(set(volume) - {"name"} <= {"secret", "emptyDir", "configMap", "projected"} for volume in pod.get("volumes", ())), name
+        for container in (*pod["containers"], *pod.get("initContainers", ())):
+            assert container["securityContext"]["allowPrivilegeEscalation"] is False, name
+            assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}, name
+            assert container["securityContext"]["readOnlyRootFilesystem"] is True, name
+            assert not [port for port in container.get("ports", ()) if "hostPort" in port], name
+    assert seen == 4
+
+
+@needs_helm
+def test_every_container_says_what_it_needs_and_can_be_probed() -> None:
+    for name, pod in pod_templates(NODE):
+        for container in pod["containers"]:
+            assert container["image"].startswith("localhost/kubevirt/"), name
+            if name in {"kubevirt-uninstall", "kubevirt-etcd-directory"}:
+                continue
+            assert {"startupProbe", "livenessProbe", "readinessProbe"} <= set(container), name
+            assert container["resources"]["limits"]["memory"], name
+            named = {port["name"] for port in container["ports"]}
+            assert {container[probe]["httpGet"]["port"] for probe in ("livenessProbe", "readinessProbe")} <= named, name
+
+
+@needs_helm
+def test_secrets_that_pods_mount_are_those_that_are_made() -> None:
+    made = {leaf.secret for authority in authorities("kubevirt") for leaf in authority.leaves}
+    mounted = {
+        volume["secret"]["secretName"] for _, pod in pod_templates(NODE) for volume in pod.get("volumes", ()) if "secret" in volume
+    }  # fmt: skip
+
+    assert mounted == made
+
+
+@needs_helm
+def test_certificates_name_the_services_that_are_dialled() -> None:
+    named = {name for authority in authorities("kubevirt") for leaf in authority.leaves for name in leaf.profile.dns_names}
+    services = {each["metadata"]["name"] for each in objects(NODE) if each["kind"] == "Service"}
+
+    assert {"virt-api.kubevirt.svc", f"{ETCD}.kubevirt.svc", f"*.{ETCD}-peers.kubevirt.svc"} <= named
+    assert services == {"virt-api", ETCD, f"{ETCD}-peers"}
+
+
+def allows(role: dict[str, Any], group: str, resource: str, verb: str, name: str = "") -> bool:
+    return any(
+        group in rule["apiGroups"]
+        and resource in rule["resources"]
+        and verb in rule["verbs"]
+        and ("resourceNames" not in rule or name in rule["resourceNames"])
+        for rule in role["rules"]
+    )
+
+
+@needs_helm
+def test_virt_controller_may_rotate_its_certificates_and_read_no_other_secret() -> None:
+    role, everywhere = one("Role", "virt-controller"), one("ClusterRole", "kubevirt.io:virt-controller")
+    secrets = [name for each in authorities("kubevirt") for name in (each.secret, *(leaf.secret for leaf in each.leaves))]
+
+    for name in secrets:
+        for verb in ("get", "update", "delete"):
+            assert allows(role, "", "secrets", verb, name)
+    assert allows(role, "", "secrets", "create")
+    assert not allows(role, "", "secrets", "get", "somebody-elses")
+    assert not allows(role, "", "secrets", "list")
+    assert not [rule for rule in everywhere["rules"] if "secrets" in rule["resources"]]
+    assert allows(role, STATEFUL_SETS.group, STATEFUL_SETS.plural, "patch", ETCD)
+    assert allows(everywhere, core.API_SERVICES.group, core.API_SERVICES.plural, "patch", API_SERVICE)
+    assert not allows(everywhere, core.API_SERVICES.group, core.API_SERVICES.plural, "patch", "v1.apps")
+
+
+@needs_helm
+def test_no_role_has_a_wildcard_and_nobody_but_virt_controller_touches_secrets() -> None:
+    for each in objects(NODE):
+        if each["kind"] not in {"Role", "ClusterRole"}:
+            continue
+        for rule in each["rules"]:
+            assert "*" not in rule["apiGroups"] + rule["resources"] + rule["verbs"], each["metadata"]["name"]
+            assert "secrets" not in rule["resources"] or each["metadata"]["name"] == "virt-controller"
+
+
+@needs_helm
+def test_who_may_view_may_not_type_into_a_console() -> None:
+    view, edit = one("ClusterRole", "kubevirt.io:view"), one("ClusterRole", "kubevirt.io:edit")
+
+    assert allows(view, names.GROUP, "virtualmachines", "list")
+    for stream in ("console", "vnc"):
+        assert not allows(view, names.GROUP, f"virtualmachines/{stream}", "get")
+        assert allows(edit, names.GROUP, f"virtualmachines/{stream}", "get")
+    assert "rbac.authorization.k8s.io/aggregate-to-view" in view["metadata"]["labels"]
+    assert "rbac.authorization.k8s.io/aggregate-to-view" not in edit["metadata"]["labels"]
+    apart = one("ClusterRole", "kubevirt.io:edit", NODE, "rbac.aggregateToDefaultRoles=false")
+    assert not [label for label in apart["metadata"]["labels"] if "aggregate" in label]
+
+
+@needs_helm
+def test_ports_are_those_that_the_parts_agreed_on() -> None:
+    pod = one("DaemonSet", "virt-handler")["spec"]["template"]["spec"]
+    ports = {port["name"]: port["containerPort"] for port in pod["containers"][0]["ports"]}
+
+    assert ports == {"streams": streams.HANDLER_PORT, "relay": streams.RELAY_PORT, "http": 8080}
+    labels = one("DaemonSet", "virt-handler")["spec"]["template"]["metadata"]["labels"]
+    assert labels[names.COMPONENT_LABEL] == names.HANDLER
+
+
+@needs_helm
+def test_guests_are_shut_down_before_anything_is_removed() -> None:
+    job = one("Job", "kubevirt-uninstall")
+
+    assert job["metadata"]["annotations"]["helm.sh/hook"] == "pre-delete"
+    command = job["spec"]["template"]["spec"]["containers"][0]
+    assert command["command"] == ["python3", "-m", "controller.manager.uninstall"]
+    assert job["spec"]["activeDeadlineSeconds"] > 300
