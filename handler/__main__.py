@@ -1,0 +1,68 @@
+"""virt-handler: ``python -m handler``."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import sys
+from typing import Final
+
+import uvloop
+
+from apiserver.client.config import Config, ConfigError
+from apiserver.client.rest import Client
+from handler import options
+from handler.agent import Agent
+from handler.devices import acceleration
+
+logger = logging.getLogger("handler")
+
+_STANDARD: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+
+
+class Formatter(logging.Formatter):
+    """One line a message, with what was given as ``extra`` behind it."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line."""
+        extra = " ".join(f"{key}={value!r}" for key, value in vars(record).items() if key not in _STANDARD)
+        return f"{super().format(record)} {extra}".rstrip()
+
+
+def set_up_logging(level: str) -> None:
+    """Log to standard error."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    logging.basicConfig(level=level, handlers=[handler], force=True)
+
+
+async def run(given: options.Options, config: Config) -> None:
+    """Work until SIGTERM or SIGINT."""
+    task = asyncio.current_task()
+    assert task is not None  # noqa: S101 - inside a coroutine
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, task.cancel)
+    verdict = await acceleration.decide(given.acceleration)
+    async with Client(config, user_agent=f"virt-handler/{given.node_name}") as client:
+        await Agent(given, client, verdict).run()
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run virt-handler; return its exit status."""
+    given = options.parse(arguments)
+    set_up_logging(given.log_level)
+    try:
+        config = Config.load(given.kubeconfig)
+    except ConfigError as error:
+        logger.error("%s", error)  # noqa: TRY400 - the message says it
+        return 1
+    try:
+        uvloop.run(run(given, config))
+    except asyncio.CancelledError:
+        logger.info("stopped")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

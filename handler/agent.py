@@ -1,0 +1,225 @@
+"""virt-handler as a whole: which parts there are and how they know each other. Reading :meth:`Agent.run` is reading the process."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import logging
+import ssl
+from typing import Final
+
+from apiserver.apis.meta import objects
+from apiserver.apis.meta.objects import Object
+from apiserver.apis.virt import names, phases
+from apiserver.apis.virt.resources import MIGRATIONS, VIRTUAL_MACHINES
+from apiserver.client.informer import Informer
+from apiserver.client.rest import Client
+from certs.reloading import ClientTls, ServerTls
+from controller.runtime.clock import SystemClock
+from controller.runtime.reconciling import Controller, Reconciler
+from controller.runtime.recorder import Recorder
+from handler import health, heartbeat
+from handler.devices.acceleration import Verdict
+from handler.health import Metrics
+from handler.network.dhcp import Servers
+from handler.node import Node
+from handler.options import Options
+from handler.pods import launcher
+from handler.pods.links import Links
+from handler.reconcilers import migrate_guest, run_guest
+from handler.relays.incoming import Incoming
+from handler.relays.outgoing import Outgoing
+from handler.relays.running import Relays
+from handler.streams.server import Server, Target
+
+logger = logging.getLogger(__name__)
+
+CERTIFICATE_SECONDS: Final = 2.0
+SWEEP_SECONDS: Final = 60.0
+FIGURES_SECONDS: Final = 5.0
+WORKERS: Final = 8
+KVM_NUMBER: Final = (10, 232)
+TUN_NUMBER: Final = (10, 200)
+
+
+class Agent:
+    """Everything but the choice of an event loop."""
+
+    def __init__(self, options: Options, client: Client, verdict: Verdict) -> None:
+        self._options = options
+        self._client = client
+        self._verdict = verdict
+        clock = SystemClock()
+        node = options.node_name
+        self.machines = Informer(client, VIRTUAL_MACHINES, field_selector=f"status.nodeName={node}")
+        self.leaving = Informer(client, MIGRATIONS, field_selector=f"status.sourceNode={node}")
+        self.coming = Informer(client, MIGRATIONS, field_selector=f"status.targetNode={node}")
+        self.metrics = Metrics()
+        self.metrics.verdict(verdict)
+        self._clock = clock
+        self._recorder = Recorder(client, names.HANDLER, clock, host=node)
+        self._servers = Servers()
+        connect = functools.partial(launcher.connect, kubelet=options.kubelet)
+        self.links = Links(connect, changed=self._link_changed, ended=self._servers.end)
+        self._relays = Relays(self._outgoing, changed=self._relay_changed)
+        self._tls: tuple[ServerTls, ServerTls, ClientTls] | None = None
+        self._streams: Server | None = None
+        self._incoming = _Door()
+        self._loops = self._controllers(Node(verdict.accelerator, self._servers))
+
+    def _controllers(self, node: Node) -> dict[str, Controller]:
+        run = run_guest.Ports(self.machines, self._client, self._recorder, node, self.links, self._clock)
+        source, target = (
+            migrate_guest.Ports(self._client, informer, self.machines, self._recorder, node, self.links, self._clock)
+            for informer in (self.leaving, self.coming)
+        )
+        reconcilers: dict[str, Reconciler] = {
+            "vm": run_guest.RunGuest(run),
+            "source": migrate_guest.MigrateSource(source, self._relays),
+            "target": migrate_guest.MigrateTarget(target, self._incoming, self._address),
+        }
+        return {name: Controller(name, reconciler, workers=WORKERS, observer=self.metrics) for name, reconciler in reconcilers.items()}
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        for name, informer in (("vm", self.machines), ("source", self.leaving), ("target", self.coming)):
+            informer.subscribe(functools.partial(self._object_changed, name))
+        # A change of the VM can be what its migration away waits for.
+        self.machines.subscribe(lambda _, new: self._machine_changed(new))
+        async with asyncio.TaskGroup() as tasks:
+            for part in (self.machines, self.leaving, self.coming, self._recorder, self.links, self._relays):
+                tasks.create_task(part.run())
+            for loop in self._loops.values():
+                tasks.create_task(loop.run(self._synced))
+            tasks.create_task(heartbeat.run(self._client, self._options.node_name, self._options.namespace, self._verdict, self._clock))
+            tasks.create_task(health.run(self._options.health_port, self._checks(), self.metrics))
+            tasks.create_task(self._offer_devices())
+            tasks.create_task(self._serve())
+            tasks.create_task(self._sweep())
+            tasks.create_task(self._count())
+
+    async def _synced(self) -> None:
+        for informer in (self.machines, self.leaving, self.coming):
+            await informer.synced.wait()
+
+    def _checks(self) -> health.Checks:
+        return {
+            "virtual machines": self.machines.synced.is_set,
+            "migrations": lambda: self.leaving.synced.is_set() and self.coming.synced.is_set(),
+            "streams": lambda: self._streams is not None and self._streams.ready.is_set(),
+        }
+
+    def _object_changed(self, loop: str, old: Object | None, new: Object | None) -> None:
+        if (changed := new or old) is not None:
+            self._loops[loop].enqueue(*objects.key_of(changed))
+
+    def _machine_changed(self, vm: Object | None) -> None:
+        if vm is None:
+            return
+        for migration in self.leaving.list(objects.namespace_of(vm)):
+            if objects.dig(migration, "spec", "selector", "name") == objects.name_of(vm):
+                self._loops["source"].enqueue(*objects.key_of(migration))
+
+    def _link_changed(self, pod_uid: str) -> None:
+        link = self.links.get(pod_uid)
+        for who in link.wanted if link is not None else ():
+            loop, namespace, name = who.split("/")
+            self._loops[loop].enqueue(namespace, name)
+
+    def _relay_changed(self, migration_uid: str) -> None:
+        for migration in self.leaving.list():
+            if objects.uid_of(migration) == migration_uid:
+                self._loops["source"].enqueue(*objects.key_of(migration))
+
+    def _address(self) -> str:
+        host = self._options.pod_ip
+        return f"{f'[{host}]' if ':' in host else host}:{self._options.relay_port}"
+
+    def _outgoing(self, migration_uid: str, pod_uid: str, address: str) -> Outgoing:
+        if self._tls is None:
+            raise ValueError("this virt-handler has no certificate yet")
+        return Outgoing(migration_uid, pod_uid, address, self._tls[2], self._options.kubelet)
+
+    def _lookup(self, namespace: str, name: str, uid: str) -> Target | None:
+        vm = self.machines.get(namespace, name)
+        if vm is None or objects.uid_of(vm) != uid:
+            return None
+        pod_uid = str(objects.dig(vm, "status", "podUID") or "")
+        link = self.links.get(pod_uid)
+        if link is None or link.gone or link.status is None or link.status.domain is None:
+            return Target(
+                pod_uid, f"the guest does not run (phase {phases.phase_of(vm) or 'unknown'})", moving=link is not None and link.moving
+            )
+        return Target(pod_uid, moving=link.moving)
+
+    async def _serve(self) -> None:
+        """Serve streams and relays as soon as there are certificates: virt-controller may only be making them."""
+        files, told = self._options.files, ""
+        while self._tls is None:
+            try:
+                client = ClientTls(files)
+                self._tls = (ServerTls(files, clients=ssl.CERT_REQUIRED), ServerTls(files, clients=ssl.CERT_REQUIRED), client)
+            except OSError as error:
+                if str(error) != told:
+                    told = str(error)
+                    logger.info("waiting for certificates: %s", told)
+                await asyncio.sleep(CERTIFICATE_SECONDS)
+        options = self._options
+        self._streams = Server(self._lookup, self._tls[0], port=options.streams_port, kubelet=options.kubelet)
+        incoming = Incoming(self._tls[1], port=options.relay_port, kubelet=options.kubelet)
+        self._incoming.open(incoming)
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._tls[2].run())
+            tasks.create_task(self._streams.run())
+            tasks.create_task(incoming.run())
+
+    async def _offer_devices(self) -> None:
+        # gRPC is the largest import after aiohttp; a process that only looks at its flags need not pay for it.
+        from handler.devices.plugin import Device, Plugin
+
+        directory = self._options.kubelet / "device-plugins"
+        offers = (
+            Plugin(Device(names.TUN_RESOURCE, "/dev/net/tun", *TUN_NUMBER), directory, offered=True),
+            Plugin(Device(names.KVM_RESOURCE, "/dev/kvm", *KVM_NUMBER), directory, offered=self._verdict.accelerated),
+        )
+        async with asyncio.TaskGroup() as tasks:
+            for offer in offers:
+                tasks.create_task(offer.run())
+
+    async def _sweep(self) -> None:
+        """End DHCP servers of pods that are gone: those that an earlier run of this process left, and any that slipped through."""
+        await self._synced()
+        while True:
+            await asyncio.sleep(SWEEP_SECONDS)
+            with contextlib.suppress(OSError):
+                await self._servers.sweep(self.links.is_alive)
+
+    async def _count(self) -> None:
+        while True:
+            self.metrics.links.set(len(self.links))
+            self.metrics.streams.set(self._streams.count if self._streams is not None else 0)
+            await asyncio.sleep(FIGURES_SECONDS)
+
+
+class _Door:
+    """The relay server, before and after there are certificates to open it with."""
+
+    def __init__(self) -> None:
+        self._server: Incoming | None = None
+        self._expected: dict[str, str] = {}
+
+    def open(self, server: Incoming) -> None:
+        self._server = server
+        for migration_uid, pod_uid in self._expected.items():
+            server.expect(migration_uid, pod_uid)
+
+    def expect(self, migration_uid: str, pod_uid: str) -> None:
+        self._expected[migration_uid] = pod_uid
+        if self._server is not None:
+            self._server.expect(migration_uid, pod_uid)
+
+    def forget(self, migration_uid: str) -> None:
+        self._expected.pop(migration_uid, None)
+        if self._server is not None:
+            self._server.forget(migration_uid)

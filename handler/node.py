@@ -1,0 +1,52 @@
+"""What virt-handler does to a pod of its node before the guest starts: devices and network."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from handler.devices import ownership
+from handler.network import setup
+from handler.network.dhcp import Servers
+from handler.network.setup import Interface
+from handler.pods.launcher import Connection
+from launcher.protocol import messages
+
+
+def device_nodes(vm: Mapping[str, Any], accelerator: messages.Accelerator) -> Iterator[ownership.Node]:
+    """Yield the device nodes that the guest of ``vm`` needs."""
+    devices = vm["spec"]["domain"].get("devices") or {}
+    if devices.get("interfaces"):
+        yield ownership.TUN
+    if accelerator == "kvm":
+        yield ownership.KVM
+    for index, disk in enumerate(devices.get("disks") or ()):
+        if disk.get("type", "PersistentVolumeClaim") == "PersistentVolumeClaim":
+            yield ownership.disk(disk.get("name") or f"disk{index}")
+
+
+class Node:
+    """This node, with its DHCP servers."""
+
+    def __init__(self, accelerator: messages.Accelerator, servers: Servers) -> None:
+        self.accelerator = accelerator
+        self._servers = servers
+
+    def give_devices(self, vm: Mapping[str, Any], connection: Connection) -> None:
+        """Give the pod's device nodes to its user; harmless when it is done again.
+
+        Raises:
+            NotTheDevice: something else lies where a device belongs.
+            OSError: refused.
+        """
+        for node in device_nodes(vm, self.accelerator):
+            ownership.give(connection.process.root, node)
+
+    async def prepare_network(self, vm: Mapping[str, Any], pod_uid: str, connection: Connection) -> tuple[Interface, ...]:
+        """Set up the pod's network; harmless when it is done again.
+
+        Raises:
+            Unsupported: the network cannot be as the VM asks.
+            CommandFailed: a program failed; try again.
+        """
+        return await setup.prepare(vm, pod_uid, connection.process, self._servers)

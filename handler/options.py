@@ -1,0 +1,80 @@
+"""The flags of virt-handler."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from apiserver.apis.virt import streams
+from certs.reloading import Files
+from handler.devices.acceleration import Choice
+from handler.pods import places
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Where this process runs and what it may use."""
+
+    node_name: str
+    namespace: str
+    pod_ip: str
+    kubeconfig: str | None
+    files: Files
+    kubelet: Path
+    acceleration: Choice
+    streams_port: int
+    relay_port: int
+    health_port: int
+    log_level: str
+
+
+def parse(arguments: Sequence[str] | None = None, environ: Mapping[str, str] = os.environ) -> Options:
+    """Return the options of a command line; exits with status 2 and a message when they cannot be used."""
+    parser = argparse.ArgumentParser(
+        prog="virt-handler",
+        description="Agent of one node: drives the guests in the launcher pods there, offers devices to the kubelet, serves consoles.",
+        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+    )
+    add = parser.add_argument
+    add("--node-name", default=environ.get("NODE_NAME", ""), help="name of this node's Node object (environment: NODE_NAME)")
+    add("--namespace", default=environ.get("POD_NAMESPACE", "kubevirt"), help="where the heartbeat's Lease is (environment: POD_NAMESPACE)")
+    add("--pod-ip", default=environ.get("POD_IP", ""), help="address at which other nodes reach the relay (environment: POD_IP)")
+    add("--kubeconfig", default=None, help="file that says how to reach kube-apiserver; without it, the pod's service account")
+    certificates = "/etc/kubevirt/tls"
+    add("--tls-cert-file", type=Path, default=Path(f"{certificates}/tls.crt"), help="certificate, for servers and for dialling other nodes")
+    add("--tls-private-key-file", type=Path, default=Path(f"{certificates}/tls.key"), help="its key")
+    add(
+        "--ca-file", type=Path, default=Path(f"{certificates}/ca.crt"), help="authority of virt-api's and other virt-handlers' certificates"
+    )
+    add("--kubelet-directory", type=Path, default=places.KUBELET_DIRECTORY, help="the kubelet's directory, with pods and device-plugins")
+    add(
+        "--acceleration",
+        choices=("auto", "kvm", "emulation"),
+        default="auto",
+        help="whether guests use KVM: auto runs a trial guest and offers KVM only if that works",
+    )
+    add("--streams-port", type=int, default=streams.HANDLER_PORT, help="port for consoles and displays (mTLS, virt-api only)")
+    add("--relay-port", type=int, default=streams.RELAY_PORT, help="port for live migrations (mTLS, virt-handler only)")
+    add("--health-port", type=int, default=8080, help="port for /livez, /readyz and /metrics (plain HTTP)")
+    add("--log-level", choices=("DEBUG", "INFO", "WARNING", "ERROR"), default="INFO", help="least important messages to print")
+    given = parser.parse_args(arguments)
+    if not given.node_name:
+        parser.error("--node-name is needed: the name of this node (set NODE_NAME from spec.nodeName)")
+    if not given.pod_ip:
+        parser.error("--pod-ip is needed: the address of this pod (set POD_IP from status.podIP)")
+    return Options(
+        node_name=given.node_name,
+        namespace=given.namespace,
+        pod_ip=given.pod_ip,
+        kubeconfig=given.kubeconfig,
+        files=Files(given.tls_cert_file, given.tls_private_key_file, given.ca_file),
+        kubelet=given.kubelet_directory,
+        acceleration=given.acceleration,
+        streams_port=given.streams_port,
+        relay_port=given.relay_port,
+        health_port=given.health_port,
+        log_level=given.log_level,
+    )

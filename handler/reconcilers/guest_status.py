@@ -1,0 +1,161 @@
+"""What a launcher reported, in the words of ``VirtualMachine.status``. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+from apiserver.apis.meta import objects, times
+from apiserver.apis.meta.objects import Object
+from apiserver.apis.virt import phases, power
+from handler.network.setup import Interface
+from launcher.protocol import messages
+
+MAX_MESSAGE: Final = 1024
+"""Characters of a message that came from QEMU or libvirt: enough for their last lines."""
+
+RESULTS: Final[Mapping[messages.EndingKind, str]] = {
+    "shutdown": power.RESULT_SUCCEEDED,
+    "shutdown-requested": power.RESULT_STOPPED,
+    "destroyed": power.RESULT_STOPPED,
+    "crashed": power.RESULT_FAILED,
+    "start-failed": power.RESULT_FAILED,
+}
+"""``migrated`` is no end: the guest runs on elsewhere."""
+
+PHASES: Final[Mapping[str, str]] = {
+    power.RESULT_SUCCEEDED: phases.SUCCEEDED,
+    power.RESULT_STOPPED: phases.STOPPED,
+    power.RESULT_FAILED: phases.FAILED,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """How an attempt ended."""
+
+    result: str
+    """One of ``power.RESULTS``."""
+    reason: str
+    """For the Ready condition and the Event."""
+    message: str
+
+
+def end_of(ending: messages.Ending) -> End | None:
+    """Return what an ending means for the attempt; None for ``migrated``."""
+    result = RESULTS.get(ending.kind)
+    if result is None:
+        return None
+    reason = {
+        "shutdown": "GuestPoweredOff",
+        "shutdown-requested": "ShutDown",
+        "destroyed": "PoweredOff",
+        "crashed": "Crashed",
+        "start-failed": "StartFailed",
+    }[ending.kind]
+    words = ending.message or {"shutdown": "the guest powered itself off", "shutdown-requested": "the guest shut down"}.get(
+        ending.kind, reason
+    )
+    if result == power.RESULT_FAILED and ending.log:
+        words = f"{words}; QEMU's last words: {' | '.join(ending.log[-3:])}"
+    return End(result, reason, printable(words))
+
+
+def printable(text: str) -> str:
+    """Return text of the hypervisor as one bounded line without control characters."""
+    line = "".join(character if character.isprintable() else " " for character in text)
+    return line if len(line) <= MAX_MESSAGE else line[: MAX_MESSAGE - 1] + "…"
+
+
+def running(vm: Object, observed: messages.Status, interfaces: Sequence[Interface] | None, now: datetime) -> Object:
+    """Return the status of a machine whose domain exists; the same content as before when nothing changed.
+
+    ``interfaces`` is None where the network was not looked at in this pass: what the status says then stays.
+    """
+    old = vm.get("status") or {}
+    domain = observed.domain
+    if domain is None:
+        return dict(old)
+    generation = objects.dig(vm, "metadata", "generation") or 0
+    stamp = times.to_rfc3339(now)
+    phase = phases.STOPPING if observed.stopping else phases.RUNNING
+    status = phases.enter(old, phase, now)
+    status["observedGeneration"] = generation
+    status["domain"] = {"state": domain.state, "reason": domain.reason, "type": domain.type}
+    if interfaces is not None:
+        status["interfaces"] = [_interface(each) for each in interfaces]
+        if interfaces and interfaces[0].addresses:
+            status["podIP"] = interfaces[0].addresses[0]
+    devices = vm["spec"]["domain"].get("devices") or {}
+    status["graphics"] = [{"type": each["type"]} for each in devices.get("graphics") or ()]
+    status["attempts"] = _with_running_time(vm, old, stamp)
+    for condition in _conditions(observed, domain, generation):
+        status["conditions"] = objects.with_condition(status.get("conditions"), condition, now=stamp)
+    return status
+
+
+def _interface(interface: Interface) -> Object:
+    found: Object = {"name": interface.name, "mac": interface.mac, "ipAddresses": list(interface.addresses)}
+    if interface.addresses:
+        found["ipAddress"] = interface.addresses[0]
+    return found
+
+
+def _with_running_time(vm: Object, old: Mapping[str, Any], stamp: str) -> list[Object]:
+    number = power.current_attempt(vm)
+    return [
+        {**each, "runningTime": each.get("runningTime") or stamp} if each.get("number") == number else dict(each)
+        for each in old.get("attempts") or ()
+    ]
+
+
+def _conditions(observed: messages.Status, domain: messages.DomainStatus, generation: int) -> list[Object]:
+    paused = domain.state in ("paused", "pmsuspended")
+    if observed.stopping:
+        ready = ("False", "Stopping", "the guest was asked to shut down")
+    elif paused:
+        ready = ("False", "Paused", f"the guest is paused ({domain.reason})")
+    else:
+        ready = ("True", "GuestRunning", "the guest runs")
+    pause = ("True", "Paused", f"libvirt's reason: {domain.reason}") if paused else ("False", "Running", "")
+    barrier = observed.not_migratable
+    migratable = ("False", "NotMigratable", printable(barrier)) if barrier else ("True", "Migratable", "")
+    found = {"Ready": ready, "Paused": pause, "Migratable": migratable}
+    return [
+        {"type": kind, "status": state, "reason": reason, "message": message, "observedGeneration": generation}
+        for kind, (state, reason, message) in found.items()
+    ]
+
+
+def ended(vm: Object, end: End, now: datetime) -> Object:
+    """Return the status after the current attempt ended."""
+    old = vm.get("status") or {}
+    stamp = times.to_rfc3339(now)
+    generation = objects.dig(vm, "metadata", "generation") or 0
+    status = phases.enter(old, PHASES[end.result], now)
+    status["observedGeneration"] = generation
+    status["domain"] = {"state": "shutoff", "reason": end.reason, "type": objects.dig(old, "domain", "type") or "qemu"}
+    number = power.current_attempt(vm)
+    status["attempts"] = [
+        {**each, "endTime": stamp, "result": end.result, "message": end.message}
+        if each.get("number") == number and not power.has_ended(each)
+        else dict(each)
+        for each in old.get("attempts") or ()
+    ]
+    ready: Object = {"type": "Ready", "status": "False", "reason": end.reason, "message": end.message, "observedGeneration": generation}
+    conditions = objects.with_condition(status.get("conditions"), ready, now=stamp)
+    status["conditions"] = objects.without_condition(objects.without_condition(conditions, "Paused"), "Migratable")
+    for field in ("interfaces", "graphics"):
+        status.pop(field, None)
+    return status
+
+
+def with_disks_problem(vm: Object, message: str, now: datetime) -> Object:
+    """Return the status that says why a disk cannot be used on this node."""
+    old = vm.get("status") or {}
+    generation = objects.dig(vm, "metadata", "generation") or 0
+    condition: Object = {"type": "DisksReady", "status": "False", "reason": "NotUsable", "message": printable(message)}
+    condition["observedGeneration"] = generation
+    return {**old, "conditions": objects.with_condition(old.get("conditions"), condition, now=times.to_rfc3339(now))}

@@ -1,0 +1,326 @@
+"""This node's side of live migrations: as source, and as target.
+
+``migration_plan`` decides; here its actions meet launcher, relays and API. Everything may be repeated: the launcher tries a migration
+once whatever it is told, relays that are open stay open, writes carry the resourceVersion that they were decided on.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal, Protocol
+
+from apiserver.apis.meta import errors, objects, times
+from apiserver.apis.meta.objects import Object
+from apiserver.apis.meta.resources import Resource
+from apiserver.apis.virt import phases
+from apiserver.apis.virt.resources import MIGRATIONS, VIRTUAL_MACHINES
+from controller.runtime.clock import Clock
+from controller.runtime.reconciling import Request, Result
+from handler.network.setup import Interface
+from handler.pods.launcher import Connection, Disconnected, Refused
+from handler.pods.links import Link, Links
+from handler.reconcilers import guest_status, migration_plan
+from handler.reconcilers.run_guest import Events, Node, machine_of
+from launcher.protocol import messages
+
+logger = logging.getLogger(__name__)
+
+MAX_STEPS: Final = 8
+LOOK_AGAIN_SECONDS: Final = 10.0
+
+
+class Api(Protocol):
+    """What of the API client is used."""
+
+    async def get(self, resource: Resource, name: str, namespace: str | None = None) -> Object:
+        """Return one object."""
+        ...
+
+    async def update(self, resource: Resource, obj: Object, *, subresource: str | None = None) -> Object:
+        """Replace it."""
+        ...
+
+
+class Objects(Protocol):
+    """An informer."""
+
+    def get(self, namespace: str, name: str) -> Object | None:
+        """Return one object."""
+        ...
+
+    def remember(self, obj: Object) -> None:
+        """Take in what a write returned."""
+        ...
+
+
+class Outgoing(Protocol):
+    """The relays that run."""
+
+    def __contains__(self, migration_uid: str) -> bool:
+        """Whether those of this migration do."""
+        ...
+
+    async def open(self, migration_uid: str, pod_uid: str, address: str) -> None:
+        """Relay."""
+        ...
+
+    def close(self, migration_uid: str) -> None:
+        """End it."""
+        ...
+
+
+class Door(Protocol):
+    """The server for relays of other nodes."""
+
+    def expect(self, migration_uid: str, pod_uid: str) -> None:
+        """Let this migration through."""
+        ...
+
+    def forget(self, migration_uid: str) -> None:
+        """Let it through no more."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """The world around both reconcilers."""
+
+    api: Api
+    migrations: Objects
+    machines: Objects
+    events: Events
+    node: Node
+    links: Links
+    clock: Clock
+
+
+class _Side:
+    """What both sides share: writing a Migration."""
+
+    def __init__(self, ports: Ports) -> None:
+        self._ports = ports
+
+    async def _write(self, migration: Object, phase: str, **more: str) -> None:
+        now = self._ports.clock.now()
+        old = migration.get("status") or {}
+        status = {**phases.enter(old, phase, now), **more}
+        if phase in phases.MIGRATION_FINAL:
+            status.setdefault("endTime", times.to_rfc3339(now))
+        if status == old:
+            return
+        written = await self._ports.api.update(MIGRATIONS, {**migration, "status": status}, subresource="status")
+        self._ports.migrations.remember(written)
+
+    def _say(self, migration: Object, type_: Literal["Normal", "Warning"], reason: str, message: str) -> None:
+        """Say it of the Migration, and of its virtual machine where this node knows it."""
+        self._ports.events.event(migration, MIGRATIONS, type_, reason, message)
+        if (vm := self._ports.machines.get(objects.namespace_of(migration), _vm_name(migration))) is not None:
+            self._ports.events.event(vm, VIRTUAL_MACHINES, type_, reason, message)
+
+
+class MigrateSource(_Side):
+    """The reconciler of migrations that leave this node."""
+
+    def __init__(self, ports: Ports, relays: Outgoing) -> None:
+        super().__init__(ports)
+        self._relays = relays
+        self._uids: dict[Request, str] = {}
+
+    async def reconcile(self, request: Request) -> Result:
+        """Bring the source's side closer to its end."""
+        for _ in range(MAX_STEPS):
+            migration = self._ports.migrations.get(request.namespace, request.name)
+            if migration is None:
+                self._close(request)
+                return Result()
+            self._uids[request] = objects.uid_of(migration)
+            link = self._link(request, migration)
+            observed = migration_plan.Observed(
+                migration=migration,
+                launcher=link.status if link else None,
+                connected=link is not None and link.connection is not None,
+                gone=link is not None and link.gone,
+                relaying=objects.uid_of(migration) in self._relays,
+            )
+            action = migration_plan.plan_source(observed)
+            if not await self._apply(request, migration, link, action):
+                return Result(requeue_after=LOOK_AGAIN_SECONDS if phases.phase_of(migration) == phases.RUNNING else None)
+        return Result(requeue_after=5)
+
+    def _link(self, request: Request, migration: Object) -> Link | None:
+        """Return the link to the source's pod. The VM says which that is, until it names the target's."""
+        vm = self._ports.machines.get(request.namespace, _vm_name(migration))
+        pod_uid = objects.dig(vm, "status", "podUID") or ""
+        if vm is None or not pod_uid or objects.dig(vm, "status", "podName") != objects.dig(migration, "status", "sourcePod"):
+            return None
+        return self._ports.links.want(pod_uid, f"source/{request}")
+
+    def _close(self, request: Request) -> None:
+        self._relays.close(self._uids.pop(request, ""))
+        self._ports.links.release(f"source/{request}")
+
+    async def _apply(self, request: Request, migration: Object, link: Link | None, action: migration_plan.Action) -> bool:
+        uid = objects.uid_of(migration)
+        match action:
+            case migration_plan.Close():
+                self._close(request)
+                return False
+            case migration_plan.Begin():
+                started = objects.dig(migration, "status", "startTime") or times.to_rfc3339(self._ports.clock.now())
+                await self._write(migration, phases.RUNNING, startTime=started)
+                return True
+            case migration_plan.Relay():
+                return await self._migrate(migration, _live(link))
+            case migration_plan.Abort():
+                await _live(link).call(messages.AbortMigration(uid))
+                return False  # the launcher's next status says what became of it
+            case migration_plan.Conclude():
+                await self._write(migration, action.phase, message=guest_status.printable(action.message))
+                reason = "MigrationFailed" if action.phase == phases.FAILED else "MigrationCancelled"
+                self._say(migration, "Warning", reason, f"the guest stays on its node: {guest_status.printable(action.message)}")
+                return True
+            case _:
+                return False
+
+    async def _migrate(self, migration: Object, connection: Connection) -> bool:
+        uid, address = objects.uid_of(migration), str(objects.dig(migration, "status", "targetAddress") or "")
+        pod_uid = self._pod_uid(migration)
+        try:
+            await self._relays.open(uid, pod_uid, address)
+            await connection.call(messages.Migrate(uid))
+        except Refused as refused:
+            if refused.status.migration_of(uid) is not None or refused.reason == "Timeout":
+                return True  # its status says more
+            await self._fail(migration, f"the launcher refused: {refused}")
+        except (OSError, TimeoutError, ValueError) as error:
+            await self._fail(migration, f"the way to {address or 'the target'} cannot be opened: {str(error) or 'it took too long'}")
+        else:
+            self._say(migration, "Normal", "MigrationStarted", f"the guest moves to node {objects.dig(migration, 'status', 'targetNode')}")
+        return True
+
+    def _pod_uid(self, migration: Object) -> str:
+        vm = self._ports.machines.get(objects.namespace_of(migration), _vm_name(migration))
+        return str(objects.dig(vm, "status", "podUID") or "")
+
+    async def _fail(self, migration: Object, message: str) -> None:
+        """End it before the launcher began: the domain has not moved."""
+        await self._write(migration, phases.FAILED, message=guest_status.printable(message))
+        self._say(migration, "Warning", "MigrationFailed", guest_status.printable(message))
+
+
+class MigrateTarget(_Side):
+    """The reconciler of migrations that come to this node."""
+
+    def __init__(self, ports: Ports, door: Door, address: Callable[[], str]) -> None:
+        super().__init__(ports)
+        self._door = door
+        self._address = address
+        self._expected: dict[Request, str] = {}
+        self._wired: dict[str, tuple[Interface, ...]] = {}
+
+    async def reconcile(self, request: Request) -> Result:
+        """Bring the target's side closer to its end."""
+        for _ in range(MAX_STEPS):
+            migration = self._ports.migrations.get(request.namespace, request.name)
+            pod_uid = str(objects.dig(migration, "status", "targetPodUID") or "")
+            if migration is None:
+                self._close(request)
+                return Result()
+            link = self._ports.links.want(pod_uid, f"target/{request}") if pod_uid else None
+            observed = migration_plan.Observed(
+                migration=migration,
+                launcher=link.status if link else None,
+                connected=link is not None and link.connection is not None,
+                gone=link is not None and link.gone,
+                relaying=self._expected.get(request) == objects.uid_of(migration),
+                address=self._address(),
+            )
+            if link is None or not await self._apply(request, migration, link, migration_plan.plan_target(observed)):
+                return Result()
+        return Result(requeue_after=5)
+
+    def _close(self, request: Request) -> None:
+        uid = self._expected.pop(request, "")
+        self._door.forget(uid)
+        self._wired.pop(uid, None)
+        self._ports.links.release(f"target/{request}")
+
+    async def _apply(self, request: Request, migration: Object, link: Link, action: migration_plan.Action) -> bool:
+        uid = objects.uid_of(migration)
+        match action:
+            case migration_plan.Close():
+                self._close(request)
+                return False
+            case migration_plan.Prepare():
+                await self._prepare(migration, link)
+                return True
+            case migration_plan.Expect():
+                self._door.expect(uid, link.pod_uid)
+                self._expected[request] = uid
+                return True
+            case migration_plan.Offer():
+                phase = phases.phase_of(migration)
+                ready = phases.TARGET_READY if phase == phases.PREPARING_TARGET else phase
+                await self._write(migration, ready, targetAddress=action.address)
+                return True
+            case migration_plan.TakeOver():
+                await self._take_over(migration, link)
+                return True
+            case _:
+                return False
+
+    async def _prepare(self, migration: Object, link: Link) -> None:
+        vm, connection = await self._machine(migration), _live(link)
+        self._ports.node.give_devices(vm, connection)
+        interfaces = await self._wire(vm, migration, link)
+        accelerator: messages.Accelerator = "kvm" if objects.dig(vm, "status", "domain", "type") == "kvm" else "qemu"
+        request = messages.PrepareMigrationTarget(objects.uid_of(migration), machine_of(vm, accelerator, interfaces))
+        await connection.call(request)
+
+    async def _take_over(self, migration: Object, link: Link) -> None:
+        """Write the VM first: from then on it is this node's. Whoever restarts in between finds it done and writes the rest."""
+        vm = await self._machine(migration)
+        source = objects.dig(migration, "status", "sourceNode")
+        if link.status is not None and objects.dig(vm, "status", "podUID") != link.pod_uid:
+            if objects.dig(vm, "status", "nodeName") != source:
+                raise errors.Conflict(f"virtual machine {_vm_name(migration)} is not on {source}, where it came from")
+            interfaces = await self._wire(vm, migration, link)
+            status = self._moved(guest_status.running(vm, link.status, interfaces, self._ports.clock.now()), migration)
+            written = await self._ports.api.update(VIRTUAL_MACHINES, {**vm, "status": status}, subresource="status")
+            self._ports.machines.remember(written)
+        await self._write(migration, phases.SUCCEEDED, message=f"the guest runs on {objects.dig(migration, 'status', 'targetNode')}")
+        self._say(migration, "Normal", "Migrated", f"the guest moved from node {source}")
+
+    def _moved(self, status: Object, migration: Object) -> Object:
+        moved = migration["status"]
+        record = {
+            "name": objects.name_of(migration),
+            "uid": objects.uid_of(migration),
+            **{key: moved[key] for key in ("sourceNode", "sourcePod", "targetNode", "targetPod", "startTime") if key in moved},
+            "endTime": times.to_rfc3339(self._ports.clock.now()),
+            "phase": phases.SUCCEEDED,
+        }
+        here = {"nodeName": moved["targetNode"], "podName": moved["targetPod"], "podUID": moved["targetPodUID"]}
+        return {**status, **here, "migration": record}
+
+    async def _machine(self, migration: Object) -> Object:
+        # It is on the other node, so the informer of this one does not know it.
+        return await self._ports.api.get(VIRTUAL_MACHINES, _vm_name(migration), objects.namespace_of(migration))
+
+    async def _wire(self, vm: Mapping[str, Any], migration: Object, link: Link) -> tuple[Interface, ...]:
+        uid = objects.uid_of(migration)
+        if uid not in self._wired:
+            self._wired[uid] = await self._ports.node.prepare_network(vm, link.pod_uid, _live(link))
+        return self._wired[uid]
+
+
+def _vm_name(migration: Object) -> str:
+    return str(objects.dig(migration, "spec", "selector", "name") or "")
+
+
+def _live(link: Link | None) -> Connection:
+    if link is None or link.connection is None:
+        raise Disconnected("the launcher is not connected")
+    return link.connection

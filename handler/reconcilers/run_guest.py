@@ -1,0 +1,245 @@
+"""Drive the guests whose ``status.nodeName`` is this node: gather, plan, apply.
+
+A start writes the VM once: phase, conditions, domain, interfaces, graphics and times together. Afterwards it is written when something
+changed and never on a timer. Every write carries the resourceVersion it was decided on; Conflict means that the loop looks again.
+
+Nothing is remembered across restarts. What virt-launcher says (``Hello`` carries everything) and what the API holds are enough, and
+virt-launcher starts a domain once in the life of a pod, whatever it is told.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal, Protocol, assert_never
+
+from apiserver.apis.meta import objects
+from apiserver.apis.meta.objects import Object
+from apiserver.apis.meta.resources import Resource
+from apiserver.apis.virt import phases, power
+from apiserver.apis.virt.resources import VIRTUAL_MACHINES
+from controller.runtime.clock import Clock
+from controller.runtime.reconciling import Request, Result
+from handler.devices import ownership
+from handler.network.masquerade import Unsupported
+from handler.network.namespaces import CommandFailed
+from handler.network.setup import Interface
+from handler.pods.launcher import Connection, Disconnected, Refused
+from handler.pods.links import Link, Links
+from handler.reconcilers import guest_plan, guest_status
+from handler.reconcilers.guest_status import End
+from launcher.protocol import messages
+
+logger = logging.getLogger(__name__)
+
+MAX_STEPS: Final = 8
+"""Actions in one pass; more would mean that launcher and plan disagree for ever."""
+
+
+class Machines(Protocol):
+    """The virtual machines of this node (an informer)."""
+
+    def get(self, namespace: str, name: str) -> Object | None:
+        """Return one."""
+        ...
+
+    def remember(self, obj: Object) -> None:
+        """Take in what a write returned."""
+        ...
+
+
+class Writer(Protocol):
+    """What of the API client is used to write a status."""
+
+    async def update(self, resource: Resource, obj: Object, *, subresource: str | None = None) -> Object:
+        """Replace it."""
+        ...
+
+
+class Events(Protocol):
+    """Says what happened, for people."""
+
+    def event(self, obj: Object, resource: Resource, type_: Literal["Normal", "Warning"], reason: str, message: str) -> None:
+        """Say it."""
+        ...
+
+
+class Node(Protocol):
+    """What is done to a pod before its guest starts."""
+
+    accelerator: messages.Accelerator
+
+    def give_devices(self, vm: Mapping[str, Any], connection: Connection) -> None:
+        """Give the pod's device nodes to its user. Raises NotTheDevice, OSError."""
+        ...
+
+    async def prepare_network(self, vm: Mapping[str, Any], pod_uid: str, connection: Connection) -> tuple[Interface, ...]:
+        """Set up the pod's network. Raises Unsupported, CommandFailed."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """The world around the reconciler."""
+
+    machines: Machines
+    writer: Writer
+    events: Events
+    node: Node
+    links: Links
+    clock: Clock
+
+
+def machine_of(vm: Mapping[str, Any], accelerator: messages.Accelerator, interfaces: Sequence[Interface]) -> messages.Machine:
+    """Return what the launcher needs to know of ``vm``."""
+    return messages.Machine(
+        namespace=objects.namespace_of(vm),
+        name=objects.name_of(vm),
+        uid=objects.uid_of(vm),
+        domain=vm["spec"]["domain"],
+        accelerator=accelerator,
+        interfaces=tuple(messages.Interface(each.name, each.mac, each.tap, each.model) for each in interfaces),
+        grace_seconds=guest_plan.grace_seconds(vm),
+    )
+
+
+class RunGuest:
+    """The reconciler of virtual machines."""
+
+    def __init__(self, ports: Ports) -> None:
+        self._ports = ports
+        self._wired: dict[str, tuple[Interface, ...]] = {}
+        """Interfaces by uid of the pod whose network was set up since this process began."""
+        self._agreed: dict[str, tuple[Object, Object]] = {}
+        """By uid of the pod: (what the server made of our last write, what we had sent). A server that stores some value in another
+        spelling must not be told again and again."""
+
+    async def reconcile(self, request: Request) -> Result:
+        """Bring the guest closer to what its virtual machine asks for."""
+        who = f"vm/{request}"
+        for _ in range(MAX_STEPS):
+            vm = self._ports.machines.get(request.namespace, request.name)
+            pod_uid = objects.dig(vm, "status", "podUID") or ""
+            concerned = phases.phase_of(vm or {}) in phases.OWNED_BY_HANDLER | {phases.UNKNOWN}
+            self._ports.links.release(who, keep=pod_uid if concerned else "")
+            self._forget()
+            if vm is None or not pod_uid or not concerned:
+                return Result()
+            link = self._ports.links.want(pod_uid, who)
+            observed = guest_plan.Observed(vm=vm, launcher=link.status, connected=link.connection is not None, gone=link.gone)
+            if not await self._apply(vm, link, guest_plan.plan(observed)):
+                return Result()
+        logger.warning("no end after %d steps: %s", MAX_STEPS, request)
+        return Result(requeue_after=5)
+
+    async def _apply(self, vm: Object, link: Link, action: guest_plan.Action) -> bool:
+        """Carry the action out; return whether there may be more to do at once."""
+        match action:
+            case guest_plan.Wait():
+                return False
+            case guest_plan.Start():
+                return await self._start(vm, link, paused=action.paused)
+            case guest_plan.Call():
+                return await self._call(vm, link, action.request)
+            case guest_plan.Report():
+                return await self._report(vm, link)
+            case guest_plan.Finish():
+                await self._finish(vm, action.end)
+                return False
+            case _:
+                assert_never(action)
+
+    async def _start(self, vm: Object, link: Link, *, paused: bool) -> bool:
+        connection = _live(link)
+        try:
+            self._ports.node.give_devices(vm, connection)
+            interfaces = await self._wire(vm, link, connection)
+            await connection.call(messages.Sync(machine_of(vm, self._ports.node.accelerator, interfaces), paused=paused))
+        except ownership.NotTheDevice as error:
+            await self._write(vm, guest_status.with_disks_problem(vm, str(error), self._ports.clock.now()))
+            self._say(vm, "Warning", "DiskNotUsable", str(error))
+            raise
+        except Unsupported as error:
+            await self._finish(vm, End(power.RESULT_FAILED, "NetworkNotSupported", str(error)))
+            return False
+        except CommandFailed as error:
+            self._say(vm, "Warning", "NetworkNotReady", guest_status.printable(str(error)))
+            raise
+        except Refused as refused:
+            if refused.reason == "Timeout":
+                raise
+            ending = refused.status.ending
+            end = guest_status.end_of(ending) if ending is not None else None
+            message = guest_status.printable(str(refused))
+            await self._finish(vm, end or End(power.RESULT_FAILED, "StartFailed", message))
+            return False
+        return True
+
+    async def _call(self, vm: Object, link: Link, request: messages.Shutdown | messages.Suspend | messages.Resume) -> bool:
+        try:
+            await _live(link).call(request)
+        except Refused as refused:
+            if refused.reason == "Conflict":  # the domain changed its state meanwhile: the status that says so is here or coming
+                logger.debug("launcher refused %s: %s", type(request).__name__, refused)
+                return False
+            self._say(vm, "Warning", f"{type(request).__name__}Failed", guest_status.printable(str(refused)))
+            raise
+        match request:
+            case messages.Shutdown():
+                words = f"{power.decide(vm).message}; the guest has {request.grace_seconds:.0f} s to shut down"
+                self._say(vm, "Normal", "ShuttingDown", words)
+            case messages.Suspend():
+                self._say(vm, "Normal", "Paused", "the guest was paused")
+            case messages.Resume():
+                self._say(vm, "Normal", "Unpaused", "the guest goes on")
+        return True
+
+    async def _report(self, vm: Object, link: Link) -> bool:
+        connection, observed = link.connection, link.status
+        if connection is None or observed is None:
+            return False
+        interfaces = self._wired.get(link.pod_uid)
+        if interfaces is None:  # after a restart of ours: make sure of the network, DHCP server included
+            try:
+                interfaces = await self._wire(vm, link, connection)
+            except Unsupported as error:
+                logger.warning("network of a running guest: %s", error)
+        status = guest_status.running(vm, observed, interfaces, self._ports.clock.now())
+        if status == vm.get("status") or self._agreed.get(link.pod_uid) == (vm.get("status"), status):
+            return False
+        began = phases.phase_of(vm) == phases.SCHEDULED
+        await self._write(vm, status)
+        if began:
+            kind = "KVM" if observed.domain is not None and observed.domain.type == "kvm" else "emulation"
+            self._say(vm, "Normal", "Started", f"the guest runs ({kind})")
+        return False
+
+    async def _wire(self, vm: Object, link: Link, connection: Connection) -> tuple[Interface, ...]:
+        interfaces = await self._ports.node.prepare_network(vm, link.pod_uid, connection)
+        self._wired[link.pod_uid] = interfaces
+        return interfaces
+
+    def _forget(self) -> None:
+        self._wired = {uid: wired for uid, wired in self._wired.items() if self._ports.links.is_alive(uid)}
+        self._agreed = {uid: agreed for uid, agreed in self._agreed.items() if self._ports.links.is_alive(uid)}
+
+    async def _finish(self, vm: Object, end: End) -> None:
+        await self._write(vm, guest_status.ended(vm, end, self._ports.clock.now()))
+        self._say(vm, "Warning" if end.result == power.RESULT_FAILED else "Normal", end.reason, end.message)
+
+    async def _write(self, vm: Object, status: Object) -> None:
+        if status == vm.get("status"):
+            return
+        written = await self._ports.writer.update(VIRTUAL_MACHINES, {**vm, "status": status}, subresource="status")
+        self._ports.machines.remember(written)
+        self._agreed[objects.dig(vm, "status", "podUID")] = (written.get("status") or {}, status)
+
+    def _say(self, vm: Object, type_: Literal["Normal", "Warning"], reason: str, message: str) -> None:
+        self._ports.events.event(vm, VIRTUAL_MACHINES, type_, reason, message)
+
+
+def _live(link: Link) -> Connection:
+    if link.connection is None:
+        raise Disconnected(f"the launcher of pod {link.pod_uid} is not connected")
+    return link.connection

@@ -1,0 +1,95 @@
+"""The target's side: a TLS server that leads to the sockets of pods that expect a migration."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from pathlib import Path
+from typing import Final
+
+from apiserver.apis.virt import names, streams
+from certs import peers
+from certs.reloading import ServerTls
+from handler.pods import places
+from handler.relays import copying, header
+
+logger = logging.getLogger(__name__)
+
+HEADER_SECONDS: Final = 10.0
+MAX_CONNECTIONS: Final = 8
+"""Of one migration at a time: libvirt's, QEMU's, and their next attempt."""
+
+
+class Incoming:
+    """Serves relays of other nodes' virt-handlers until cancelled. :meth:`expect` opens the door for one migration."""
+
+    def __init__(self, tls: ServerTls, *, host: str = "", port: int = streams.RELAY_PORT, kubelet: Path = places.KUBELET_DIRECTORY) -> None:
+        self.port = port
+        self.ready = asyncio.Event()
+        self._tls = tls
+        self._host = host
+        self._kubelet = kubelet
+        self._expected: dict[str, str] = {}
+        self._connections: dict[str, set[asyncio.StreamWriter]] = {}
+
+    def expect(self, migration_uid: str, pod_uid: str) -> None:
+        """Let connections of this migration through to this pod."""
+        self._expected[migration_uid] = pod_uid
+
+    def forget(self, migration_uid: str) -> None:
+        """Let no more through and cut those that are open."""
+        self._expected.pop(migration_uid, None)
+        for writer in self._connections.pop(migration_uid, set()):
+            writer.close()
+
+    async def run(self) -> None:
+        """Listen until cancelled."""
+        server = await asyncio.start_server(
+            self._serve,
+            self._host or None,
+            self.port,
+            ssl=self._tls.context,
+            limit=copying.CHUNK_BYTES,
+            ssl_handshake_timeout=HEADER_SECONDS,
+        )
+        self.port = server.sockets[0].getsockname()[1]
+        self.ready.set()
+        try:
+            await self._tls.run()
+        finally:
+            self.ready.clear()
+            server.close()
+            for uid in list(self._expected):
+                self.forget(uid)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            peer = peers.common_name(writer.transport)
+            if peer != names.HANDLER:
+                logger.warning("refused a relay: it comes with the certificate of %r", peer)
+                return
+            async with asyncio.timeout(HEADER_SECONDS):
+                line = await reader.readuntil(b"\n")
+            wanted = header.decode(line) if len(line) <= header.MAX_BYTES else None
+            pod_uid = self._expected.get(wanted.migration_uid) if wanted is not None else None
+            if wanted is None or pod_uid is None:
+                logger.warning("refused a relay: %s", f"migration {wanted.migration_uid} is not expected here" if wanted else "no header")
+                return
+            await self._lead(wanted, pod_uid, (reader, writer))
+        except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, ValueError) as error:
+            logger.warning("a relay ended: %s", str(error) or type(error).__name__)
+        finally:
+            writer.close()
+
+    async def _lead(self, wanted: header.Header, pod_uid: str, connection: copying.Connection) -> None:
+        open_ones = self._connections.setdefault(wanted.migration_uid, set())
+        if len(open_ones) >= MAX_CONNECTIONS:
+            logger.warning("refused a relay: migration %s has %d connections already", wanted.migration_uid, len(open_ones))
+            return
+        with places.run_directory(pod_uid, self._kubelet) as directory:
+            link = places.connect(directory, header.TARGET_SOCKETS[wanted.channel])
+        open_ones.add(connection[1])
+        try:
+            await copying.both_ways(connection, await asyncio.open_unix_connection(sock=link, limit=copying.CHUNK_BYTES))
+        finally:
+            open_ones.discard(connection[1])

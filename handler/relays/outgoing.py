@@ -1,0 +1,131 @@
+"""The source's side: two unix sockets in the source pod that lead to the target's virt-handler."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import logging
+import os
+import socket
+import stat
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Final
+
+from apiserver.apis.virt import layout, names
+from certs.reloading import ClientTls
+from handler.pods import opening, places
+from handler.relays import copying, header
+
+logger = logging.getLogger(__name__)
+
+CONNECT_SECONDS: Final = 10.0
+
+
+def split_address(address: str) -> tuple[str, int]:
+    """Return host and port of ``status.targetAddress``; an IPv6 host stands in brackets.
+
+    Raises:
+        ValueError: it is no such address.
+    """
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdecimal():
+        raise ValueError(f"{address!r} is not host:port")
+    return host.strip("[]"), int(port)
+
+
+@contextmanager
+def listening(directory: int, path: str, user: int = layout.USER_ID) -> Iterator[socket.socket]:
+    """Yield a listening unix socket at ``path`` (one directory deep) below a pod's run directory, owned by the pod's user.
+
+    The directory is made if it is absent. Whatever was at the place is removed first (a socket of an earlier try); links are refused.
+
+    Raises:
+        OSError: refused.
+    """
+    parent, name = path.split("/")
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(parent, 0o700, dir_fd=directory)
+    inside = opening.openat2(directory, parent, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW, resolve=opening.NO_SYMLINKS)
+    try:
+        if os.fstat(inside).st_uid != user:
+            os.chown(f"/proc/self/fd/{inside}", user, user)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(name, dir_fd=inside)
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC) as server:
+            server.bind(f"/proc/self/fd/{inside}/{name}")
+            made = opening.openat2(inside, name, os.O_PATH | os.O_NOFOLLOW, resolve=opening.NO_SYMLINKS)
+            try:
+                if not stat.S_ISSOCK(os.fstat(made).st_mode):
+                    raise OSError(errno.ENOTSOCK, os.strerror(errno.ENOTSOCK), path)
+                os.chown(f"/proc/self/fd/{made}", user, user)
+            finally:
+                os.close(made)
+            server.listen(4)
+            yield server
+    finally:
+        with contextlib.suppress(OSError):
+            os.unlink(name, dir_fd=inside)
+        os.close(inside)
+
+
+class Outgoing:
+    """The relays of one migration away from this node."""
+
+    def __init__(self, migration_uid: str, pod_uid: str, address: str, tls: ClientTls, kubelet: Path = places.KUBELET_DIRECTORY) -> None:
+        self.migration_uid = migration_uid
+        self.address = address
+        self.ready = asyncio.Event()
+        """Set once both sockets are there."""
+        self._pod_uid = pod_uid
+        self._host, self._port = split_address(address)
+        self._tls = tls
+        self._kubelet = kubelet
+
+    async def run(self) -> None:
+        """Relay until cancelled.
+
+        Raises:
+            OSError: the sockets cannot be made.
+        """
+        async with contextlib.AsyncExitStack() as stack:
+            with places.run_directory(self._pod_uid, self._kubelet) as directory:
+                for channel, path in header.SOURCE_SOCKETS.items():
+                    server = stack.enter_context(listening(directory, path))
+                    await stack.enter_async_context(self._served(server, header.Header(self.migration_uid, channel)))
+            self.ready.set()
+            await asyncio.get_running_loop().create_future()
+
+    @asynccontextmanager
+    async def _served(self, listener: socket.socket, first: header.Header) -> AsyncIterator[None]:
+        # The list of tasks is asyncio's: start_unix_server runs each connection's coroutine in a task, ended by closing its writer.
+        writers: set[asyncio.StreamWriter] = set()
+        server = await asyncio.start_unix_server(self._carrier(first, writers), sock=listener, limit=copying.CHUNK_BYTES)
+        try:
+            yield
+        finally:
+            server.close()
+            for writer in writers:
+                writer.close()
+
+    def _carrier(
+        self, first: header.Header, writers: set[asyncio.StreamWriter]
+    ) -> Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]:
+        async def carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            writers.add(writer)
+            try:
+                async with asyncio.timeout(CONNECT_SECONDS):
+                    target = await asyncio.open_connection(
+                        self._host, self._port, ssl=self._tls.context, server_hostname=names.HANDLER, limit=copying.CHUNK_BYTES
+                    )
+                target[1].write(first.encode())
+                await copying.both_ways((reader, writer), target)
+            except (OSError, TimeoutError) as error:
+                logger.warning("relay %s of migration %s to %s: %s", first.channel, self.migration_uid, self.address, error)
+            finally:
+                writers.discard(writer)
+                writer.close()
+
+        return carry

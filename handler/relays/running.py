@@ -1,0 +1,62 @@
+"""The relays that run in this process, by migration."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from handler.relays.outgoing import Outgoing
+
+logger = logging.getLogger(__name__)
+
+READY_SECONDS: Final = 10.0
+
+
+class Relays:
+    """Starts and ends outgoing relays; :meth:`run` carries them."""
+
+    def __init__(self, make: Callable[[str, str, str], Outgoing], *, changed: Callable[[str], None]) -> None:
+        self._make = make
+        self._changed = changed
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._starting: asyncio.Queue[Outgoing] = asyncio.Queue()
+
+    def __contains__(self, migration_uid: str) -> bool:
+        return migration_uid in self._tasks
+
+    async def open(self, migration_uid: str, pod_uid: str, address: str) -> None:
+        """Relay from this pod to that address; returns when the sockets are there, at once if they are.
+
+        Raises:
+            TimeoutError: they did not come to be.
+            ValueError: the address is none.
+        """
+        if migration_uid in self._tasks:
+            return
+        relay = self._make(migration_uid, pod_uid, address)
+        self._starting.put_nowait(relay)
+        async with asyncio.timeout(READY_SECONDS):
+            await relay.ready.wait()
+
+    def close(self, migration_uid: str) -> None:
+        """End the relays of this migration, if there are any."""
+        if (task := self._tasks.get(migration_uid)) is not None:
+            task.cancel()
+
+    async def run(self) -> None:
+        """Carry relays until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            while True:
+                relay = await self._starting.get()
+                self._tasks[relay.migration_uid] = tasks.create_task(self._carry(relay))
+
+    async def _carry(self, relay: Outgoing) -> None:
+        try:
+            await relay.run()
+        except OSError as error:
+            logger.warning("relays of migration %s: %s", relay.migration_uid, error)
+        finally:
+            self._tasks.pop(relay.migration_uid, None)
+            self._changed(relay.migration_uid)
