@@ -109,7 +109,6 @@ class Window:
 
     def extend(self, records: Sequence[Record], revision: int) -> None:
         """Add what happened up to ``revision``."""
-        end = self.end
         self._records += records
         self.revision = revision
         if len(self._records) > self._capacity + self._capacity // 4:  # in strokes: dropping one at a time would move all of them
@@ -118,7 +117,7 @@ class Window:
             del self._records[:drop]
             self._base += drop
         for watch, future in self._waiting.items():
-            if not future.done() and watch.is_concerned(records, end):
+            if not future.done() and watch.is_concerned(records, self.end):
                 future.set_result(None)
 
     def close(self) -> None:
@@ -214,13 +213,12 @@ class Watch:
         return taken
 
     def is_concerned(self, records: Sequence[Record], end: int) -> bool:
-        """Say whether to wake for ``records``, which begin at ``end``; if not, move past them."""
+        """Say whether to wake for ``records``, which end at position ``end``; if not, move past them: who waits has read all before."""
         for record in records:
             if record.key.startswith(self._prefix):
                 return True
-        if self._position == end:
-            self._position = end + len(records)
-            self.revision = max(self._after, self._window.revision)
+        self._position = end
+        self.revision = max(self._after, self._window.revision)
         return False
 
     def _fill(self) -> bool:

@@ -136,6 +136,23 @@ async def test_1_a_given_revision_is_waited_for_without_asking_the_storage(world
     assert world.storage.calls.get("revision", 0) == before
 
 
+async def test_1_each_waits_for_its_own_revision(world: World) -> None:
+    now = world.cache.revision
+    reached: list[int] = []
+
+    async def wait(revision: int) -> None:
+        assert await world.cache.wait_fresh(revision) >= revision
+        reached.append(revision)
+
+    async with asyncio.TaskGroup() as tasks:
+        for distance in (3, 1, 2, 5, 4):
+            tasks.create_task(wait(now + distance))
+        for distance in range(1, 6):
+            await asyncio.sleep(0.02)
+            assert reached == list(range(now + 1, now + distance))
+            await world.put("vm/a")
+
+
 async def test_1_revision_zero_waits_for_the_first_listing_only(make_world: Callable[..., World]) -> None:
     made = make_world(timeout_seconds=0.5)
     await made.put("vm/a")

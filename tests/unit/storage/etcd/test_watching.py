@@ -1,0 +1,102 @@
+"""What one watch makes of etcd's messages; over a real etcd it is in ``tests/contracts``."""
+
+import asyncio
+
+import grpc
+import grpc.aio
+import pytest
+
+from storage.etcd import watching
+from storage.etcd.failures import translated
+from storage.etcd.keys import Keys, end_of
+from storage.etcd.rpc import rpc_pb2 as rpc
+from storage.etcd.watching import Requests, batches
+from storage.port import Batch, Change, Compacted, Entry, FutureRevision, StorageError, TooLarge, Unavailable
+
+KEYS = Keys("/p/")
+
+
+def kv(key: str, revision: int, *, created: int = 5, version: int = 1) -> rpc.KeyValue:
+    return rpc.KeyValue(key=b"/p/" + key.encode(), value=b"v", create_revision=created, mod_revision=revision, version=version)
+
+
+def test_events_become_one_batch_a_revision_and_those_told_before_are_dropped() -> None:
+    events = [
+        rpc.Event(kv=kv("a", 5)),
+        rpc.Event(kv=kv("a", 6, version=2), prev_kv=kv("a", 5)),
+        rpc.Event(kv=kv("b", 6, created=6)),
+        rpc.Event(type=rpc.Event.DELETE, kv=kv("a", 7, version=0), prev_kv=kv("a", 6)),
+    ]
+    assert list(batches(events, KEYS, 5)) == [
+        Batch(6, (Change("a", Entry("a", b"v", 5, 6), Entry("a", b"v", 5, 5)), Change("b", Entry("b", b"v", 6, 6), None))),
+        Batch(7, (Change("a", None, Entry("a", b"v", 5, 6)),)),
+    ]
+
+
+@pytest.mark.parametrize("event", [rpc.Event(kv=kv("a", 6, version=2)), rpc.Event(type=rpc.Event.DELETE, kv=kv("a", 6, version=0))])
+def test_a_change_whose_previous_value_was_compacted_is_not_passed_off_as_a_creation(event: rpc.Event) -> None:
+    with pytest.raises(Compacted):
+        list(batches([event], KEYS, 5))
+    assert list(batches([event], KEYS, 6)) == []  # told before: nobody needs it
+
+
+@pytest.mark.parametrize(("prefix", "end"), [(b"a/", b"a0"), (b"a\xff", b"b"), (b"\xff\xff", b"\0"), (b"", b"\0")])
+def test_the_end_of_a_prefix_is_the_first_key_after_it(prefix: bytes, end: bytes) -> None:
+    assert end_of(prefix) == end
+
+
+def test_keys_that_are_no_text_survive() -> None:
+    assert KEYS.inner(KEYS.outer(b"/p/\xff\x00")) == b"/p/\xff\x00"
+
+
+async def test_progress_is_asked_once_at_a_time_and_again_when_etcd_is_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watching, "ASK_AGAIN_SECONDS", 0.02)
+    requests = Requests(rpc.WatchRequest(create_request=rpc.WatchCreateRequest(key=b"a")), asked=False)
+    assert (await anext(requests)).HasField("create_request")
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.05):
+            await anext(requests)
+    requests.ask()
+    assert (await anext(requests)).HasField("progress_request")
+    requests.ask()  # while one is under way
+    async with asyncio.timeout(1):
+        assert (await anext(requests)).HasField("progress_request")  # silence: again
+    requests.answered()
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.05):
+            await anext(requests)
+    requests.close()
+    with pytest.raises(StopAsyncIteration):
+        await anext(requests)
+
+
+async def test_a_question_that_a_lost_stream_did_not_answer_is_asked_on_the_next() -> None:
+    requests = Requests(rpc.WatchRequest(create_request=rpc.WatchCreateRequest(key=b"a")), asked=True)
+    assert requests.is_asked
+    assert (await anext(requests)).HasField("create_request")
+    assert (await anext(requests)).HasField("progress_request")
+    assert requests.is_asked
+    requests.answered()
+    assert not requests.is_asked
+
+
+@pytest.mark.parametrize(
+    ("code", "details", "expected"),
+    [
+        (grpc.StatusCode.OUT_OF_RANGE, "etcdserver: mvcc: required revision has been compacted", Compacted),
+        (grpc.StatusCode.OUT_OF_RANGE, "etcdserver: mvcc: required revision is a future revision", FutureRevision),
+        (grpc.StatusCode.INVALID_ARGUMENT, "etcdserver: request is too large", TooLarge),
+        (grpc.StatusCode.INVALID_ARGUMENT, "etcdserver: too many operations in txn request", TooLarge),
+        (grpc.StatusCode.RESOURCE_EXHAUSTED, "grpc: received message larger than max (1 vs. 0)", TooLarge),
+        (grpc.StatusCode.RESOURCE_EXHAUSTED, "etcdserver: mvcc: database space exceeded", Unavailable),
+        (grpc.StatusCode.UNAVAILABLE, "etcdserver: no leader", Unavailable),
+        (grpc.StatusCode.DEADLINE_EXCEEDED, "Deadline Exceeded", Unavailable),
+        (grpc.StatusCode.PERMISSION_DENIED, "etcdserver: permission denied", Unavailable),
+    ],
+)
+def test_each_failure_of_etcd_has_one_meaning(code: grpc.StatusCode, details: str, expected: type[StorageError]) -> None:
+    error = translated(grpc.aio.AioRpcError(code, grpc.aio.Metadata(), grpc.aio.Metadata(), details, ""), "get a")
+    assert type(error) is expected
+    if expected is not Compacted:
+        assert details in str(error)
+        assert "get a" in str(error)
