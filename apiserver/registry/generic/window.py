@@ -77,6 +77,11 @@ def event_of(record: Record, predicate: Predicate | None) -> Event | None:
     return None
 
 
+def _wake(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
+
+
 _revision_of = attrgetter("revision")
 
 
@@ -147,20 +152,21 @@ class Window:
 
     async def wait(self, watch: Watch, until: float | None) -> None:
         """Return when something happened that concerns ``watch``, or at loop time ``until``."""
-        future = asyncio.get_running_loop().create_future()
-        self._waiting[watch] = future
+        loop = asyncio.get_running_loop()
+        future = self._waiting[watch] = loop.create_future()
+        timer = (
+            loop.call_at(until, _wake, future) if until is not None else None
+        )  # asyncio.timeout_at costs more, for each event of each watch
         try:
-            async with asyncio.timeout_at(until):
-                await future
-        except TimeoutError:
-            pass
+            await future
         finally:
+            if timer:
+                timer.cancel()
             del self._waiting[watch]
 
     def _wake_all(self) -> None:
         for future in self._waiting.values():
-            if not future.done():
-                future.set_result(None)
+            _wake(future)
 
 
 class Watch:
