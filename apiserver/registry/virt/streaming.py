@@ -1,0 +1,56 @@
+"""Where virt-handler of a node is: its pod, known by an informer."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from apiserver.apis.core.resources import PODS
+from apiserver.apis.meta.errors import Details, ServiceUnavailable
+from apiserver.apis.meta.objects import Object, dig, is_deleting
+from apiserver.apis.virt import names, streams
+from apiserver.client.informer import Informer
+from apiserver.client.rest import Client
+
+_BY_NODE: Final = "node"
+
+
+def handler_pods(client: Client, namespace: str) -> Informer:
+    """Return the informer of virt-handler's pods in the namespace that we are installed in."""
+    selector = f"{names.COMPONENT_LABEL}={names.HANDLER}"
+    return Informer(client, PODS, namespace, label_selector=selector, indexers={_BY_NODE: _nodes}, trim=_trim)
+
+
+class HandlerLocator:
+    """Callable with the name of a node."""
+
+    def __init__(self, pods: Informer) -> None:
+        self._pods = pods
+
+    async def __call__(self, node: str) -> tuple[str, int]:
+        """Return host and port of virt-handler on a node.
+
+        Raises:
+            ServiceUnavailable: none is ready there now.
+        """
+        ready = [pod for pod in self._pods.by_index(_BY_NODE, node) if _is_ready(pod)]
+        if not ready:
+            raise ServiceUnavailable(f'virt-handler on node "{node}" is not ready: look at its pod there', Details(retry_after_seconds=2))
+        return ready[0]["status"]["podIP"], streams.HANDLER_PORT
+
+
+def _nodes(pod: Object) -> list[str]:
+    node = dig(pod, "spec", "nodeName")
+    return [node] if node else []
+
+
+def _is_ready(pod: Object) -> bool:
+    # Running suffices: a handler that is not ready for new guests may still serve the console of an old one.
+    return not is_deleting(pod) and dig(pod, "status", "phase") == "Running" and bool(dig(pod, "status", "podIP"))
+
+
+def _trim(pod: Object) -> Object:
+    """Keep what is asked for: there is a pod for each node, and each is ten kilobytes."""
+    metadata = pod["metadata"]
+    kept = {key: metadata[key] for key in ("name", "namespace", "uid", "resourceVersion", "deletionTimestamp") if key in metadata}
+    status = {key: dig(pod, "status", key) for key in ("phase", "podIP")}
+    return {"metadata": kept, "spec": {"nodeName": dig(pod, "spec", "nodeName")}, "status": status}

@@ -1,0 +1,69 @@
+"""virt-api: the machinery and the virtual machines, put together."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import sys
+from contextlib import AsyncExitStack
+
+import uvloop
+
+from apiserver.client.config import ConfigError
+from apiserver.client.rest import Client
+from apiserver.registry.generic.strategy import Connect
+from apiserver.registry.virt.migrations import MigrationStrategy
+from apiserver.registry.virt.streaming import HandlerLocator, handler_pods
+from apiserver.registry.virt.streams import HandlerStream
+from apiserver.registry.virt.virtualmachines import VirtualMachineStrategy
+from apiserver.server import log, running
+from apiserver.server.options import Options, parse
+from apiserver.server.running import Kinds
+from certs.reloading import ClientTls, Files
+
+logger = logging.getLogger(__name__)
+
+
+def kinds(options: Options, client: Client | None, tls: ClientTls | None) -> Kinds:
+    """Return the strategies of virtual machines and migrations, with streams where there are handlers to ask."""
+    connects: dict[str, Connect] = {}
+    informers = []
+    if client is not None and tls is not None:
+        pods = handler_pods(client, options.namespace)
+        informers.append(pods)
+        locate = HandlerLocator(pods)
+        connects = {
+            "console": HandlerStream("console", locate, lambda: tls.context),
+            "vnc": HandlerStream("vnc", locate, lambda: tls.context),
+        }
+    return Kinds((VirtualMachineStrategy(connects), MigrationStrategy()), informers)
+
+
+async def serve(options: Options) -> None:
+    """Run virt-api until it is told to stop."""
+    directory = options.handler_tls_directory
+    tls = ClientTls(Files.in_directory(directory)) if directory is not None else None
+    async with AsyncExitStack() as stack:
+        if tls is not None:
+            tasks = await stack.enter_async_context(asyncio.TaskGroup())
+            following = tasks.create_task(tls.run())
+            stack.callback(following.cancel)
+        await running.run(options, lambda client: kinds(options, client, tls))
+
+
+def main() -> None:
+    """Read the flags, serve, and say in one line why it cannot."""
+    options = parse()
+    log.configure(options.log_level, options.log_format)
+    gc.set_threshold(50_000, 20, 20)
+    try:
+        uvloop.run(serve(options))
+    except* (OSError, ValueError, ConfigError) as errors:
+        for each in errors.exceptions:
+            logger.error("virt-api cannot run", extra={"error": str(each)})  # noqa: TRY400 - the message is the answer, not a traceback
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,166 @@
+"""A server for any strategies: stores with their caches, the application, the chain, health and metrics. Knows no kind."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import partial
+from importlib import metadata
+from typing import Final
+
+from aiohttp import web
+
+from apiserver.apis.meta.objects import Object
+from apiserver.client.informer import Informer
+from apiserver.endpoints import responses
+from apiserver.endpoints.application import Application, Parts
+from apiserver.endpoints.call import Call
+from apiserver.endpoints.documents import OpenAPI
+from apiserver.endpoints.filters.authentication import Authenticator
+from apiserver.endpoints.filters.authorization import Authorizer
+from apiserver.endpoints.filters.chain import Chain, Phase
+from apiserver.endpoints.filters.limits import InFlight
+from apiserver.endpoints.openapi import version2, version3
+from apiserver.endpoints.openapi.descriptions import Described
+from apiserver.endpoints.presenting import Presenter
+from apiserver.endpoints.verbs.connecting import Streams
+from apiserver.endpoints.verbs.served import Served
+from apiserver.endpoints.verbs.watching import Watches
+from apiserver.registry.generic import codec
+from apiserver.registry.generic.admission import Admission
+from apiserver.registry.generic.store import Store
+from apiserver.registry.generic.strategy import Strategy
+from apiserver.registry.generic.watchcache import WatchCache
+from apiserver.server.health import Check, Health, ping
+from apiserver.server.metrics import Metrics
+from storage.port import Storage, StorageError
+
+DISTRIBUTION: Final = "kubevirt-python"
+TITLE: Final = "Kubernetes"
+"""Of the OpenAPI documents."""
+
+
+def now() -> datetime:
+    """Return the wall clock."""
+    return datetime.now(UTC)
+
+
+@dataclass(slots=True)
+class Assembly:
+    """What :func:`assemble` makes."""
+
+    chain: Chain
+    stores: Mapping[str, Store]
+    watches: Watches
+    streams: Streams
+    informers: Sequence[Informer] = ()
+    stopping: bool = field(default=False)
+
+    async def synced(self) -> None:
+        """Wait until everything is known that answers depend on; then serve."""
+        for store in self.stores.values():
+            await store.cache.synced.wait()
+        for informer in self.informers:
+            await informer.synced.wait()
+        self.chain.phase = Phase.SERVING
+
+    def not_ready(self) -> None:
+        """Tell load balancers, by /readyz, to send nobody here."""
+        self.stopping = True
+
+
+def assemble(
+    strategies: Sequence[Strategy],
+    storage: Storage,
+    *,
+    root: str,
+    admission: Admission,
+    authenticator: Authenticator,
+    authorizer: Authorizer,
+    in_flight: InFlight,
+    informers: Sequence[Informer] = (),
+) -> Assembly:
+    """Put a server together."""
+    stores = {}
+    for strategy in strategies:
+        cache = WatchCache(storage, codec.collection(root, strategy.resource), partial(codec.decode, strategy))
+        stores[strategy.resource.plural] = Store(storage, cache, strategy, root=root, admission=admission, now=now)
+    watches, streams = Watches(), Streams()
+    metrics = Metrics(stores)
+    v3 = _openapi(strategies)
+    pages: dict[str, Callable[[Call], Awaitable[web.StreamResponse]]] = {"/metrics": metrics.page, "/version": _version}
+    parts = Parts(
+        served={store.resource: _served(store, v3) for store in stores.values()},
+        openapi=OpenAPI(version2.convert(list(v3.values()), title=TITLE, version=_release()), v3),
+        pages=pages,
+        watches=watches,
+        streams=streams,
+        now=now,
+    )
+    chain = Chain(Application(parts), authenticator, authorizer, in_flight, metrics)
+    assembly = Assembly(chain, stores, watches, streams, informers)
+    for path, checks in _checks(assembly, storage).items():
+        pages[path] = Health(path, checks).page
+    return assembly
+
+
+def _openapi(strategies: Sequence[Strategy]) -> dict[str, Object]:
+    """Return the OpenAPI v3 documents by their path, one a group version."""
+    described: dict[str, list[Described]] = {}
+    for strategy in strategies:
+        described.setdefault(version3.path_of(strategy.resource), []).append(Described.of(strategy))
+    return {path: version3.build(each, title=TITLE, version=_release()) for path, each in described.items()}
+
+
+def _served(store: Store, v3: Mapping[str, Object]) -> Served:
+    """Return the resource with its published schema, by which patches are merged."""
+    shape = version3.shape(v3[version3.path_of(store.resource)], Described.of(store.strategy))
+    return Served(store, Presenter(store.strategy, now), shape)
+
+
+def _checks(assembly: Assembly, storage: Storage) -> dict[str, dict[str, Check]]:
+    """Return the health checks by path and name. An outage of storage makes us not ready; a restart would not mend it."""
+
+    async def etcd() -> bool:
+        try:
+            await storage.revision()
+        except StorageError:
+            return False
+        return True
+
+    async def informers() -> bool:
+        return assembly.chain.phase is not Phase.STARTING
+
+    async def shutdown() -> bool:
+        return not assembly.stopping
+
+    live: dict[str, Check] = {"ping": ping}
+    ready: dict[str, Check] = {"ping": ping, "etcd": etcd, "informer-sync": informers, "shutdown": shutdown}
+    return {"/livez": live, "/readyz": ready, "/healthz": {"ping": ping, "etcd": etcd}}
+
+
+async def _version(call: Call) -> web.StreamResponse:
+    """Answer ``version.Info``."""
+    release = _release()
+    major, minor, *_ = (*release.split("."), "0")
+    info = {
+        "major": major,
+        "minor": minor,
+        "gitVersion": f"v{release}",
+        "gitCommit": "",
+        "gitTreeState": "",
+        "buildDate": "1970-01-01T00:00:00Z",
+        "goVersion": f"{platform.python_implementation()} {platform.python_version()}",
+        "compiler": platform.python_compiler(),
+        "platform": f"{platform.system().lower()}/{platform.machine()}",
+    }
+    return await responses.answer(call, info)
+
+
+def _release() -> str:
+    try:
+        return metadata.version(DISTRIBUTION)
+    except metadata.PackageNotFoundError:
+        return "0.0.0"

@@ -1,0 +1,139 @@
+"""Flags. Where Go's API servers have one for the same thing, it has their name."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Literal
+
+from apiserver.apis.meta.times import parse_duration
+
+AuthorizationMode = Literal["Delegated", "AlwaysAllow"]
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How one server runs."""
+
+    bind_address: str
+    secure_port: int
+    tls_cert_file: Path
+    tls_private_key_file: Path
+    client_ca_file: Path | None
+    storage: Literal["etcd", "memory"]
+    etcd_servers: tuple[str, ...]
+    etcd_cafile: Path | None
+    etcd_certfile: Path | None
+    etcd_keyfile: Path | None
+    etcd_prefix: str
+    kubeconfig: str | None
+    authentication_skip_lookup: bool
+    anonymous_auth: bool
+    authorization_mode: AuthorizationMode
+    handler_tls_directory: Path | None
+    namespace: str
+    max_requests_inflight: int
+    max_mutating_requests_inflight: int
+    shutdown_delay_duration: float
+    log_level: str
+    log_format: Literal["json", "text"]
+
+    @property
+    def asks_cluster(self) -> bool:
+        """Whether there is a kube-apiserver to ask."""
+        return bool(self.kubeconfig) or not self.authentication_skip_lookup or self.authorization_mode == "Delegated"
+
+
+def parse(arguments: Sequence[str] | None = None) -> Options:
+    """Read the command line; wrong ones end the process with a message."""
+    parser = _parser()
+    given = parser.parse_args(arguments)
+    given.etcd_servers = tuple(each for each in given.etcd_servers.split(",") if each)
+    if given.storage == "etcd" and not given.etcd_servers:
+        parser.error("--storage=etcd needs --etcd-servers")
+    files = (given.etcd_cafile, given.etcd_certfile, given.etcd_keyfile)
+    if any(files) and not all(files):
+        parser.error("--etcd-cafile, --etcd-certfile and --etcd-keyfile go together")
+    return Options(**{each.name: getattr(given, each.name) for each in fields(Options)})
+
+
+def seconds(text: str) -> float:
+    """Return the seconds of a Go duration (``1m30s``), as argparse wants its types."""
+    try:
+        return parse_duration(text).total_seconds()
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="virt-api",
+        description="Serve the API of virtual machines (kubevirt.io), to be aggregated by kube-apiserver.",
+        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+    )
+    serving = parser.add_argument_group("serving")
+    serving.add_argument("--bind-address", metavar="IP", default="0.0.0.0", help="address to listen on")  # noqa: S104 - a pod's, inside a network
+    serving.add_argument("--secure-port", metavar="PORT", type=int, default=8443, help="port to listen on, HTTPS")
+    serving.add_argument(
+        "--tls-cert-file", metavar="FILE", type=Path, required=True, help="serving certificate, PEM; reloaded when it changes"
+    )
+    serving.add_argument("--tls-private-key-file", metavar="FILE", type=Path, required=True, help="its key, PEM")
+    serving.add_argument("--max-requests-inflight", metavar="N", type=int, default=400, help="reads answered at once; 0: no limit")
+    serving.add_argument(
+        "--max-mutating-requests-inflight", metavar="N", type=int, default=200, help="writes answered at once; 0: no limit"
+    )
+    serving.add_argument(
+        "--shutdown-delay-duration",
+        metavar="DURATION",
+        type=seconds,
+        default="5s",
+        help="how long to go on serving after a signal to stop, not ready any more, until load balancers have noticed",
+    )
+    _storage(parser)
+    _access(parser)
+    logs = parser.add_argument_group("logging")
+    logs.add_argument("--log-level", choices=["debug", "info", "warning", "error"], type=str.lower, default="info", help="least severity")
+    logs.add_argument("--log-format", choices=["json", "text"], default="json", help="json for programs, text for people")
+    return parser
+
+
+def _storage(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("storage")
+    group.add_argument(
+        "--storage", choices=["etcd", "memory"], default="etcd", help="memory forgets everything at the end: for development"
+    )
+    group.add_argument("--etcd-servers", metavar="URL,…", default="", help="etcd 3.5.13 or later, its members separated by commas")
+    group.add_argument("--etcd-cafile", metavar="FILE", type=Path, help="authority of etcd's certificates; reloaded like the next two")
+    group.add_argument("--etcd-certfile", metavar="FILE", type=Path, help="our client certificate for etcd")
+    group.add_argument("--etcd-keyfile", metavar="FILE", type=Path, help="its key")
+    group.add_argument("--etcd-prefix", metavar="PREFIX", default="/registry", help="before every key")
+
+
+def _access(parser: argparse.ArgumentParser) -> None:
+    cluster = parser.add_argument_group("the cluster, and who may what")
+    cluster.add_argument("--kubeconfig", metavar="FILE", help="how to reach kube-apiserver; without it, as the pod's service account")
+    cluster.add_argument(
+        "--authentication-skip-lookup",
+        action="store_true",
+        help="do not read ConfigMap kube-system/extension-apiserver-authentication: no front proxy is believed",
+    )
+    cluster.add_argument("--client-ca-file", metavar="FILE", type=Path, help="authority of client certificates (CN: user, O: groups)")
+    cluster.add_argument(
+        "--anonymous-auth", action=argparse.BooleanOptionalAction, default=True, help="let requests without credentials be system:anonymous"
+    )
+    cluster.add_argument(
+        "--authorization-mode",
+        choices=["Delegated", "AlwaysAllow"],
+        default="Delegated",
+        help="Delegated asks kube-apiserver; AlwaysAllow lets whoever can connect do everything: for development",
+    )
+    cluster.add_argument(
+        "--handler-tls-directory",
+        metavar="DIR",
+        type=Path,
+        help="tls.crt, tls.key and ca.crt for streams to virt-handler; without it console and vnc are not served",
+    )
+    cluster.add_argument("--namespace", default=os.environ.get("POD_NAMESPACE", "kubevirt"), help="where virt-handler's pods are")

@@ -1,0 +1,155 @@
+"""One process: storage, cluster, server, and the signals that end it."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import signal
+import ssl
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from typing import Final
+
+from apiserver.apis.core.resources import NAMESPACES
+from apiserver.apis.meta.objects import Object
+from apiserver.client.config import Config
+from apiserver.client.informer import Informer
+from apiserver.client.rest import Client
+from apiserver.endpoints.filters.authentication import Authenticator, Trust
+from apiserver.endpoints.filters.authorization import AllowAll, Delegated
+from apiserver.endpoints.filters.limits import InFlight
+from apiserver.endpoints.filters.tokens import TokenReview
+from apiserver.registry.generic.admission import AdmitAll, NamespaceLifecycle
+from apiserver.registry.generic.strategy import Strategy
+from apiserver.server.assembly import Assembly, assemble, now
+from apiserver.server.options import Options
+from apiserver.server.serving import Listener
+from apiserver.server.trusting import Trusting, config_map
+from certs.reloading import Files, ServerTls
+from storage.etcd.connection import Tls
+from storage.etcd.store import EtcdStorage, Settings
+from storage.memory import MemoryStorage
+from storage.port import Storage, StorageError
+
+logger = logging.getLogger(__name__)
+
+COMPACT_SECONDS: Final = 300.0
+"""How long a page of a list, or a watch's past, stays readable: five to ten minutes, as with Kubernetes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kinds:
+    """What is served: the strategies, and the informers that they need."""
+
+    strategies: Sequence[Strategy]
+    informers: Sequence[Informer] = ()
+
+
+MakeKinds = Callable[[Client | None], Kinds]
+"""Called with the client of the cluster, None where there is no cluster."""
+
+
+async def run(options: Options, make_kinds: MakeKinds) -> None:
+    """Serve until SIGTERM or SIGINT.
+
+    Raises:
+        OSError, ValueError: a file, an address or an endpoint cannot be used.
+    """
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for each in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(each, stop.set)
+    async with running(options, make_kinds) as (host, port):
+        logger.info("serving", extra={"address": f"https://{host}:{port}", "storage": options.storage})
+        await stop.wait()
+
+
+@asynccontextmanager
+async def running(options: Options, make_kinds: MakeKinds, storage: Storage | None = None) -> AsyncIterator[tuple[str, int]]:
+    """Serve while the block runs; yields the address. Leaving stops in order."""
+    async with AsyncExitStack() as stack:
+        client = await stack.enter_async_context(_client(options)) if options.asks_cluster else None
+        kept = storage or _storage(options)
+        stack.push_async_callback(kept.close)
+        tls = ServerTls(Files(options.tls_cert_file, options.tls_private_key_file), clients=ssl.CERT_OPTIONAL)
+        authenticator = Authenticator(
+            trust=Trust(), now=now, review=TokenReview(client) if client else None, anonymous=options.anonymous_auth
+        )  # fmt: skip
+        trusting = Trusting(tls, authenticator, options.client_ca_file)
+        assembly, informers = _assembled(options, make_kinds(client), client, kept, authenticator, trusting)
+        listener = Listener(assembly.chain, assembly.watches, assembly.streams)
+        async with asyncio.TaskGroup() as tasks:
+            address = await listener.listen(options.bind_address, options.secure_port, tls.context)
+            caches = [store.cache.run() for store in assembly.stores.values()]
+            others = [informer.run() for informer in informers]
+            long_lived = (*caches, *others, tls.run(), trusting.run(), assembly.synced(), _compact(kept))
+            background = [tasks.create_task(each) for each in long_lived]
+            gc.collect()
+            gc.freeze()  # what is there now stays: the collector need not look at it again
+            try:
+                yield address
+            finally:
+                await listener.stop(delay=options.shutdown_delay_duration, not_ready=assembly.not_ready)
+                for each in background:
+                    each.cancel()
+
+
+def _assembled(
+    options: Options, kinds: Kinds, client: Client | None, storage: Storage, authenticator: Authenticator, trusting: Trusting
+) -> tuple[Assembly, list[Informer]]:
+    needed: list[Informer] = []
+    admission: AdmitAll | NamespaceLifecycle = AdmitAll()
+    if client is not None:
+        namespaces = Informer(client, NAMESPACES, trim=_trim_namespace)
+        needed.append(namespaces)
+        admission = NamespaceLifecycle(namespaces, client)
+    if client is not None and not options.authentication_skip_lookup:
+        trusted = config_map(client)
+        trusting.subscribe(trusted)
+        needed.append(trusted)
+    assembly = assemble(
+        kinds.strategies,
+        storage,
+        root=options.etcd_prefix.rstrip("/"),
+        admission=admission,
+        authenticator=authenticator,
+        authorizer=Delegated(client) if client is not None and options.authorization_mode == "Delegated" else AllowAll(),
+        in_flight=InFlight(options.max_requests_inflight, options.max_mutating_requests_inflight),
+        informers=needed,
+    )
+    return assembly, [*needed, *kinds.informers]
+
+
+def _client(options: Options) -> Client:
+    return Client(Config.load(options.kubeconfig), user_agent="virt-api")
+
+
+def _storage(options: Options) -> Storage:
+    if options.storage == "memory":
+        return MemoryStorage()
+    tls = None
+    if options.etcd_cafile and options.etcd_certfile and options.etcd_keyfile:
+        tls = Tls(options.etcd_cafile, options.etcd_certfile, options.etcd_keyfile)
+    return EtcdStorage(Settings(options.etcd_servers, tls))
+
+
+def _trim_namespace(namespace: Object) -> Object:
+    """Keep of a namespace what admission asks: there are thousands in some clusters."""
+    metadata = namespace["metadata"]
+    kept = {key: metadata[key] for key in ("name", "uid", "resourceVersion", "deletionTimestamp") if key in metadata}
+    return {"metadata": kept, "status": {"phase": (namespace.get("status") or {}).get("phase")}}
+
+
+async def _compact(storage: Storage) -> None:
+    """Forget history every five minutes, up to where it was five minutes before. Several servers do so at once without harm."""
+    revision = 0
+    while True:
+        try:
+            if revision:
+                await storage.compact(revision)
+            revision = await storage.revision()
+        except StorageError as error:
+            logger.warning("the history of storage was not compacted; trying again later", extra={"error": str(error)})
+        await asyncio.sleep(COMPACT_SECONDS)

@@ -1,0 +1,87 @@
+"""Whose certificates are believed: followed in the cluster's ConfigMap and in a file, for the handshake and for the authenticator."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from apiserver.apis.core.resources import CONFIG_MAPS
+from apiserver.apis.meta.objects import Object, name_of
+from apiserver.client.informer import Informer
+from apiserver.client.rest import Client
+from apiserver.endpoints.filters.authentication import Authenticator, RequestHeader, Trust, from_config_map, load_authorities
+from certs.reloading import ServerTls
+
+logger = logging.getLogger(__name__)
+
+NAMESPACE: Final = "kube-system"
+NAME: Final = "extension-apiserver-authentication"
+_FILE_SECONDS: Final = 5.0
+
+
+def config_map(client: Client) -> Informer:
+    """Return the informer of the one ConfigMap in which kube-apiserver says whom extension servers should trust."""
+    return Informer(client, CONFIG_MAPS, NAMESPACE, field_selector=f"metadata.name={NAME}")
+
+
+class Trusting:
+    """Puts what is trusted in force: first for the handshake, then for the authenticator."""
+
+    def __init__(self, tls: ServerTls, authenticator: Authenticator, client_ca_file: Path | None) -> None:
+        """Read the file.
+
+        Raises:
+            OSError, ValueError: it cannot be used.
+        """
+        self._tls = tls
+        self._authenticator = authenticator
+        self._file = client_ca_file
+        self._from_file = client_ca_file.read_text() if client_ca_file else ""
+        self._from_map: Mapping[str, str] = {}
+        self._apply()
+
+    def subscribe(self, informer: Informer) -> None:
+        """Follow the ConfigMap."""
+        informer.subscribe(self._changed)
+
+    def _changed(self, old: Object | None, new: Object | None) -> None:
+        del old
+        if new is None or name_of(new) != NAME:
+            return  # deleted: kube-apiserver makes it again; what it said stays in force meanwhile
+        before, self._from_map = self._from_map, new.get("data") or {}
+        try:
+            self._apply()
+        except (OSError, ValueError):
+            self._from_map = before
+            logger.exception("keep what was trusted: the ConfigMap cannot be used", extra={"config_map": f"{NAMESPACE}/{NAME}"})
+
+    async def run(self) -> None:
+        """Follow the file, until cancelled."""
+        while self._file is not None:
+            await asyncio.sleep(_FILE_SECONDS)
+            self._look(self._file)
+
+    def _look(self, file: Path) -> None:
+        before = self._from_file
+        try:
+            self._from_file = file.read_text()
+            if self._from_file != before:
+                self._apply()
+        except (OSError, ValueError):
+            self._from_file = before
+            logger.exception("keep what was trusted: the file of client authorities cannot be used", extra={"file": str(file)})
+
+    def _apply(self) -> None:
+        request_header = from_config_map(self._from_map) if self._from_map else RequestHeader()
+        clients = "\n".join(each for each in (self._from_file, self._from_map.get("client-ca-file", "")) if each.strip())
+        trust = Trust(request_header, load_authorities(clients))
+        proxies = self._from_map.get("requestheader-client-ca-file", "")
+        self._tls.trust("\n".join(each for each in (clients, proxies) if each.strip()))
+        self._authenticator.trust = trust
+        logger.info(
+            "trust these authorities",
+            extra={"clients": len(trust.clients), "front_proxies": len(trust.request_header.authorities)},
+        )
