@@ -5,7 +5,7 @@ VENV := .venv
 PY := $(VENV)/bin/python
 TESTS_INNER := tests/architecture tests/unit tests/contracts tests/component
 
-.PHONY: help setup fmt check test
+.PHONY: help setup fmt check test demo down env cluster-up cluster-down images
 
 help:  ## this text
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -30,3 +30,22 @@ check: setup  ## format, lint, types, import contracts, and the tests that need 
 	$(PY) -m pytest -q -m "not slow and not cluster and not host" $(TESTS_INNER)
 
 test: check  ## every test, those on the real cluster with real guests included
+
+demo:  ## a real two-node Kubernetes on this machine, our chart, a virtual machine with a console (KUBECONFIG=… uses that cluster)
+	@python3 -m tests.testbed demo
+
+down:  ## take away everything that demo made
+	@python3 -m tests.testbed demo-down
+
+env:  ## shell commands for KUBECONFIG and PATH: eval "$$(make env)"
+	@python3 -m tests.testbed env
+
+cluster-up:  ## the test cluster alone, with our images on its nodes
+	@python3 -m tests.testbed up
+	@python3 -m tests.testbed load-images
+
+cluster-down:  ## remove the test cluster
+	@python3 -m tests.testbed down
+
+images:  ## build our container images and, where the test cluster runs, give them to its nodes
+	@if python3 -m tests.testbed status 2>/dev/null; then python3 -m tests.testbed load-images; else python3 -m tests.testbed images; fi

@@ -5,7 +5,7 @@ import pathlib
 import sys
 from collections.abc import Callable
 
-from tests.testbed import cluster, images, layout, processes, progress, project_images
+from tests.testbed import cluster, demo, images, layout, processes, progress, project_images, release
 
 
 def _up(_: list[str]) -> int:
@@ -24,7 +24,31 @@ def _status(_: list[str]) -> int:
 
 
 def _load_images(names: list[str]) -> int:
-    cluster.load_images(names or project_images.NAMES)
+    changed = cluster.load_images(names or project_images.NAMES)
+    if changed and release.is_installed():
+        with progress.step(f"Restart what runs {', '.join(changed)}"):
+            release.restart(changed)
+    return 0
+
+
+def _demo(_: list[str]) -> int:
+    demo.up()
+    return 0
+
+
+def _undo(_: list[str]) -> int:
+    demo.down()
+    return 0
+
+
+def _install(_: list[str]) -> int:
+    with progress.step("Install charts/kubevirt"):
+        release.install()
+    return 0
+
+
+def _env(_: list[str]) -> int:
+    print(demo.shell_variables())
     return 0
 
 
@@ -56,6 +80,10 @@ COMMANDS: dict[str, tuple[Callable[[list[str]], int], str, str]] = {
     "up": (_up, "", "bring the cluster up; what runs stays"),
     "down": (_down, "", "remove it, and everything that it made"),
     "status": (_status, "", "say what runs; fails unless all of it does"),
+    "demo": (_demo, "", "a cluster, the chart, a virtual machine, and what to type next"),
+    "demo-down": (_undo, "", "take away what demo made"),
+    "install": (_install, "", "install or upgrade the chart in the cluster"),
+    "env": (_env, "", "print shell commands that put the cluster's kubectl and the plugin within reach"),
     "load-images": (_load_images, "IMAGE", "build the project's images (all, or those named) and give them to the nodes"),
     "images": (_images, "IMAGE", "build them only, and print the paths of the archives"),
     "image-context": (_image_context, "IMAGE DIRECTORY", "write what `docker build` or `podman build` needs into a directory"),

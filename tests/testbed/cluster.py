@@ -10,12 +10,29 @@ import time
 from collections.abc import Iterator, Sequence
 from concurrent import futures
 
-from tests.testbed import addons, build, cgroups, controlplane, images, kubectl, layout, network, nodes, pki, processes, progress, project_images
+from tests.testbed import (
+    addons,
+    build,
+    cgroups,
+    controlplane,
+    images,
+    kubectl,
+    layout,
+    network,
+    nodes,
+    pki,
+    processes,
+    progress,
+    project_images,
+)
 
 
 @contextlib.contextmanager
 def _alone() -> Iterator[None]:
-    """Let one process at a time change the cluster. The lock is outside the state directory, because ``down`` removes that."""
+    """Let one process at a time change the cluster, and touch no other one.
+
+    The lock is outside the state directory, because ``down`` removes that.
+    """
     layout.cache().mkdir(parents=True, exist_ok=True)
     with (layout.cache() / ".cluster.lock").open("w") as lock:
         try:
@@ -23,7 +40,8 @@ def _alone() -> Iterator[None]:
         except BlockingIOError:
             progress.say("  … waiting for another cluster-up or cluster-down to end")
             fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
+        with kubectl.own_cluster():
+            yield
 
 
 def up() -> None:
@@ -59,15 +77,18 @@ def up() -> None:
             addons.wait_for_dns()
 
 
-def load_images(names: Sequence[str] = project_images.NAMES) -> None:
+def load_images(names: Sequence[str] = project_images.NAMES) -> list[str]:
     """Build the project's images from the present source, and give them to the nodes; what did not change costs nothing.
+
+    Returns the names of the images that a node got.
 
     Raises:
         progress.StepFailed: a build failed, or the cluster does not run.
     """
     with _alone():
         chosen = images.ensure([project_images.image_of(name) for name in names])
-        images.import_into_nodes(chosen)
+        imported = images.import_into_nodes(chosen)
+        return [name for name in names if project_images.reference_of(name) in imported]
 
 
 def _control_plane() -> None:
@@ -81,7 +102,9 @@ def _refuse_impossible_state_directory() -> None:
     for private in ("/run", "/var/lib", "/var/log", "/var/run", "/proc"):
         for path in (layout.state(), layout.cache(), layout.SOURCES):
             if path.resolve().is_relative_to(private):
-                raise progress.StepFailed(f"{path} is below {private}, which each node has its own; set KUBEVIRT_STATE or KUBEVIRT_CACHE to another place")
+                raise progress.StepFailed(
+                    f"{path} is below {private}, which each node has its own; set KUBEVIRT_STATE or KUBEVIRT_CACHE to another place"
+                )
 
 
 def _wait_until_nodes_are_ready(seconds: float = 90) -> None:
@@ -165,7 +188,8 @@ def status() -> bool:
         complete = complete and identity is not None
         progress.say(f"  {name:<28}{f'pid {identity.pid}' if identity else 'does not run'}")
     for node in layout.NODES:
-        ready = complete and is_ready(node)
+        with kubectl.own_cluster():
+            ready = complete and is_ready(node)
         complete = complete and ready
         progress.say(f"  {node.name:<28}{'Ready' if ready else 'not Ready'}")
     progress.say(f"  kubeconfig                  {layout.kubeconfig()}")

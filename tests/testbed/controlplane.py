@@ -100,5 +100,7 @@ def _wait_until_ready(seconds: float = 90) -> None:
         for name in ("etcd", "kube-apiserver"):
             if processes.find(name) is None or time.monotonic() > deadline:
                 log = processes.log_of(name)
-                raise progress.StepFailed(f"{name} {'did not become ready' if processes.find(name) else 'ended'}; log {log}:\n{progress.last_lines(log)}")
+                raise progress.StepFailed(
+                    f"{name} {'did not become ready' if processes.find(name) else 'ended'}; log {log}:\n{progress.last_lines(log)}"
+                )
         time.sleep(0.2)

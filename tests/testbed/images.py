@@ -17,7 +17,36 @@ from tests.testbed import build, layout, nodes, oci, progress
 BUSYBOX = "localhost/testbed/busybox:1"
 COREDNS = "localhost/testbed/coredns:1"
 _BUSYBOX = pathlib.Path("/bin/busybox")
-_COMMANDS = "sh ls cat echo sleep wget nslookup httpd nc ip ping mount grep dd cp gzip sync id test stat tar md5sum cmp mkdir rm touch chmod hostname".split()
+_COMMANDS = (
+    "sh",
+    "ls",
+    "cat",
+    "echo",
+    "sleep",
+    "wget",
+    "nslookup",
+    "httpd",
+    "nc",
+    "ip",
+    "ping",
+    "mount",
+    "grep",
+    "dd",
+    "cp",
+    "gzip",
+    "sync",
+    "id",
+    "test",
+    "stat",
+    "tar",
+    "md5sum",
+    "cmp",
+    "mkdir",
+    "rm",
+    "touch",
+    "chmod",
+    "hostname",
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,21 +110,21 @@ def ensure(wanted: Iterable[Image]) -> list[Image]:
     return images
 
 
-def import_into_nodes(images: Iterable[Image]) -> None:
-    """Give each node the images that it does not have with this content; the nodes work side by side."""
+def import_into_nodes(images: Iterable[Image]) -> set[str]:
+    """Give each node the images that it does not have with this content, the nodes side by side; return the references of those."""
     chosen = list(images)
     with futures.ThreadPoolExecutor(len(layout.NODES)) as pool:
-        for result in [pool.submit(_import, node, chosen) for node in layout.NODES]:
-            result.result()
+        return set().union(*pool.map(lambda node: _import(node, chosen), layout.NODES))
 
 
-def _import(node: layout.Node, images: Iterable[Image]) -> None:
+def _import(node: layout.Node, images: Iterable[Image]) -> set[str]:
     present = present_on(node)
     missing = [image for image in images if present.get(image.reference) != _manifest_digest(image.archive)]
     if missing:
         with progress.step(f"Import {', '.join(image.reference.rpartition('/')[2] for image in missing)} on {node.name}"):
             for image in missing:
                 progress.run(nodes.ctr(node, "images", "import", "--local", image.archive))
+    return {image.reference for image in missing}
 
 
 def present_on(node: layout.Node) -> dict[str, str]:

@@ -1,22 +1,38 @@
 """kubectl as functions. It talks to the cluster of ``KUBECONFIG`` where that is set, and to ours otherwise."""
 
+import contextlib
+import contextvars
 import json
 import os
 import pathlib
 import subprocess
+from collections.abc import Iterator
 from typing import Any
 
 from tests.testbed import build, layout, progress
 
+_own_only: contextvars.ContextVar[bool] = contextvars.ContextVar("own_only", default=False)
+
+
+@contextlib.contextmanager
+def own_cluster() -> Iterator[None]:
+    """Talk to our cluster inside, whatever ``KUBECONFIG`` says: what makes the cluster must never touch another one."""
+    token = _own_only.set(True)
+    try:
+        yield
+    finally:
+        _own_only.reset(token)
+
 
 def is_own_cluster() -> bool:
     """Whether the cluster is the one that this package makes."""
-    return not os.environ.get("KUBECONFIG") or os.environ["KUBECONFIG"] == str(layout.kubeconfig())
+    return environment()["KUBECONFIG"] == str(layout.kubeconfig())
 
 
 def environment() -> dict[str, str]:
     """Return the variables that make kubectl, Helm and the plugin use the cluster."""
-    return {"KUBECONFIG": os.environ.get("KUBECONFIG") or str(layout.kubeconfig())}
+    chosen = None if _own_only.get() else os.environ.get("KUBECONFIG")
+    return {"KUBECONFIG": chosen or str(layout.kubeconfig())}
 
 
 def program() -> pathlib.Path:
@@ -42,7 +58,7 @@ def output(*arguments: str, timeout_seconds: float = 120) -> str:
     return progress.output_of([program(), *arguments], environment=environment(), timeout_seconds=timeout_seconds)
 
 
-def get(*arguments: str) -> Any:  # noqa: ANN401  an object of any kind
+def get(*arguments: str) -> Any:
     """Return ``kubectl get … -o json`` as an object."""
     return json.loads(output("get", *arguments, "-o", "json"))
 

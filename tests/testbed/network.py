@@ -53,7 +53,11 @@ def leftovers() -> list[str]:
     """Return what exists of the cluster's network, in words."""
     left = [f"link {name}" for name in (layout.BRIDGE, *(node.link for node in layout.NODES)) if _link_exists(name)]
     left += [f"network namespace {node.name}" for node in layout.NODES if node.namespace.exists()]
-    left += [f"route {node.pod_cidr}" for node in layout.NODES if json.loads(progress.output_of(["ip", "-json", "route", "show", node.pod_cidr]) or "[]")]
+    left += [
+        f"route {node.pod_cidr}"
+        for node in layout.NODES
+        if json.loads(progress.output_of(["ip", "-json", "route", "show", node.pod_cidr]) or "[]")
+    ]
     return left
 
 

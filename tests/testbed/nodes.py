@@ -43,7 +43,18 @@ def start_namespaces(node: layout.Node) -> None:
         processes.end(process_names(node))
         (node.directory / "ready").unlink(missing_ok=True)
     script = pathlib.Path(__file__).with_name("nodeinit.py")
-    enter = ["nsenter", f"--net={node.namespace}", "--", "unshare", "--mount", "--pid", "--fork", "--kill-child", "--propagation", "slave"]
+    enter: list[str] = [
+        "nsenter",
+        f"--net={node.namespace}",
+        "--",
+        "unshare",
+        "--mount",
+        "--pid",
+        "--fork",
+        "--kill-child",
+        "--propagation",
+        "slave",
+    ]
     processes.ensure(_holder(node), [*enter, "--", os.path.realpath(sys.executable), "-I", os.fspath(script), os.fspath(node.directory)])
     _wait(node, "its first process", (node.directory / "ready").exists, _holder(node))
 
@@ -56,7 +67,7 @@ def start_containerd(node: layout.Node) -> None:
     if processes.find(f"{node.name}-containerd") is None:
         node.containerd_socket.unlink(missing_ok=True)
     environment = {"PATH": f"{programs}:{os.environ['PATH']}:/usr/sbin:/sbin"}
-    command = [*inside(node), programs / "containerd", "--config", node.directory / "containerd.toml"]
+    command = [*inside(node), f"{programs}/containerd", "--config", f"{node.directory}/containerd.toml"]
     processes.ensure(f"{node.name}-containerd", command, environment=environment)
     _wait(node, "containerd", lambda: node.containerd_socket.exists() and _answers(node), f"{node.name}-containerd")
 
@@ -145,7 +156,11 @@ def _cni_configuration(node: layout.Node) -> dict[str, object]:
     # The addresses' book is in /run: it must forget, as the pods do, when the node is made anew.
     addresses = {"type": "host-local", "dataDir": "/run/cni", "ranges": [[{"subnet": node.pod_cidr}]], "routes": [{"dst": "0.0.0.0/0"}]}
     bridge = {"type": "bridge", "bridge": "cni0", "isGateway": True, "ipMasq": False, "hairpinMode": True, "ipam": addresses}
-    return {"cniVersion": "1.0.0", "name": f"pods-{node.name}", "plugins": [bridge, {"type": "portmap", "capabilities": {"portMappings": True}}]}
+    return {
+        "cniVersion": "1.0.0",
+        "name": f"pods-{node.name}",
+        "plugins": [bridge, {"type": "portmap", "capabilities": {"portMappings": True}}],
+    }
 
 
 def _kubelet_configuration(node: layout.Node) -> dict[str, object]:
@@ -154,7 +169,11 @@ def _kubelet_configuration(node: layout.Node) -> dict[str, object]:
         "kind": "KubeletConfiguration",
         "address": node.address,
         "healthzBindAddress": "127.0.0.1",
-        "authentication": {"anonymous": {"enabled": False}, "webhook": {"enabled": True}, "x509": {"clientCAFile": str(layout.pki() / "ca.crt")}},
+        "authentication": {
+            "anonymous": {"enabled": False},
+            "webhook": {"enabled": True},
+            "x509": {"clientCAFile": str(layout.pki() / "ca.crt")},
+        },
         "authorization": {"mode": "Webhook"},
         "tlsCertFile": str(layout.pki() / f"{node.name}.crt"),
         "tlsPrivateKeyFile": str(layout.pki() / f"{node.name}.key"),

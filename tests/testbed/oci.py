@@ -16,7 +16,14 @@ _CONFIG = "application/vnd.oci.image.config.v1+json"
 _LAYER = "application/vnd.oci.image.layer.v1.tar"
 
 
-def write(archive: pathlib.Path, reference: str, files: Mapping[str, pathlib.Path], entrypoint: Sequence[str], *, links: Mapping[str, str] | None = None) -> None:
+def write(
+    archive: pathlib.Path,
+    reference: str,
+    files: Mapping[str, pathlib.Path],
+    entrypoint: Sequence[str],
+    *,
+    links: Mapping[str, str] | None = None,
+) -> None:
     """Write ``archive``: one layer with ``files`` (path in the image to file here, all executable) and symbolic ``links``."""
     layer = _layer(files, links or {})
     configuration = json.dumps(
@@ -36,7 +43,10 @@ def write(archive: pathlib.Path, reference: str, files: Mapping[str, pathlib.Pat
         }
     ).encode()
     names = {"org.opencontainers.image.ref.name": reference.rpartition(":")[2], "io.containerd.image.name": reference}
-    index = {"schemaVersion": 2, "manifests": [{"mediaType": _MANIFEST, "digest": _digest(manifest), "size": len(manifest), "annotations": names}]}
+    index = {
+        "schemaVersion": 2,
+        "manifests": [{"mediaType": _MANIFEST, "digest": _digest(manifest), "size": len(manifest), "annotations": names}],
+    }
     archive.parent.mkdir(parents=True, exist_ok=True)
     new = archive.with_name(archive.name + ".new")
     with tarfile.open(new, "w") as tar:

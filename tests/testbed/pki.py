@@ -6,6 +6,7 @@ Elliptic-curve keys, because making them takes no time.
 
 import base64
 import json
+import os
 import pathlib
 
 from tests.testbed import layout, progress
@@ -19,7 +20,13 @@ def ensure() -> None:
     layout.pki().chmod(0o700)
     _authority("ca", "kubernetes")
     _authority("front-proxy-ca", "front-proxy")
-    names = ["DNS:localhost", "DNS:kubernetes", "DNS:kubernetes.default", "DNS:kubernetes.default.svc", "DNS:kubernetes.default.svc.cluster.local"]
+    names = [
+        "DNS:localhost",
+        "DNS:kubernetes",
+        "DNS:kubernetes.default",
+        "DNS:kubernetes.default.svc",
+        "DNS:kubernetes.default.svc.cluster.local",
+    ]
     addresses = ["127.0.0.1", layout.KUBERNETES_SERVICE_ADDRESS, layout.CONTROL_PLANE_ADDRESS]
     _certificate("apiserver", "/CN=kube-apiserver", [*names, *(f"IP:{address}" for address in addresses)])
     _certificate("apiserver-kubelet-client", "/O=system:masters/CN=kube-apiserver-kubelet-client")
@@ -70,7 +77,20 @@ def _authority(name: str, common_name: str) -> None:
     if certificate.exists():
         return
     pem = progress.output_of(
-        ["openssl", "req", "-x509", "-new", "-key", _key(name), "-days", _DAYS, "-subj", f"/CN={common_name}", "-addext", "keyUsage=critical,keyCertSign,cRLSign"]
+        [
+            "openssl",
+            "req",
+            "-x509",
+            "-new",
+            "-key",
+            _key(name),
+            "-days",
+            _DAYS,
+            "-subj",
+            f"/CN={common_name}",
+            "-addext",
+            "keyUsage=critical,keyCertSign,cRLSign",
+        ]
     )
     _write(certificate, pem)
 
@@ -86,7 +106,17 @@ def _certificate(name: str, subject: str, alternative_names: list[str] | None = 
         + (f"subjectAltName={','.join(alternative_names)}\n" if alternative_names else "")
     )
     _write(request, progress.output_of(["openssl", "req", "-new", "-key", _key(name), "-subj", subject]))
-    arguments = ["openssl", "x509", "-req", "-in", request, "-CA", _file(f"{authority}.crt"), "-CAkey", _file(f"{authority}.key")]
+    arguments: list[str | os.PathLike[str]] = [
+        "openssl",
+        "x509",
+        "-req",
+        "-in",
+        request,
+        "-CA",
+        _file(f"{authority}.crt"),
+        "-CAkey",
+        _file(f"{authority}.key"),
+    ]
     pem = progress.output_of([*arguments, "-CAcreateserial", "-days", _DAYS, "-extfile", extensions])
     _write(certificate, pem)
     request.unlink()

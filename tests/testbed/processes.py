@@ -4,6 +4,7 @@ A process id alone is no identity (it is given again after a reboot or a long wh
 The record is written by the starting shell just before it becomes the program: there is no moment in which the program runs unrecorded.
 """
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -16,7 +17,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from tests.testbed import layout, progress
 
-_RECORD_AND_BECOME = 'record=$1; shift; set -e; printf "%s %s\\n" $$ "$(cut -d" " -f22 /proc/$$/stat)" >"$record.new"; mv "$record.new" "$record"; exec "$@"'
+_RECORD_AND_BECOME = (
+    'record=$1; shift; set -e; printf "%s %s\\n" $$ "$(cut -d" " -f22 /proc/$$/stat)" >"$record.new"; mv "$record.new" "$record"; exec "$@"'
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,10 +37,8 @@ class Identity:
     def send(self, number: signal.Signals) -> None:
         """Send a signal, if it still runs."""
         if self.is_alive():
-            try:
+            with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, number)
-            except ProcessLookupError:
-                pass
 
 
 def _stat(pid: int) -> list[str] | None:
@@ -50,9 +51,9 @@ def _stat(pid: int) -> list[str] | None:
 
 def everyone() -> Iterator[Identity]:
     """Return every process of the machine."""
-    for entry in os.listdir("/proc"):
-        if entry.isdigit() and (stat := _stat(int(entry))) is not None:
-            yield Identity(int(entry), int(stat[19]))
+    for entry in pathlib.Path("/proc").iterdir():
+        if entry.name.isdigit() and (stat := _stat(int(entry.name))) is not None:
+            yield Identity(int(entry.name), int(stat[19]))
 
 
 def children(parent: Identity) -> list[Identity]:

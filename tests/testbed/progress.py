@@ -120,7 +120,9 @@ def run(
         raise StepFailed(f"{words[0]} ended with status {result.returncode}; log {log}:\n{last_lines(log)}")
 
 
-def output_of(arguments: Sequence[str | os.PathLike[str]], *, environment: Mapping[str, str] | None = None, timeout_seconds: float = 120) -> str:
+def output_of(
+    arguments: Sequence[str | os.PathLike[str]], *, environment: Mapping[str, str] | None = None, timeout_seconds: float = 120
+) -> str:
     """Run a program and return what it printed.
 
     Raises:

@@ -22,7 +22,6 @@ PYTHON = "3.13"
 _BASE = "localhost/kubevirt-build/debian:13"
 _BASE_PACKAGES = "python3"
 _PACKAGES_PATH = f"usr/local/lib/python{PYTHON}/dist-packages"
-_ALL = ("apiserver", "controller", "handler", "launcher", "storage", "certs")
 _NOT_IN_IMAGES = ("kubectl",)
 
 
@@ -37,9 +36,9 @@ class Process:
 
 
 PROCESSES = (
-    Process("virt-api", "api", _ALL, "apiserver.server.__main__"),
-    Process("virt-controller", "controller", _ALL, "controller.manager.__main__"),
-    Process("virt-handler", "handler", _ALL, "handler.__main__"),
+    Process("virt-api", "api", ("apiserver", "storage", "certs"), "apiserver.server.__main__"),
+    Process("virt-controller", "controller", ("controller", "apiserver", "certs"), "controller.manager.__main__"),
+    Process("virt-handler", "handler", ("handler", "controller", "apiserver", "launcher", "certs"), "handler.__main__"),
     # Beside the guest there is only what the launcher itself imports; its libvirt binding is Debian's.
     Process("virt-launcher", None, ("launcher", "apiserver/__init__.py", "apiserver/apis"), "launcher.__main__"),
 )
@@ -80,7 +79,7 @@ def _build(name: str, reference: str, archive: pathlib.Path) -> None:
         )  # fmt: skip
         new = archive.with_name(archive.name + ".new")
         new.unlink(missing_ok=True)
-        _buildah("push", "--quiet", "--disable-compression", reference, f"oci-archive:{new}:{reference}")
+        _buildah("push", "--quiet", "--compression-format", "zstd", "--compression-level", "1", reference, f"oci-archive:{new}:{reference}")
         new.replace(archive)
 
 
@@ -101,7 +100,27 @@ def write_context(name: str, context: pathlib.Path) -> None:
         (context / "rootfs" / "tmp").mkdir()
         (context / "rootfs" / "tmp").chmod(0o1777)
         shutil.copy2("/bin/busybox", context / "rootfs" / "bin" / "busybox")
-        for command in ("sh", "ls", "cat", "date", "mkdir", "mv", "rm", "cp", "sleep", "test", "chmod", "sync", "df", "du", "gzip", "sha256sum", "head", "find", "echo"):
+        for command in (
+            "sh",
+            "ls",
+            "cat",
+            "date",
+            "mkdir",
+            "mv",
+            "rm",
+            "cp",
+            "sleep",
+            "test",
+            "chmod",
+            "sync",
+            "df",
+            "du",
+            "gzip",
+            "sha256sum",
+            "head",
+            "find",
+            "echo",
+        ):
             (context / "rootfs" / "bin" / command).symlink_to("busybox")
 
 
@@ -148,6 +167,8 @@ def _wheels(process: Process) -> pathlib.Path:
             ]
         )  # fmt: skip
         shutil.rmtree(directory / "bin", ignore_errors=True)
+        for older in layout.cache().glob(f"wheels-{process.extra}-{'[0-9a-f]' * 12}"):
+            shutil.rmtree(older)
 
     return build.once(wanted, f"Fetch Python dependencies of {process.name}", install)
 
@@ -172,7 +193,11 @@ def _mirror() -> str:
     """Return the Debian mirror that this machine's apt uses: the first URI of a source with the component main."""
     candidates = [pathlib.Path("/etc/apt/sources.list"), *sorted(pathlib.Path("/etc/apt/sources.list.d").glob("*"))]
     text = "\n".join(path.read_text() for path in candidates if path.is_file())
-    found = [uri for uri in re.findall(r"^(?:URIs:|deb(?: \[[^\]]*\])?)\s+(\S+)", text, re.MULTILINE) if "/debian" in uri and "security" not in uri]
+    found = [
+        uri
+        for uri in re.findall(r"^(?:URIs:|deb(?: \[[^\]]*\])?)\s+(\S+)", text, re.MULTILINE)
+        if "/debian" in uri and "security" not in uri
+    ]
     if not found:
         raise progress.StepFailed("no Debian mirror stands in /etc/apt/sources.list or /etc/apt/sources.list.d; the images' base needs one")
     return found[0]
@@ -213,7 +238,8 @@ def _driver() -> str:
             works = subprocess.run(command, check=False, capture_output=True, env=environment).returncode == 0
             subprocess.run(["umount", f"{scratch}/root/overlay"], check=False, capture_output=True)
         chosen.write_text("overlay" if works else "vfs")
-    return chosen.read_text()
+    driver: str = chosen.read_text()
+    return driver
 
 
 def _buildah(*arguments: str) -> None:

@@ -1,0 +1,91 @@
+"""The one cluster that all cluster tests share, with our chart in it.
+
+Without ``KUBECONFIG`` it is the test cluster of this machine, brought up if need be, with images of the present source; with it, the
+cluster that it names, where images and chart are the user's affair and are only upgraded.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.kube import Kubectl
+from tests.testbed import addons, build, cluster, layout, release
+from tests.testbed import kubectl as testbed_kubectl
+
+RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted", "pod-security.kubernetes.io/enforce-version": "latest"}
+
+
+@pytest.fixture(scope="session")
+def bare_kubeconfig() -> Path:
+    """The kubeconfig of a running cluster; our chart may be absent."""
+    if not testbed_kubectl.is_own_cluster():
+        return Path(os.environ["KUBECONFIG"])
+    cluster.up()
+    return layout.kubeconfig()
+
+
+@pytest.fixture(scope="session")
+def kubeconfig(bare_kubeconfig: Path) -> Path:
+    """The kubeconfig of a cluster in which our chart is ready."""
+    changed = cluster.load_images() if testbed_kubectl.is_own_cluster() else []
+    known = bool(changed) and release.is_installed()
+    release.install()
+    if known:
+        release.restart(changed)
+    return bare_kubeconfig
+
+
+@pytest.fixture(scope="session")
+def testguest(bare_kubeconfig: Path) -> None:
+    """The test guest's image is on the nodes."""
+    if testbed_kubectl.is_own_cluster():
+        cluster.load_images(["testguest"])
+
+
+@pytest.fixture(scope="session")
+def _binary() -> str:
+    return str(build.program("kubernetes", "kubectl"))
+
+
+@pytest.fixture(scope="module")
+def bare_kubectl(bare_kubeconfig: Path, _binary: str, request: pytest.FixtureRequest) -> Iterator[Kubectl]:
+    """kubectl in a namespace of the test module's own, which enforces Pod Security ``restricted``; our chart may be absent."""
+    yield from _namespace(Kubectl(bare_kubeconfig, "default", _binary), request.module.__name__.rpartition(".")[2])
+
+
+@pytest.fixture(scope="module")
+def kubectl(kubeconfig: Path, _binary: str, request: pytest.FixtureRequest) -> Iterator[Kubectl]:
+    """kubectl in a namespace of the test module's own, which enforces Pod Security ``restricted``; our chart is ready."""
+    yield from _namespace(Kubectl(kubeconfig, "default", _binary), request.module.__name__.rpartition(".")[2])
+
+
+@pytest.fixture(scope="module")
+def make_namespace(kubectl: Kubectl) -> Iterator[Callable[[str], Kubectl]]:
+    """Make further namespaces like that of ``kubectl``; what is left of them goes with the module."""
+    made: list[Iterator[Kubectl]] = []
+
+    def make(name: str) -> Kubectl:
+        made.append(_namespace(kubectl, name))
+        return next(made[-1])
+
+    yield make
+    for each in made:
+        next(each, None)
+
+
+def _namespace(kubectl: Kubectl, name: str) -> Iterator[Kubectl]:
+    """Make a namespace, and delete it with everything in it."""
+    unique = f"{name.replace('_', '-').removeprefix('test-')}-{secrets.token_hex(3)}"
+    manifest = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": unique, "labels": RESTRICTED}}
+    kubectl.create(manifest)
+    try:
+        yield kubectl.within(unique)
+    finally:
+        kubectl("delete", "namespace", unique, "--ignore-not-found", "--timeout=150s", timeout=160)
+        if testbed_kubectl.is_own_cluster():
+            addons.recycle_shared_volumes()

@@ -1,0 +1,125 @@
+"""The test cluster is what the other tests take it for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.cluster.kube import Kubectl, KubectlError, eventually
+from tests.cluster.manifests import GUEST_IMAGE, shared_claim
+from tests.testbed import images
+from tests.testbed import kubectl as testbed_kubectl
+
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.timeout(180),
+    pytest.mark.skipif(not testbed_kubectl.is_own_cluster(), reason="KUBECONFIG names another cluster"),
+]
+
+RESTRICTED = {
+    "allowPrivilegeEscalation": False,
+    "runAsNonRoot": True,
+    "runAsUser": 107,
+    "capabilities": {"drop": ["ALL"]},
+    "seccompProfile": {"type": "RuntimeDefault"},
+}
+
+
+def a_pod(name: str, *command: str, node: str = "", restart: str = "Never", **spec: Any) -> dict[str, Any]:
+    """Return a busybox pod that Pod Security ``restricted`` admits."""
+    container = {"name": "main", "image": images.BUSYBOX, "command": list(command), "securityContext": RESTRICTED}
+    container |= {"volumeMounts": spec.pop("volume_mounts", [])}
+    place = {"nodeName": node} if node else {}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "labels": {"app": name.rstrip("0123456789")}},
+        "spec": {"restartPolicy": restart, "terminationGracePeriodSeconds": 0, "containers": [container], **place, **spec},
+    }
+
+
+def output_of(kubectl: Kubectl, pod: dict[str, Any]) -> str:
+    """Run a pod to its end and return what it printed."""
+    name = kubectl.create(pod)["metadata"]["name"]
+
+    def phase() -> str:
+        found = kubectl.json("get", "pod", name)["status"].get("phase", "")
+        return str(found) if found in {"Succeeded", "Failed"} else ""
+
+    ended = eventually(phase, timeout=60, what=f"pod {name} ends")
+    printed = kubectl("logs", name)
+    assert ended == "Succeeded", printed
+    return printed
+
+
+def test_both_nodes_are_ready_and_fast(bare_kubectl: Kubectl) -> None:
+    nodes = bare_kubectl.json("get", "nodes", "-l", "cpu=fast")["items"]
+
+    ready = {
+        node["metadata"]["name"]: condition["status"]
+        for node in nodes
+        for condition in node["status"]["conditions"]
+        if condition["type"] == "Ready"
+    }
+    assert ready == {"node1": "True", "node2": "True"}
+
+
+@pytest.mark.parametrize("node", ["node1", "node2"])
+def test_a_pod_finds_services_by_name(bare_kubectl: Kubectl, node: str) -> None:
+    printed = output_of(bare_kubectl, a_pod(f"lookup-{node}", "nslookup", "kubernetes.default.svc.cluster.local", node=node))
+
+    assert "10.96.0.1" in printed
+
+
+def test_a_service_spreads_over_the_pods_of_both_nodes(bare_kubectl: Kubectl) -> None:
+    serve = "mkdir /tmp/www && hostname >/tmp/www/index.html && exec httpd -f -p 8080 -h /tmp/www"
+    for number in (1, 2):
+        bare_kubectl.create(a_pod(f"web{number}", "sh", "-c", serve, node=f"node{number}", restart="Always"))
+    bare_kubectl("create", "service", "clusterip", "web", "--tcp=80:8080")
+    bare_kubectl("wait", "pod", "-l", "app=web", "--for=condition=Ready", "--timeout=60s", timeout=70)
+
+    ask = "for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do wget -q -T 5 -O - http://web/ || exit 1; done"
+    printed = output_of(bare_kubectl, a_pod("ask", "sh", "-c", ask))
+
+    assert set(printed.split()) == {"web1", "web2"}
+
+
+def test_a_pod_with_privileges_is_refused_where_pod_security_is_restricted(bare_kubectl: Kubectl) -> None:
+    pod = a_pod("privileged", "true")
+    pod["spec"]["containers"][0]["securityContext"] = {"privileged": True}
+
+    with pytest.raises(KubectlError, match="violates PodSecurity"):
+        bare_kubectl.create(pod)
+
+
+def test_the_guest_image_can_be_mounted_as_a_volume(bare_kubectl: Kubectl, testguest: None) -> None:
+    volume = {"name": "guest", "image": {"reference": GUEST_IMAGE, "pullPolicy": "IfNotPresent"}}
+    mounts = [{"name": "guest", "mountPath": "/guest"}]
+
+    printed = output_of(
+        bare_kubectl,
+        a_pod("image-volume", "sh", "-c", "stat -c '%n %s' /guest/boot/* /guest/disk/*", volumes=[volume], volume_mounts=mounts),
+    )
+
+    sizes = {line.split()[0]: int(line.split()[1]) for line in printed.splitlines()}
+    assert set(sizes) == {"/guest/boot/vmlinuz", "/guest/boot/initrd.gz", "/guest/disk/disk.img"}
+    assert all(size > 1 << 20 for size in sizes.values())
+
+
+def test_a_shared_claim_is_the_same_directory_on_both_nodes(bare_kubectl: Kubectl) -> None:
+    bare_kubectl.create(shared_claim("both"))
+    volume = {"name": "shared", "persistentVolumeClaim": {"claimName": "both"}}
+    mounts = [{"name": "shared", "mountPath": "/shared"}]
+    write, read = ("sh", "-c", "echo from-node1 >/shared/word"), ("cat", "/shared/word")
+
+    output_of(bare_kubectl, a_pod("writer", *write, node="node1", volumes=[volume], volume_mounts=mounts))
+    printed = output_of(bare_kubectl, a_pod("reader", *read, node="node2", volumes=[volume], volume_mounts=mounts))
+
+    assert printed.strip() == "from-node1"
+
+
+def test_a_pod_reaches_nothing_outside_the_machine(bare_kubectl: Kubectl) -> None:
+    printed = output_of(bare_kubectl, a_pod("outside", "sh", "-c", "nc -w 2 192.0.2.1 80 </dev/null && echo reached || echo refused"))
+
+    assert printed.strip().endswith("refused")

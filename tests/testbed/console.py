@@ -1,0 +1,73 @@
+"""Waits for the prompt of a guest, through the kubectl plugin in a pseudo-terminal, as a person would see it."""
+
+import os
+import pathlib
+import re
+import select
+import subprocess
+import time
+
+from tests.testbed import kubectl, layout, progress
+
+LEAVE = b"\x1d"  # Ctrl-]
+
+
+def plugin() -> pathlib.Path:
+    """Return the path of the plugin in the virtual environment."""
+    return layout.REPOSITORY / ".venv" / "bin" / "kubectl-virt"
+
+
+def wait_for(machine: str, pattern: str, *, timeout_seconds: float = 90) -> str:
+    """Attach to the serial console of ``machine`` and read until ``pattern`` has appeared; return what was read.
+
+    Enter is typed now and then, because a prompt that scrolled away before we came is printed again then.
+
+    Raises:
+        progress.StepFailed: it did not appear, or the plugin ended; the message shows the end of what was read.
+    """
+    deadline = time.monotonic() + timeout_seconds
+    seen = ""
+    while time.monotonic() < deadline:
+        seen, found = _attach_once(machine, pattern, deadline)
+        if found:
+            return seen
+        time.sleep(1)
+    raise progress.StepFailed(
+        f"the serial console of {machine} did not show {pattern!r} within {timeout_seconds:.0f} s; the end of it:\n{seen[-1500:]}"
+    )
+
+
+def _attach_once(machine: str, pattern: str, deadline: float) -> tuple[str, bool]:
+    """Read one connection until the pattern, the deadline or its end."""
+    controller, terminal = os.openpty()
+    environment = {**os.environ, **kubectl.environment()}
+    process = subprocess.Popen(
+        [plugin(), "console", machine], stdin=terminal, stdout=terminal, stderr=terminal, start_new_session=True, env=environment
+    )
+    os.close(terminal)
+    seen = ""
+    try:
+        while time.monotonic() < deadline:
+            ready, _, _ = select.select([controller], [], [], 2)
+            if not ready:
+                os.write(controller, b"\r")
+                continue
+            try:
+                seen += os.read(controller, 65536).decode(errors="replace")
+            except OSError:  # the plugin ended: its terminal is closed
+                return seen, False
+            if re.search(pattern, seen):
+                os.write(controller, LEAVE)
+                return seen, True
+        return seen, False
+    finally:
+        _end(process)
+        os.close(controller)
+
+
+def _end(process: "subprocess.Popen[bytes]") -> None:
+    try:
+        process.wait(timeout=2)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()

@@ -1,0 +1,126 @@
+"""``make demo``: from a fresh machine to a guest whose console a person can type into; ``make down``: back again.
+
+Every step may find its work done. With ``KUBECONFIG`` set, the cluster is the user's: the chart and the demo's objects go there, no cluster
+is started and no image is loaded, because only the user knows which registry his nodes pull from (docs/testbed.md says how).
+"""
+
+import time
+from concurrent import futures
+
+from tests.testbed import build, cluster, console, images, kubectl, layout, packages, progress, project_images, release
+
+MACHINE = "testvm"
+_EXAMPLES = layout.REPOSITORY / "examples" / "slides"
+_PROMPT = r"testguest:\S*# "
+
+
+def up() -> None:
+    """Do everything, and say what to type next.
+
+    Raises:
+        progress.StepFailed: a step failed; the message names the log.
+    """
+    began = time.monotonic()
+    own = kubectl.is_own_cluster()
+    if own:
+        packages.install()
+        _prepare()
+        cluster.up()
+        changed = cluster.load_images()
+    else:
+        progress.say(f"  ▸ using the cluster of KUBECONFIG={kubectl.environment()['KUBECONFIG']}")
+        _make_virtual_environment()
+        changed = []
+    with progress.step("Install charts/kubevirt"):
+        known = own and bool(changed) and release.is_installed()
+        release.install()
+        if known:
+            release.restart(changed)
+    with progress.step("Create the virtual machine of examples/slides, and a disk for it"):
+        _create_machine(own=own)
+    with progress.step(f"Wait until {MACHINE} is Running"):
+        _wait_until_running()
+    with progress.step("Wait for the prompt of the guest on its serial console"):
+        console.wait_for(MACHINE, _PROMPT)
+    _show(time.monotonic() - began)
+
+
+def _prepare() -> None:
+    """Build programs and images, two things at a time: downloads of the one fill the pauses of the other.
+
+    Programs come in the order of their length, so that the longest does not begin last.
+    """
+    with futures.ThreadPoolExecutor(2) as pool:
+        waiting = [pool.submit(_build_programs), pool.submit(_prepare_python_and_images)]
+        for done in futures.as_completed(waiting):
+            done.result()
+
+
+def _build_programs() -> None:
+    for tool in ("etcd", "kubernetes", "containerd", "coredns", "pause"):
+        build.ensure(tool)
+
+
+def _prepare_python_and_images() -> None:
+    _make_virtual_environment()
+    build.ensure("helm")
+    images.ensure(project_images.image_of(name) for name in project_images.NAMES)
+
+
+def _make_virtual_environment() -> None:
+    if not console.plugin().exists():
+        with progress.step("Make the virtual environment"):
+            progress.run(["make", "--no-print-directory", "setup"], directory=layout.REPOSITORY)
+
+
+def _create_machine(*, own: bool) -> None:
+    volume = (_EXAMPLES / "volume.yaml").read_text()
+    if not own:
+        volume = volume.replace("  storageClassName: shared\n", "")  # the user's default class
+    kubectl.apply(volume)
+    kubectl.run("wait", "--for=condition=Complete", "job/fill-myvolumeclaim", "--timeout=120s")
+    kubectl.run("apply", "--filename", str(_EXAMPLES / "virtualmachine.yaml"))
+
+
+def _wait_until_running(seconds: int = 120) -> None:
+    try:
+        kubectl.run("wait", f"virtualmachine/{MACHINE}", "--for=jsonpath={.status.phase}=Running", f"--timeout={seconds}s")
+    except progress.StepFailed as error:
+        described = kubectl.output("describe", "virtualmachine", MACHINE)
+        raise progress.StepFailed(f"{MACHINE} is not Running:\n{described}") from error
+
+
+def _show(seconds: float) -> None:
+    progress.say("")
+    kubectl.show("get", "vms", "-o", "wide")
+    progress.say("")
+    kubectl.show("get", "pods", "--all-namespaces", "-o", "wide")
+    progress.say(f"""
+All of it took {seconds:.0f} s. What to type next:
+
+  eval "$(make env)"                       # KUBECONFIG, kubectl and its plugin, for this shell
+  kubectl virt console {MACHINE}              # Enter for a prompt, Ctrl-] leaves
+  kubectl create -f {_EXAMPLES.relative_to(layout.REPOSITORY)}/migration.yaml
+  kubectl get migrations -w
+  kubectl get vms -o wide
+  kubectl delete vm {MACHINE}
+
+  make down                                # takes everything away again""")
+
+
+def shell_variables() -> str:
+    """Return shell commands that set KUBECONFIG, and put kubectl, Helm and the plugin on the PATH."""
+    directories = [str(layout.REPOSITORY / ".venv" / "bin"), str(build.directory_of("kubernetes")), str(build.directory_of("helm"))]
+    return f'export KUBECONFIG="{kubectl.environment()["KUBECONFIG"]}"\nexport PATH="{":".join(directories)}:$PATH"'
+
+
+def down() -> None:
+    """Take away what :func:`up` made: the whole cluster if it is ours, else our objects and the release."""
+    if kubectl.is_own_cluster():
+        cluster.down()
+        return
+    with progress.step("Delete the demo's objects and the release"):
+        if release.is_installed():
+            kubectl.run("delete", "--ignore-not-found", "--timeout=120s", "--filename", str(_EXAMPLES / "virtualmachine.yaml"))
+        kubectl.run("delete", "--ignore-not-found", "--timeout=120s", "--filename", str(_EXAMPLES / "volume.yaml"))
+        release.uninstall()

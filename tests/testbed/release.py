@@ -1,0 +1,71 @@
+"""Our chart in the cluster: installed, brought up to date, removed."""
+
+import json
+import os
+from collections.abc import Iterable
+
+from tests.testbed import build, kubectl, layout, progress
+
+NAME = "kubevirt"
+NAMESPACE = "kubevirt"
+_CHART = layout.REPOSITORY / "charts" / "kubevirt"
+_WORKLOADS = {"virt-api": "deployment", "virt-controller": "deployment", "virt-handler": "daemonset"}
+
+
+def install(*settings: str, timeout_seconds: int = 240) -> None:
+    """Install the chart, or upgrade it, and wait until every part is ready; ``settings`` are Helm's ``--set`` arguments.
+
+    Raises:
+        progress.StepFailed: it did not become ready; the message shows the pods and the latest events.
+    """
+    flags = [word for setting in settings for word in ("--set", setting)]
+    command = ["upgrade", "--install", NAME, str(_CHART), "--namespace", NAMESPACE, "--create-namespace", *flags]
+    try:
+        _helm(*command, "--wait", "--timeout", f"{timeout_seconds}s", timeout_seconds=timeout_seconds + 30)
+    except progress.StepFailed as error:
+        raise progress.StepFailed(f"{error}\n{_state()}") from error
+
+
+def _state() -> str:
+    """Return what a person would look at next."""
+    try:
+        pods = kubectl.output("get", "pods", "--namespace", NAMESPACE, "--output=wide")
+        events = kubectl.output("get", "events", "--namespace", NAMESPACE, "--sort-by=.lastTimestamp", "--field-selector=type=Warning")
+    except progress.StepFailed as error:
+        return str(error)
+    return f"{pods}\n{chr(10).join(events.splitlines()[-12:])}"
+
+
+def is_installed() -> bool:
+    """Whether Helm knows the release."""
+    releases = progress.output_of(
+        [build.program("helm"), "list", "--namespace", NAMESPACE, "--all", "--output=json"], environment=_environment()
+    )
+    return any(release["name"] == NAME for release in json.loads(releases))
+
+
+def restart(names: Iterable[str]) -> None:
+    """Start the pods of these images anew, because the images behind their names have changed.
+
+    etcd stays: its image holds released binaries, and a restart of it would only test our patience.
+    """
+    for name in names:
+        kind = _WORKLOADS.get(name)
+        if kind is not None and kubectl.output("get", kind, name, "--namespace", NAMESPACE, "--ignore-not-found", "--output=name").strip():
+            kubectl.run("rollout", "restart", f"{kind}/{name}", "--namespace", NAMESPACE)
+            kubectl.run("rollout", "status", f"{kind}/{name}", "--namespace", NAMESPACE, "--timeout=120s")
+
+
+def uninstall() -> None:
+    """Remove the release and its namespace."""
+    if is_installed():
+        _helm("uninstall", NAME, "--namespace", NAMESPACE, "--wait", "--timeout", "180s", timeout_seconds=240)
+    kubectl.run("delete", "namespace", NAMESPACE, "--ignore-not-found", "--timeout=120s")
+
+
+def _environment() -> dict[str, str]:
+    return {**kubectl.environment(), "HELM_CACHE_HOME": os.fspath(layout.cache() / "helm-cache")}
+
+
+def _helm(*arguments: str, timeout_seconds: float) -> None:
+    progress.run([build.program("helm"), *arguments], environment=_environment(), timeout_seconds=timeout_seconds)
