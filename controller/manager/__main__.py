@@ -1,0 +1,94 @@
+"""``virt-controller``: flags, logging, signals."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import signal
+import sys
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import Final
+
+import uvloop
+
+from apiserver.client.config import Config, ConfigError
+from apiserver.client.rest import Client
+from controller.manager import options, wiring
+from controller.manager.metrics import Metrics
+from controller.runtime.clock import SystemClock
+from controller.runtime.leaderelection import LeadershipLost
+from controller.runtime.recorder import Recorder
+
+logger = logging.getLogger("virt-controller")
+
+_STANDARD: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+
+
+class JSONFormatter(logging.Formatter):
+    """One object a line: time, level, logger, message, and what ``extra`` holds."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line."""
+        line = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+            **{key: value for key, value in vars(record).items() if key not in _STANDARD},
+        }
+        if record.exc_info:
+            line["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(line, default=str)
+
+
+async def run(given: options.Options) -> None:
+    """Be virt-controller until SIGTERM or SIGINT."""
+    config = Config.load(given.kubeconfig)
+    clock = SystemClock()
+    async with Client(config, user_agent=wiring.USER_AGENT) as client:
+        environment = wiring.Environment(
+            client=client,
+            recorder=Recorder(client, wiring.USER_AGENT, clock),
+            clock=clock,
+            options=given,
+            metrics=Metrics(),
+            namespace=given.namespace or config.namespace,
+        )
+        loop = asyncio.get_running_loop()
+        async with asyncio.TaskGroup() as tasks:
+            working = tasks.create_task(wiring.run(environment))
+            for number in (signal.SIGTERM, signal.SIGINT):
+                loop.add_signal_handler(number, working.cancel)
+            with suppress(asyncio.CancelledError):
+                await working
+
+
+def main() -> None:
+    """Run the process; exit code 0 after a signal, 1 when the lease was lost, 2 when it cannot be configured."""
+    given = options.parse()
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JSONFormatter())
+    logging.basicConfig(level=given.log_level.upper(), handlers=[handler])
+    code = 0
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(run(given))
+    except* ConfigError as error:
+        logger.error("cannot start", extra={"error": _innermost(error)})  # noqa: TRY400 - the message says it all
+        code = 2
+    except* LeadershipLost as error:
+        logger.error("leadership lost", extra={"error": _innermost(error)})  # noqa: TRY400
+        code = 1
+    sys.exit(code)
+
+
+def _innermost(error: BaseException) -> str:
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return str(error)
+
+
+if __name__ == "__main__":
+    main()

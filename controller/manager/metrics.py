@@ -1,0 +1,44 @@
+"""What Prometheus can read of virt-controller."""
+
+from __future__ import annotations
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.gc_collector import GCCollector
+from prometheus_client.platform_collector import PlatformCollector
+from prometheus_client.process_collector import ProcessCollector
+
+from controller.runtime.reconciling import Controller, Outcome
+
+
+class Metrics:
+    """Counts passes of the loops (an ``Observer``), and shows queues and leadership."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        for collector in (ProcessCollector, PlatformCollector, GCCollector):
+            collector(registry=self.registry)
+        self._total = Counter(
+            "kubevirt_reconcile_total", "Passes of a reconcile loop by outcome.", ["controller", "outcome"], registry=self.registry
+        )
+        self._seconds = Histogram(
+            "kubevirt_reconcile_duration_seconds",
+            "How long a pass took.",
+            ["controller"],
+            buckets=(0.001, 0.005, 0.025, 0.1, 0.5, 2.5, 10, 60),
+            registry=self.registry,
+        )
+        self._depth = Gauge("kubevirt_workqueue_depth", "Objects that wait to be looked at.", ["controller"], registry=self.registry)
+        self.leader = Gauge("kubevirt_leader", "1 while this process leads.", registry=self.registry)
+
+    def reconciled(self, name: str, outcome: Outcome, seconds: float) -> None:
+        """Count one pass."""
+        self._total.labels(name, outcome).inc()
+        self._seconds.labels(name).observe(seconds)
+
+    def watch_queue(self, controller: Controller) -> None:
+        """Show how many requests wait in the loop's queue."""
+        self._depth.labels(controller.name).set_function(lambda: len(controller.queue))
+
+    def text(self) -> bytes:
+        """Return everything in Prometheus' text format."""
+        return generate_latest(self.registry)

@@ -1,0 +1,79 @@
+"""The flags of virt-controller."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import socket
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from controller.reconcilers.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the command line says."""
+
+    kubeconfig: str | None
+    namespace: str
+    leader_elect: bool
+    identity: str
+    metrics_port: int
+    workers: int
+    log_level: str
+    settings: Settings
+
+
+def parse(arguments: Sequence[str] | None = None) -> Options:
+    """Return the options; ``--help`` and mistakes end the process, as argparse does."""
+    parser = argparse.ArgumentParser(
+        prog="virt-controller",
+        description="Keeps a pod for every VirtualMachine that should be on and for every Migration; issues and renews certificates.",
+        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+    )
+    parser.add_argument("--kubeconfig", help="reach the cluster as this file says; without it, as the pod's service account")
+    parser.add_argument(
+        "--namespace",
+        default=os.environ.get("POD_NAMESPACE", ""),
+        help="namespace of the installation: the lease and the certificates live there (POD_NAMESPACE; else the configuration's)",
+    )
+    parser.add_argument("--launcher-image", required=True, help="image of launcher pods, such as registry.example/virt-launcher:v1")
+    parser.add_argument("--launcher-pull-policy", default="IfNotPresent", choices=("Always", "IfNotPresent", "Never"))
+    parser.add_argument(
+        "--image-pull-secret", action="append", default=[], metavar="NAME", help="pull secret of launcher pods; may be given more than once"
+    )
+    parser.add_argument(
+        "--acceleration",
+        default="auto",
+        choices=("auto", "kvm", "emulation"),
+        help="auto: pods ask for the kvm device when some node offers it; kvm: always, and wait for such a node; emulation: never",
+    )
+    parser.add_argument(
+        "--leader-elect",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="act only while holding the lease, so that several replicas can stand by; without it, run exactly one",
+    )
+    parser.add_argument("--metrics-port", type=int, default=8080, help="port of /livez, /readyz and /metrics; 0 takes a free one")
+    parser.add_argument("--workers", type=int, default=8, help="objects of one kind that are worked on at the same time")
+    parser.add_argument("--log-level", default="info", choices=("debug", "info", "warning", "error"))
+    given = parser.parse_args(arguments)
+    if given.workers < 1:
+        parser.error("--workers must be at least 1")
+    return Options(
+        kubeconfig=given.kubeconfig,
+        namespace=given.namespace,
+        leader_elect=given.leader_elect,
+        identity=f"{os.environ.get('POD_NAME') or socket.gethostname()}_{uuid.uuid4()}",
+        metrics_port=given.metrics_port,
+        workers=given.workers,
+        log_level=given.log_level,
+        settings=Settings(
+            launcher_image=given.launcher_image,
+            launcher_pull_policy=given.launcher_pull_policy,
+            image_pull_secrets=tuple(given.image_pull_secret),
+            acceleration=given.acceleration,
+        ),
+    )

@@ -1,0 +1,144 @@
+"""Which parts run side by side in virt-controller, and what each waits for.
+
+::
+
+    process ─ health
+            └ leader election ─ leading ┬ recorder
+                                        ├ certificates (need only the core API)
+                                        ├ informers
+                                        └ loops of virtual machines and migrations (start when every informer is in sync)
+
+The certificates come first because virt-api waits for its own: our API group answers 503, or nothing at all, until this process has led
+for a moment. So nothing here waits for our own API but the loops that read it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from apiserver.apis.core.resources import NODES, PERSISTENT_VOLUME_CLAIMS, PODS
+from apiserver.apis.virt import names
+from apiserver.apis.virt.resources import MIGRATIONS, VIRTUAL_MACHINES
+from apiserver.client.informer import Informer
+from apiserver.client.rest import Client
+from controller.manager.health import Health
+from controller.manager.metrics import Metrics
+from controller.manager.options import Options
+from controller.reconcilers import migrations, virtual_machines
+from controller.runtime.clock import Clock
+from controller.runtime.leaderelection import LeaderElector
+from controller.runtime.leaderelection import Settings as LeaseSettings
+from controller.runtime.reconciling import Controller
+from controller.runtime.recorder import Recorder
+
+logger = logging.getLogger(__name__)
+
+USER_AGENT = "virt-controller"
+LEASE = "virt-controller"
+
+
+class Runnable(Protocol):
+    """A part of the process: works until cancelled."""
+
+    async def run(self) -> None:
+        """Work."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """What every part is made from."""
+
+    client: Client
+    recorder: Recorder
+    clock: Clock
+    options: Options
+    metrics: Metrics
+    namespace: str
+
+
+def runnables(environment: Environment) -> Sequence[Runnable]:
+    """Return everything that only the leader runs. A part of its own goes in here; parts that need our API wait for it themselves."""
+    return (environment.recorder, Machines(environment))
+
+
+class Machines:
+    """The informers, and the two loops that read them."""
+
+    def __init__(self, environment: Environment) -> None:
+        client, options = environment.client, environment.options
+        self._informers = virtual_machines.Informers(
+            vms=Informer(client, VIRTUAL_MACHINES, indexers={virtual_machines.BY_CLAIM: virtual_machines.claims_of_vm}),
+            migrations=Informer(client, MIGRATIONS, indexers={migrations.BY_MACHINE: migrations.machine_of}),
+            pods=Informer(
+                client,
+                PODS,
+                label_selector=f"{names.COMPONENT_LABEL}={names.LAUNCHER}",
+                indexers={virtual_machines.BY_VM: virtual_machines.vm_of_pod, virtual_machines.BY_NODE: virtual_machines.node_of_pod},
+                trim=_without_managed_fields,
+            ),
+            claims=Informer(client, PERSISTENT_VOLUME_CLAIMS, trim=virtual_machines.trim_claim),
+            nodes=Informer(client, NODES, trim=virtual_machines.trim_node),
+        )
+        ports = (client, environment.recorder, environment.clock, options.settings, self._informers)
+        machines, moves = virtual_machines.VirtualMachines(*ports), migrations.Migrations(*ports)
+        self._loops = (
+            Controller("virtualmachines", machines, workers=options.workers, observer=environment.metrics),
+            Controller("migrations", moves, workers=options.workers, observer=environment.metrics),
+        )
+        machines.subscribe(self._loops[0])
+        moves.subscribe(self._loops[1])
+        for loop in self._loops:
+            environment.metrics.watch_queue(loop)
+
+    async def run(self) -> None:
+        """Follow the cluster; decide as soon as everything is known."""
+        informers = self._informers
+        async with asyncio.TaskGroup() as tasks:
+            for informer in (informers.vms, informers.migrations, informers.pods, informers.claims, informers.nodes):
+                tasks.create_task(informer.run())
+            for loop in self._loops:
+                tasks.create_task(loop.run(self._synced))
+
+    async def _synced(self) -> None:
+        informers = self._informers
+        for informer in (informers.nodes, informers.claims, informers.pods, informers.migrations, informers.vms):
+            await informer.synced.wait()
+        logger.info("in sync", extra={"virtualmachines": len(informers.vms), "pods": len(informers.pods)})
+
+
+async def run(environment: Environment, parts: Callable[[Environment], Sequence[Runnable]] = runnables) -> None:
+    """Be virt-controller until cancelled; raises LeadershipLost when another took over."""
+
+    async def lead() -> None:
+        environment.metrics.leader.set(1)
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                for part in parts(environment):
+                    tasks.create_task(part.run())
+        finally:
+            environment.metrics.leader.set(0)
+
+    health = Health(environment.options.metrics_port, environment.metrics, lambda: True)
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(health.run())
+        tasks.create_task(_elected(environment, lead))
+
+
+async def _elected(environment: Environment, lead: Callable[[], Awaitable[None]]) -> None:
+    if not environment.options.leader_elect:
+        await lead()
+        return
+    settings = LeaseSettings(environment.namespace, LEASE, environment.options.identity)
+    await LeaderElector(environment.client, settings, environment.clock).run(lead)
+
+
+def _without_managed_fields(obj: dict[str, object]) -> dict[str, object]:
+    metadata = obj.get("metadata")
+    if isinstance(metadata, dict):
+        metadata.pop("managedFields", None)
+    return obj

@@ -1,0 +1,214 @@
+"""What to do about one live migration: from what is known to a tuple of actions. Pure.
+
+Up to ``PreparingTarget`` this loop decides; from ``TargetReady`` on only the two virt-handlers know on which side the domain is, and this
+loop ends a Migration only when the pods themselves leave no doubt. Writes carry the resourceVersion that was looked at, and the source's
+virt-handler writes ``Running`` before it lets libvirt begin: so a migration that was cancelled here never begins there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+from apiserver.apis.meta import times
+from apiserver.apis.meta.objects import Object, condition, dig, finalizers_of, is_deleting, name_of, uid_of, with_condition
+from apiserver.apis.virt import names, phases, power
+from controller.reconcilers import disks, launcher_pod, pod_state
+from controller.reconcilers.actions import Action, CreatePod, DeletePod, Emit, LookAgain, RemoveFinalizer, WriteStatus
+from controller.reconcilers.settings import Settings
+
+PREPARE_SECONDS: Final = 120
+"""For virt-handler of the target to get network and libvirtd ready, which takes a second: beyond it, it does not work there."""
+_OURS: Final = frozenset({"", phases.PENDING, phases.SCHEDULING, phases.PREPARING_TARGET})
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """Everything the decision needs."""
+
+    migration: Object
+    vm: Object | None
+    source: Object | None
+    """The pod in ``status.sourcePod`` (before that is set: the machine's pod)."""
+    target: Object | None
+    """The pod that bears the one name that this Migration's target can have."""
+    claims: Mapping[str, Object | None]
+    now: datetime
+    settings: Settings
+    refusal: str = ""
+
+
+def plan(seen: Observed) -> tuple[Action, ...]:
+    """Return what brings the migration closer to its end."""
+    phase = phases.phase_of(seen.migration)
+    if phase in phases.MIGRATION_FINAL:
+        return _tidy_up(seen)
+    if phase in _OURS:
+        if is_deleting(seen.migration):
+            return _finish(seen, phases.CANCELLED, "Cancelled", "the migration was deleted before it began")
+        if (why := _impossible(seen)) is not None:
+            return _finish(seen, phases.FAILED, *why)
+        if phase in ("", phases.PENDING):
+            return _create_target(seen)
+        return _schedule(seen) if phase == phases.SCHEDULING else _await_target(seen)
+    return _oversee(seen)
+
+
+def _impossible(seen: Observed) -> tuple[str, str] | None:
+    """Return (reason, message) of why the machine cannot migrate now, if there is such a reason."""
+    vm, selected = seen.vm, dig(seen.migration, "spec", "selector", "name")
+    if vm is None:
+        return "VirtualMachineNotFound", f"there is no virtual machine {selected!r}"
+    wish = power.decide(vm)
+    if phases.phase_of(vm) == phases.UNKNOWN:
+        return "SourceUnknown", f"the node of virtual machine {name_of(vm)} does not report"
+    if phases.phase_of(vm) != phases.RUNNING or not wish.on or wish.attempt > power.current_attempt(vm):
+        why = wish.message if phases.phase_of(vm) == phases.RUNNING else f"its phase is {phases.phase_of(vm) or 'not set'}"
+        return "NotRunning", f"virtual machine {name_of(vm)} is not running: {why}"
+    migratable = condition(dig(vm, "status", "conditions"), "Migratable")
+    if migratable is not None and migratable.get("status") == "False":
+        return migratable.get("reason") or "NotMigratable", migratable.get("message") or "the virtual machine cannot migrate"
+    if lonely := disks.not_shared(vm, seen.claims):
+        return "DisksNotShared", f"PersistentVolumeClaim {', '.join(lonely)} is not ReadWriteMany: two nodes cannot use it at once"
+    if (source := dig(seen.migration, "status", "sourcePod")) and source != dig(vm, "status", "podName"):
+        return "SourceChanged", f"virtual machine {name_of(vm)} was restarted meanwhile"
+    return None
+
+
+def _create_target(seen: Observed) -> tuple[Action, ...]:
+    if seen.vm is None or seen.source is None:
+        return (LookAgain(1),)  # the copy of the pods is behind
+    if seen.refusal:
+        return _say(seen, phases.PENDING, "FailedCreate", seen.refusal)
+    node = dig(seen.vm, "status", "nodeName") or pod_state.node_of(seen.source)
+    # The domain needs on the target what it has on the source: a kvm guest goes nowhere without kvm.
+    kvm = names.KVM_RESOURCE in (dig(seen.source["spec"]["containers"][0], "resources", "limits") or {})
+    selector = dig(seen.migration, "spec", "nodeSelector") or {}
+    placement = launcher_pod.Placement(kvm=kvm, not_on_node=node, node_selector=selector)
+    attempt = power.current_attempt(seen.vm)
+    pod = launcher_pod.target_pod(seen.vm, seen.migration, attempt, seen.claims, seen.settings, placement)
+    now = times.to_rfc3339(seen.now)
+    message = f"pod {name_of(pod)} was created"
+    status = {
+        **phases.enter(_status(seen), phases.SCHEDULING, seen.now),
+        "startTime": dig(seen.migration, "status", "startTime") or now,
+        "sourceNode": node,
+        "sourcePod": name_of(seen.source),
+        "targetPod": name_of(pod),
+        "message": message,
+    }
+    return (CreatePod(pod), WriteStatus(status), Emit("Normal", "SuccessfulCreate", f"created target pod {name_of(pod)}"))
+
+
+def _schedule(seen: Observed) -> tuple[Action, ...]:
+    target = seen.target
+    if (ended := _target_ended(seen)) is not None:
+        return ended
+    if target is None or not pod_state.is_running(target):
+        found = pod_state.obstacle(target) if target is not None else None
+        return _say(seen, phases.SCHEDULING, found[0], f"pod {name_of(target)}: {found[1]}") if found and target else ()
+    node = pod_state.node_of(target)
+    status = {
+        **phases.enter(_status(seen), phases.PREPARING_TARGET, seen.now),
+        "targetNode": node,
+        "targetPodUID": uid_of(target),
+        "message": f"virt-handler of node {node} prepares the target",
+    }
+    return (
+        WriteStatus(status),
+        Emit("Normal", "Scheduled", f"target pod {name_of(target)} runs on node {node}"),
+        LookAgain(PREPARE_SECONDS),
+    )
+
+
+def _await_target(seen: Observed) -> tuple[Action, ...]:
+    if (ended := _target_ended(seen)) is not None:
+        return ended
+    left = _entered(seen, phases.PREPARING_TARGET) + timedelta(seconds=PREPARE_SECONDS) - seen.now
+    if left > timedelta():
+        return (LookAgain(max(left.total_seconds(), 0.5)),)
+    node = dig(seen.migration, "status", "targetNode")
+    return _finish(
+        seen, phases.FAILED, "TargetNotReady", f"virt-handler of node {node} did not get the target ready in {PREPARE_SECONDS} s"
+    )
+
+
+def _oversee(seen: Observed) -> tuple[Action, ...]:
+    """The bytes are moving, or may any moment: say only what the pods leave no doubt about."""
+    target_name = dig(seen.migration, "status", "targetPod")
+    if seen.vm is None:
+        return _finish(seen, phases.FAILED, "VirtualMachineNotFound", "the virtual machine was deleted")
+    if dig(seen.vm, "status", "podName") == target_name:
+        # virt-handler of the target moves the machine to itself as the last thing before it writes this.
+        return _finish(seen, phases.SUCCEEDED, "Succeeded", f"the guest runs on node {dig(seen.migration, 'status', 'targetNode')}")
+    if phases.phase_of(seen.vm) in phases.ENDED:
+        return _finish(seen, phases.FAILED, "NotRunning", f"virtual machine {name_of(seen.vm)} ended: {phases.phase_of(seen.vm)}")
+    if (ended := _target_ended(seen)) is not None:
+        return ended
+    if is_deleting(seen.migration):
+        return _say(seen, phases.phase_of(seen.migration), "Cancelling", "waiting for virt-handler of the source to stop the migration")
+    return ()
+
+
+def _target_ended(seen: Observed) -> tuple[Action, ...] | None:
+    if seen.target is not None and not pod_state.is_over(seen.target) and not is_deleting(seen.target):
+        return None
+    name = dig(seen.migration, "status", "targetPod")
+    if seen.target is not None and not pod_state.is_over(seen.target):
+        if phases.phase_of(seen.migration) not in _OURS:
+            return None  # it is going, and the guest may be in it
+        return _finish(seen, phases.FAILED, "TargetPodDeleted", f"target pod {name} is being deleted")
+    how = pod_state.end_of(seen.target).message if seen.target is not None else "it was deleted"
+    return _finish(seen, phases.FAILED, "TargetPodEnded", f"target pod {name} ended: {how}")
+
+
+def _tidy_up(seen: Observed) -> tuple[Action, ...]:
+    """Delete the pod that lost, which is the one that the machine is not in; then let the object go when somebody wants it to."""
+    if names.MIGRATION_FINALIZER not in finalizers_of(seen.migration):
+        return ()
+    held = dig(seen.vm, "status", "podName")
+    sides = (dig(seen.migration, "status", "sourcePod"), dig(seen.migration, "status", "targetPod"))
+    if seen.vm is not None and held not in sides:  # another run of the machine by now: the phase says which side was its own
+        held = sides[1] if phases.phase_of(seen.migration) == phases.SUCCEEDED else sides[0]
+    losers = [pod for pod in (seen.source, seen.target) if pod is not None and name_of(pod) in sides and name_of(pod) != held]
+    deletions = tuple(DeletePod(name_of(pod), uid_of(pod)) for pod in losers if not is_deleting(pod))
+    return (*deletions, RemoveFinalizer(names.MIGRATION_FINALIZER))
+
+
+def _finish(seen: Observed, phase: str, reason: str, message: str) -> tuple[Action, ...]:
+    status = {
+        **phases.enter(_status(seen), phase, seen.now),
+        "endTime": times.to_rfc3339(seen.now),
+        "message": message,
+        "conditions": _conditions(seen, "True" if phase == phases.SUCCEEDED else "False", reason, message),
+    }
+    return (WriteStatus(status), Emit("Warning" if phase == phases.FAILED else "Normal", phase, message))
+
+
+def _say(seen: Observed, phase: str, reason: str, message: str) -> tuple[Action, ...]:
+    status = {
+        **phases.enter(_status(seen), phase, seen.now),
+        "message": message,
+        "conditions": _conditions(seen, "Unknown", reason, message),
+    }
+    if status == (seen.migration.get("status") or {}):
+        return ()
+    return (WriteStatus(status), Emit("Warning", reason, message))
+
+
+def _conditions(seen: Observed, status: str, reason: str, message: str) -> list[Object]:
+    generation = int(dig(seen.migration, "metadata", "generation") or 0)
+    new = {"type": "Succeeded", "status": status, "reason": reason, "message": message, "observedGeneration": generation}
+    return with_condition(dig(seen.migration, "status", "conditions"), new, now=times.to_rfc3339(seen.now))
+
+
+def _entered(seen: Observed, phase: str) -> datetime:
+    stamps = dig(seen.migration, "status", "phaseTransitionTimestamps") or []
+    found = [each["time"] for each in stamps if each.get("phase") == phase]
+    return times.parse(found[-1]) if found else seen.now
+
+
+def _status(seen: Observed) -> Object:
+    return dict(seen.migration.get("status") or {})

@@ -1,0 +1,129 @@
+"""The loop that gives every live migration its target pod and its end: gather, plan, carry out."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from apiserver.apis.core.resources import PODS
+from apiserver.apis.meta import errors
+from apiserver.apis.meta.objects import Object, dig, labels_of, name_of, namespace_of, uid_of
+from apiserver.apis.virt import names, phases
+from apiserver.apis.virt.resources import MIGRATIONS, VIRTUAL_MACHINES
+from apiserver.client.rest import Client
+from controller.reconcilers import migration_plan as planning
+from controller.reconcilers.actions import Action, Deeds, PodRefused
+from controller.reconcilers.settings import Settings
+from controller.reconcilers.virtual_machines import REFUSED_SECONDS, Informers, claims_for
+from controller.runtime.clock import Clock
+from controller.runtime.reconciling import Controller, Request, Result
+from controller.runtime.recorder import Recorder
+
+BY_MACHINE = "machine"
+"""Index of Migrations: ``namespace/name`` of the virtual machine."""
+
+
+def machine_of(migration: Object) -> list[str]:
+    """Index function for ``BY_MACHINE``."""
+    return [f"{namespace_of(migration)}/{dig(migration, 'spec', 'selector', 'name') or ''}"]
+
+
+class Migrations:
+    """The reconciler of ``migrations``."""
+
+    def __init__(self, client: Client, recorder: Recorder, clock: Clock, settings: Settings, informers: Informers) -> None:
+        self._client = client
+        self._clock = clock
+        self._settings = settings
+        self._informers = informers
+        self._recorder = recorder
+        self._deeds = Deeds(client, recorder, MIGRATIONS, informers.migrations, informers.pods)
+
+    def subscribe(self, controller: Controller) -> None:
+        """Have a Migration looked at when it, its virtual machine, or a pod of that changes."""
+
+        def migration_changed(old: Object | None, new: Object | None) -> None:
+            obj = new or old or {}
+            controller.enqueue(namespace_of(obj), name_of(obj))
+
+        def of_machine(namespace: str, name: str) -> None:
+            for each in self._informers.migrations.by_index(BY_MACHINE, f"{namespace}/{name}"):
+                migration_changed(None, each)
+
+        def machine_changed(old: Object | None, new: Object | None) -> None:
+            obj = new or old or {}
+            of_machine(namespace_of(obj), name_of(obj))
+
+        def pod_changed(old: Object | None, new: Object | None) -> None:
+            pod = new or old or {}
+            if machine := labels_of(pod).get(names.VM_NAME_LABEL):
+                of_machine(namespace_of(pod), machine)
+
+        self._informers.migrations.subscribe(migration_changed)
+        self._informers.vms.subscribe(machine_changed)
+        self._informers.pods.subscribe(pod_changed)
+
+    async def reconcile(self, request: Request) -> Result:
+        """Bring one migration closer to its end."""
+        migration = self._informers.migrations.get(request.namespace, request.name)
+        if migration is None:
+            return Result()
+        seen = await self._gather(migration)
+        actions = planning.plan(seen)
+        try:
+            again = await self._deeds.carry_out(migration, actions)
+        except PodRefused as refused:
+            told = planning.plan(dataclasses.replace(seen, refusal=str(refused)))
+            await self._deeds.carry_out(migration, told)
+            return Result(REFUSED_SECONDS)
+        self._tell_machine(seen, actions)
+        return Result(again)
+
+    async def _gather(self, migration: Object) -> planning.Observed:
+        namespace = namespace_of(migration)
+        selected = dig(migration, "spec", "selector", "name") or ""
+        vm = self._informers.vms.get(namespace, selected)
+        if vm is None:
+            vm = await self._live(namespace, selected)
+        source = dig(migration, "status", "sourcePod") or dig(vm, "status", "podName") or ""
+        target = names.target_pod_name(selected, uid_of(migration))
+        known = phases.phase_of(migration) not in ("", phases.PENDING)
+        return planning.Observed(
+            migration=migration,
+            vm=vm,
+            source=await self._pod(namespace, source, live=bool(source)),
+            target=await self._pod(namespace, target, live=known),
+            claims=claims_for(vm, self._informers.claims) if vm is not None else {},
+            now=self._clock.now(),
+            settings=self._settings,
+        )
+
+    async def _live(self, namespace: str, name: str) -> Object | None:
+        """Return the machine as the server has it: its absence decides something, and the copy here may be behind."""
+        try:
+            return await self._client.get(VIRTUAL_MACHINES, name, namespace) if name else None
+        except errors.NotFound:
+            return None
+
+    async def _pod(self, namespace: str, name: str, *, live: bool) -> Object | None:
+        found = self._informers.pods.get(namespace, name)
+        if found is not None or not live:
+            return found
+        try:
+            return await self._client.get(PODS, name, namespace)
+        except errors.NotFound:
+            return None
+
+    def _tell_machine(self, seen: planning.Observed, actions: tuple[Action, ...]) -> None:
+        """Record the outcome with the machine, too: that is where people look. Once, with the finalizer's removal."""
+        phase = phases.phase_of(seen.migration)
+        if seen.vm is None or phase not in phases.MIGRATION_FINAL or not actions:
+            return
+        name = name_of(seen.migration)
+        if phase == phases.SUCCEEDED:
+            source, target = dig(seen.migration, "status", "sourceNode"), dig(seen.migration, "status", "targetNode")
+            self._recorder.event(
+                seen.vm, VIRTUAL_MACHINES, "Normal", "Migrated", f"migration {name} moved the guest from {source} to {target}"
+            )
+        else:
+            message = f"migration {name}: {dig(seen.migration, 'status', 'message') or phase}"
+            self._recorder.event(seen.vm, VIRTUAL_MACHINES, "Warning", f"Migration{phase}", message)

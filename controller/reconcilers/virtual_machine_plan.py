@@ -1,0 +1,367 @@
+"""What to do about one virtual machine: from what is known to a tuple of actions. Pure.
+
+The phases up to ``Scheduled`` and from the end of the pod on are decided here; in between virt-handler of the node decides, and the plan
+only watches over the pod. The rules, in order:
+
+1. *Never two.* While any pod of the machine may still run something, no other is made, whoever made it and whatever it is for.
+2. A machine that should be off has no pods: deleting a pod is what asks the guest to shut down, with the machine's own grace period.
+3. When the last pod is over and virt-handler did not say how the guest ended, the pod's own end says it.
+4. A machine that should be on gets the pod of its next attempt, as soon as its claims are there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Final
+
+from apiserver.apis.meta import times
+from apiserver.apis.meta.objects import (
+    Object,
+    annotations_of,
+    condition,
+    dig,
+    finalizers_of,
+    is_deleting,
+    labels_of,
+    name_of,
+    uid_of,
+    with_condition,
+)
+from apiserver.apis.virt import names, phases, power
+from controller.reconcilers import disks, launcher_pod, pod_state
+from controller.reconcilers.actions import Action, CreatePod, DeletePod, Emit, LookAgain, RemoveFinalizer, WriteStatus
+from controller.reconcilers.settings import Settings
+
+BACKOFF_SECONDS: Final = (0.0, 5.0, 10.0, 20.0, 40.0, 80.0, 160.0, 300.0)
+"""Before the attempt that follows so many failed ones in a row: kubelet's crash-loop times, but without ten idle seconds at first."""
+DEFAULT_START_SECONDS: Final = 180
+POD_END_SECONDS: Final = 30
+"""A pod may live this long after its guest."""
+MIN_LOOK_SECONDS: Final = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """Everything the decision needs."""
+
+    vm: Object
+    pods: tuple[Object, ...]
+    """Every pod that is labelled as this machine's, by its uid."""
+    claims: Mapping[str, Object | None]
+    now: datetime
+    settings: Settings
+    kvm_offered: bool = False
+    silent_nodes: frozenset[str] = field(default_factory=frozenset)
+    """Nodes whose kubelet does not report."""
+    refusal: str = ""
+    """Why the API server did not take the pod of this attempt a moment ago."""
+
+
+def plan(seen: Observed) -> tuple[Action, ...]:
+    """Return what brings the machine closer to what it should be."""
+    wish = power.decide(seen.vm)
+    alive = tuple(pod for pod in seen.pods if not pod_state.is_over(pod))
+    if wish.reason == "Deleting":
+        return _delete(seen, alive)
+    current = power.current_attempt(seen.vm)
+    if alive:
+        starting = _pod_of(alive, current + 1)
+        if starting is not None and wish.on and wish.attempt == current + 1 and len(alive) == 1 and not is_deleting(starting):
+            return _record_start(seen, starting, wish.attempt)  # made by a pass that did not live to write it down
+        if not wish.on or (wish.attempt > current and attempt_is_open(seen.vm)):
+            return (*_delete_all(alive), *_wait_for(seen, alive))
+        return _watch_over(seen, alive) if attempt_is_open(seen.vm) else _let_end(seen, alive)
+    if attempt_is_open(seen.vm):
+        return _record_end(seen, wish)
+    if wish.on:
+        return _start(seen, wish)
+    return (*_clean_up(seen), *_rest(seen, wish))
+
+
+def _delete(seen: Observed, alive: tuple[Object, ...]) -> tuple[Action, ...]:
+    if alive:
+        return (*_delete_all(alive), *_wait_for(seen, alive))
+    if names.VM_FINALIZER not in finalizers_of(seen.vm):
+        return ()
+    # Pods that are over go with the machine: the garbage collector follows their owner.
+    return (*_delete_all(seen.pods), RemoveFinalizer(names.VM_FINALIZER))
+
+
+def _delete_all(pods: tuple[Object, ...]) -> tuple[Action, ...]:
+    return tuple(DeletePod(name_of(pod), uid_of(pod)) for pod in pods if not is_deleting(pod))
+
+
+def _watch_over(seen: Observed, alive: tuple[Object, ...]) -> tuple[Action, ...]:
+    """The current attempt goes on: hand it to virt-handler when it runs, say what is in its way, notice a lost node."""
+    vm, phase = seen.vm, phases.phase_of(seen.vm)
+    pod = _pod_named(alive, dig(vm, "status", "podName") or "") or alive[0]
+    if lost := _wait_for(seen, alive):
+        return lost
+    if is_deleting(pod):
+        return ()  # by somebody else; what follows is decided when it is over
+    if phase in (phases.SCHEDULED, phases.RUNNING, phases.STOPPING, phases.UNKNOWN):
+        return _limit_start(seen, pod) if phase == phases.SCHEDULED else ()
+    if pod_state.is_running(pod):
+        return _hand_over(seen, pod)
+    return (*_say_obstacle(seen, pod), *_limit_start(seen, pod))
+
+
+def _let_end(seen: Observed, alive: tuple[Object, ...]) -> tuple[Action, ...]:
+    """The guest ended by itself and its pod follows by itself, log and all; only one that hangs is deleted."""
+    ends = [times.parse(each["endTime"]) for each in dig(seen.vm, "status", "attempts") or [] if each.get("endTime")]
+    left = max(ends, default=seen.now) + timedelta(seconds=POD_END_SECONDS) - seen.now
+    if left > timedelta():
+        return (*_wait_for(seen, alive), LookAgain(max(left.total_seconds(), MIN_LOOK_SECONDS)))
+    return (*_delete_all(alive), *_wait_for(seen, alive))
+
+
+def _hand_over(seen: Observed, pod: Object) -> tuple[Action, ...]:
+    node = pod_state.node_of(pod)
+    status = {
+        **phases.enter(_status(seen), phases.SCHEDULED, seen.now),
+        "nodeName": node,
+        "podName": name_of(pod),
+        "podUID": uid_of(pod),
+        "podIP": dig(pod, "status", "podIP") or "",
+        "conditions": _ready(seen, "False", "GuestNotStarted", f"the pod runs on {node}; virt-handler starts the guest"),
+        "attempts": _attempts(seen, power.current_attempt(seen.vm), {"nodeName": node}),
+        "observedGeneration": _generation(seen),
+    }
+    return (WriteStatus(status), Emit("Normal", "Scheduled", f"pod {name_of(pod)} runs on node {node}"), *_start_deadline(seen, pod))
+
+
+def _say_obstacle(seen: Observed, pod: Object) -> tuple[Action, ...]:
+    found = pod_state.obstacle(pod)
+    if found is None:
+        return ()
+    reason, message = found
+    return _say(seen, "False", reason, f"pod {name_of(pod)}: {message}", warn=True)
+
+
+def _limit_start(seen: Observed, pod: Object) -> tuple[Action, ...]:
+    """An attempt whose guest does not run in time has failed: end its pod, so that another node gets a chance."""
+    bound_at = pod_state.bound_at(pod)
+    if bound_at is None:
+        return ()  # no node has room: the next attempt would wait for the same
+    if seen.now < times.parse(bound_at) + timedelta(seconds=_start_seconds(seen.vm)):
+        return _start_deadline(seen, pod)
+    found = pod_state.obstacle(pod)
+    why = f": {found[1]}" if found else ""
+    message = f"the guest did not run within {_start_seconds(seen.vm)} s on node {pod_state.node_of(pod)}{why}"
+    return (*_say(seen, "False", "StartTimeout", message, warn=True), DeletePod(name_of(pod), uid_of(pod)))
+
+
+def _start_deadline(seen: Observed, pod: Object) -> tuple[Action, ...]:
+    bound_at = pod_state.bound_at(pod)
+    if bound_at is None:
+        return ()
+    left = times.parse(bound_at) + timedelta(seconds=_start_seconds(seen.vm)) - seen.now
+    return (LookAgain(max(left.total_seconds(), MIN_LOOK_SECONDS)),)
+
+
+def _start_seconds(vm: Object) -> int:
+    return int(dig(vm, "spec", "rerun", "startTimeoutSeconds") or DEFAULT_START_SECONDS)
+
+
+def _wait_for(seen: Observed, pods: tuple[Object, ...]) -> tuple[Action, ...]:
+    """Pods on nodes that do not answer: say so, and what a person can do; nothing is decided over the head of a node."""
+    silent = [pod for pod in pods if pod_state.node_of(pod) in seen.silent_nodes]
+    if not silent:
+        return ()
+    pod, node = name_of(silent[0]), pod_state.node_of(silent[0])
+    message = (
+        f"node {node} does not report, and pod {pod} may still run there. If the node is certainly off: "
+        f"kubectl taint nodes {node} node.kubernetes.io/out-of-service=nodeshutdown:NoExecute, or kubectl delete pod {pod} --force"
+    )
+    status = {**_status(seen), "conditions": _ready(seen, "Unknown", "NodeUnreachable", message)}
+    if phases.phase_of(seen.vm) in phases.OWNED_BY_HANDLER:
+        status = phases.enter(status, phases.UNKNOWN, seen.now)
+    return _write(seen, status, Emit("Warning", "NodeUnreachable", message))
+
+
+def _record_end(seen: Observed, wish: power.Power) -> tuple[Action, ...]:
+    """The last pod is over and nobody wrote how: virt-handler was away, or the guest never came to it."""
+    current = power.current_attempt(seen.vm)
+    result, message = _result(seen, wish, current)
+    phase = {power.RESULT_STOPPED: phases.STOPPED, power.RESULT_SUCCEEDED: phases.SUCCEEDED}.get(result, phases.FAILED)
+    end = {"endTime": times.to_rfc3339(seen.now), "result": result, "message": message}
+    status = {
+        **phases.enter(_status(seen), phase, seen.now),
+        "conditions": _ready(seen, "False", f"Attempt{result}", message),
+        "attempts": _attempts(seen, current, end),
+        "observedGeneration": _generation(seen),
+    }
+    for key in ("domain", "interfaces", "graphics"):  # of a guest that is no more
+        status.pop(key, None)
+    warning = result == power.RESULT_FAILED
+    return (WriteStatus(status), Emit("Warning" if warning else "Normal", result, message))
+
+
+def _result(seen: Observed, wish: power.Power, current: int) -> tuple[str, str]:
+    asked_off = not wish.on or wish.attempt > current
+    last = _pod_named(seen.pods, dig(seen.vm, "status", "podName") or "") or _pod_of(seen.pods, current)
+    if asked_off:
+        return power.RESULT_STOPPED, wish.message
+    ready = condition(dig(seen.vm, "status", "conditions"), "Ready") or {}
+    if ready.get("reason") == "StartTimeout":
+        return power.RESULT_FAILED, str(ready.get("message"))
+    if last is None:
+        return power.RESULT_FAILED, "the pod was deleted, not by virt-controller"
+    end = pod_state.end_of(last)
+    if is_deleting(last) and not end.failed:
+        return power.RESULT_FAILED, f"the pod was deleted, not by virt-controller ({end.message})"
+    return (power.RESULT_FAILED if end.failed else power.RESULT_SUCCEEDED), end.message
+
+
+def _start(seen: Observed, wish: power.Power) -> tuple[Action, ...]:
+    missing = disks.missing(seen.vm, seen.claims)
+    if missing:
+        return _lack_claims(seen, missing)
+    if pause := _pause_before(seen, wish):
+        return (*_clean_up(seen), LookAgain(pause))
+    if seen.refusal:
+        return _say(seen, "False", "FailedCreate", seen.refusal, warn=True, phase=phases.PENDING)
+    placement = launcher_pod.Placement(kvm=seen.settings.wants_kvm(offered=seen.kvm_offered), avoid_nodes=_failed_nodes(seen.vm))
+    pod = launcher_pod.launcher_pod(seen.vm, wish.attempt, seen.claims, seen.settings, placement)
+    leftovers = tuple(each for each in seen.pods if name_of(each) == name_of(pod))
+    if leftovers:  # the same name and over: its deletion makes room
+        return (*_delete_all(leftovers), LookAgain(MIN_LOOK_SECONDS))
+    return (*_clean_up(seen), CreatePod(pod), *_record_start(seen, pod, wish.attempt))
+
+
+def _record_start(seen: Observed, pod: Object, attempt: int) -> tuple[Action, ...]:
+    now = times.to_rfc3339(seen.now)
+    status = {
+        **phases.enter(_status(seen), phases.SCHEDULING, seen.now),
+        "attempt": attempt,
+        "podName": name_of(pod),
+        "conditions": with_condition(
+            _ready(seen, "False", "PodNotRunning", f"pod {name_of(pod)} was created"), _disks_ready(seen), now=now
+        ),
+        "attempts": [*(dig(seen.vm, "status", "attempts") or []), {"number": attempt, "podName": name_of(pod), "startTime": now}][
+            -power.MAX_ATTEMPTS_KEPT :
+        ],
+        "observedGeneration": _generation(seen),
+    }
+    for key in ("nodeName", "podUID", "podIP", "domain", "interfaces", "graphics"):  # of the attempt before
+        status.pop(key, None)
+    return (WriteStatus(status), Emit("Normal", "SuccessfulCreate", f"created pod {name_of(pod)} for attempt {attempt}"))
+
+
+def _lack_claims(seen: Observed, missing: tuple[str, ...]) -> tuple[Action, ...]:
+    which = ", ".join(missing)
+    message = f"PersistentVolumeClaim not found: {which}; the virtual machine starts when it exists"
+    now = times.to_rfc3339(seen.now)
+    lacking = _condition(seen, "DisksReady", "False", "ClaimNotFound", message)
+    status = {
+        **phases.enter(_status(seen), phases.PENDING, seen.now),
+        "conditions": with_condition(_ready(seen, "False", "DisksNotReady", message), lacking, now=now),
+        "observedGeneration": _generation(seen),
+    }
+    return _write(seen, status, Emit("Warning", "ClaimNotFound", message))
+
+
+def _rest(seen: Observed, wish: power.Power) -> tuple[Action, ...]:
+    """Off, and it should be: keep the phase that the last attempt ended in."""
+    status = _status(seen)
+    if phases.phase_of(seen.vm) not in phases.ENDED:
+        status = phases.enter(status, phases.STOPPED, seen.now)
+        status["conditions"] = _ready(seen, "False", wish.reason, wish.message)
+    elif (condition(status.get("conditions"), "Ready") or {}).get("status") == "True":
+        status["conditions"] = _ready(seen, "False", wish.reason, wish.message)
+    status["observedGeneration"] = _generation(seen)
+    return _write(seen, status)
+
+
+def _clean_up(seen: Observed) -> tuple[Action, ...]:
+    """Delete pods that are over; the last one of a failed attempt stays until the next, because its log says why."""
+    attempts = dig(seen.vm, "status", "attempts") or []
+    kept = attempts[-1].get("podName") if attempts and attempts[-1].get("result") == power.RESULT_FAILED else ""
+    return _delete_all(tuple(pod for pod in seen.pods if pod_state.is_over(pod) and name_of(pod) != kept))
+
+
+def _pause_before(seen: Observed, wish: power.Power) -> float:
+    attempts = [each for each in dig(seen.vm, "status", "attempts") or [] if each.get("endTime")]
+    if not wish.failures or not attempts:
+        return 0.0
+    pause = BACKOFF_SECONDS[min(wish.failures - 1, len(BACKOFF_SECONDS) - 1)]
+    left = times.parse(attempts[-1]["endTime"]) + timedelta(seconds=pause) - seen.now
+    return max(left.total_seconds(), 0.0)
+
+
+def _failed_nodes(vm: Object) -> tuple[str, ...]:
+    """Return the nodes of the failed starts in a row that came before this one."""
+    nodes: list[str] = []
+    for each in reversed(dig(vm, "status", "attempts") or []):
+        if each.get("result") != power.RESULT_FAILED or each.get("runningTime"):
+            break
+        if each.get("nodeName"):
+            nodes.append(each["nodeName"])
+    return tuple(sorted(set(nodes)))
+
+
+def attempt_is_open(vm: Object) -> bool:
+    """Whether the newest attempt was begun and its end was not written down."""
+    current = power.current_attempt(vm)
+    attempts = dig(vm, "status", "attempts") or []
+    return current > 0 and not any(int(each["number"]) == current and power.has_ended(each) for each in attempts)
+
+
+def _attempts(seen: Observed, number: int, changes: Mapping[str, str]) -> list[Object]:
+    attempts = dig(seen.vm, "status", "attempts") or []
+    if not any(int(each["number"]) == number for each in attempts):
+        attempts = [*attempts, {"number": number}]
+    return [{**each, **changes} if int(each["number"]) == number else dict(each) for each in attempts][-power.MAX_ATTEMPTS_KEPT :]
+
+
+def _pod_of(pods: tuple[Object, ...], attempt: int) -> Object | None:
+    wanted = str(attempt)
+    return next(
+        (
+            pod
+            for pod in pods
+            if annotations_of(pod).get(names.ATTEMPT_ANNOTATION) == wanted and names.MIGRATION_LABEL not in labels_of(pod)
+        ),
+        None,
+    )
+
+
+def _pod_named(pods: tuple[Object, ...], name: str) -> Object | None:
+    return next((pod for pod in pods if name_of(pod) == name), None)
+
+
+def _status(seen: Observed) -> Object:
+    return dict(seen.vm.get("status") or {})
+
+
+def _generation(seen: Observed) -> int:
+    return int(dig(seen.vm, "metadata", "generation") or 0)
+
+
+def _condition(seen: Observed, type_: str, status: str, reason: str, message: str) -> Object:
+    return {"type": type_, "status": status, "reason": reason, "message": message, "observedGeneration": _generation(seen)}
+
+
+def _ready(seen: Observed, status: str, reason: str, message: str) -> list[Object]:
+    now = times.to_rfc3339(seen.now)
+    return with_condition(dig(seen.vm, "status", "conditions"), _condition(seen, "Ready", status, reason, message), now=now)
+
+
+def _disks_ready(seen: Observed) -> Object:
+    claims = disks.claims_of(seen.vm)
+    message = f"found {', '.join(claims)}" if claims else "no disk needs a claim"
+    return _condition(seen, "DisksReady", "True", "Found" if claims else "NoClaims", message)
+
+
+def _say(seen: Observed, status: str, reason: str, message: str, *, warn: bool, phase: str = "") -> tuple[Action, ...]:
+    new = {**_status(seen), "conditions": _ready(seen, status, reason, message)}
+    if phase:
+        new = {**phases.enter(new, phase, seen.now), "observedGeneration": _generation(seen)}
+    return _write(seen, new, Emit("Warning" if warn else "Normal", reason, message))
+
+
+def _write(seen: Observed, status: Object, *events: Emit) -> tuple[Action, ...]:
+    """Write, and tell of it, only what is new: a plan for a machine that is as it should be is empty."""
+    return (WriteStatus(status), *events) if status != (seen.vm.get("status") or {}) else ()
