@@ -11,6 +11,8 @@ from pydantic_core import PydanticCustomError
 from apiserver.apis.meta import quantity, times
 
 ATOMIC: Final[dict[str, Any]] = {"x-kubernetes-list-type": "atomic"}
+META: Final = "x-meta"
+"""In a field's schema: the type of ``endpoints.openapi.metatypes`` that is published in its place."""
 ATOMIC_MAP: Final[dict[str, Any]] = {"x-kubernetes-map-type": "atomic"}
 
 
@@ -54,5 +56,5 @@ Time = Annotated[str, AfterValidator(_time), WithJsonSchema({"type": "string", "
 Quantity = Annotated[
     Any,
     PlainValidator(_quantity),
-    WithJsonSchema({"type": "string", "x-kubernetes-int-or-string": True}),
+    WithJsonSchema({"x-meta": "Quantity"}),
 ]

@@ -1,0 +1,41 @@
+"""What OpenAPI has to know of a resource."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from apiserver.apis.meta.resources import Resource
+from apiserver.registry.generic.strategy import CreatingVerb, Strategy
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """One resource and its subresources."""
+
+    resource: Resource
+    model: type[Any]
+    """The pydantic model."""
+    has_status: bool = True
+    verbs: Mapping[str, Resource] = field(default_factory=dict)
+    """Action subresources, and what their answer is."""
+    connects: tuple[str, ...] = ()
+    """Stream subresources."""
+
+    @classmethod
+    def of(cls, strategy: Strategy) -> Described:
+        """Describe the resource of a strategy."""
+        own = strategy.resource
+        verbs = {name: verb.creates if isinstance(verb, CreatingVerb) else own for name, verb in strategy.verbs.items()}
+        return cls(own, strategy.model, has_status=strategy.has_status, verbs=verbs, connects=tuple(strategy.connects))
+
+    @property
+    def prefix(self) -> str:
+        """What the names of its schemas begin with: ``io.kubevirt.v1alpha1``."""
+        return ".".join([*reversed(self.resource.group.split(".")), self.resource.version])
+
+    @property
+    def component(self) -> str:
+        """The name of its schema."""
+        return f"{self.prefix}.{self.resource.kind}"

@@ -1,0 +1,173 @@
+"""Paths and operations, as data that both versions of OpenAPI can be written from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from apiserver.apis.meta.resources import Resource
+from apiserver.endpoints.openapi.descriptions import Described
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """A parameter of the query, or (``place="path"``) of the path."""
+
+    name: str
+    type: str
+    description: str
+    place: str = "query"
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One method of one path."""
+
+    path: str
+    method: str
+    id: str
+    description: str
+    action: str
+    """``x-kubernetes-action``; empty for what is no resource."""
+    kind: Resource | None
+    parameters: tuple[Parameter, ...]
+    returns: str | None
+    """The component of a successful answer; None: a stream, or bytes."""
+    body: str | None = None
+    """The component of the body."""
+    body_types: tuple[str, ...] = ()
+    """Its media types; empty: any that the server reads."""
+    body_required: bool = True
+    codes: tuple[int, ...] = (200,)
+
+
+_PRETTY: Final = Parameter("pretty", "string", "Indent the answer.")
+_NAME: Final = Parameter("name", "string", "The object's name.", "path")
+_NAMESPACE: Final = Parameter("namespace", "string", "The object's namespace.", "path")
+_DRY_RUN: Final = Parameter("dryRun", "string", "All: go all the way but do not write.")
+_MANAGER: Final = Parameter("fieldManager", "string", "Who makes this change; the beginning of User-Agent when nothing is said.")
+_VALIDATION: Final = Parameter(
+    "fieldValidation", "string", "What becomes of unknown and duplicate fields: Ignore, Warn (the default), Strict."
+)
+_FORCE: Final = Parameter("force", "boolean", "Take over fields that others manage; for apply patches alone.")
+_WRITE: Final = (_PRETTY, _DRY_RUN, _MANAGER, _VALIDATION)
+_DELETE: Final = (
+    _PRETTY,
+    _DRY_RUN,
+    Parameter("gracePeriodSeconds", "integer", "Accepted; the object's own grace period counts."),
+    Parameter("orphanDependents", "boolean", "Deprecated: use propagationPolicy."),
+    Parameter("propagationPolicy", "string", "What becomes of dependents: Orphan, Background or Foreground."),
+)
+_SELECT: Final = (
+    Parameter("labelSelector", "string", "Only objects whose labels match."),
+    Parameter("fieldSelector", "string", "Only objects whose fields match."),
+    Parameter("limit", "integer", "At most so many items; the list then says how to go on."),
+    Parameter("continue", "string", "The token for the next page."),
+    Parameter("resourceVersion", "string", "How recent the answer has to be, or where a watch begins."),
+    Parameter("resourceVersionMatch", "string", "How resourceVersion is meant: NotOlderThan or Exact."),
+    Parameter("timeoutSeconds", "integer", "When the answer, or the watch, ends."),
+)
+_WATCH: Final = (
+    Parameter("watch", "boolean", "Stream changes instead of a list."),
+    Parameter("allowWatchBookmarks", "boolean", "Send bookmarks, too: how far the stream is."),
+    Parameter("sendInitialEvents", "boolean", "Begin the stream with what there is, and mark the end of that with a bookmark."),
+)
+STATUS: Final = "Status"
+DELETE_OPTIONS: Final = "DeleteOptions"
+PATCH: Final = "Patch"
+RESOURCES: Final = "APIResourceList"
+META: Final = frozenset({STATUS, DELETE_OPTIONS, PATCH, RESOURCES})
+"""Names of :mod:`metatypes` that may stand in ``returns`` and ``body``."""
+
+
+def all_operations(described: Sequence[Described], patch_types: tuple[str, ...]) -> Iterator[Operation]:
+    """Return every operation of the resources of one group version."""
+    first = described[0].resource
+    base = f"/apis/{first.group}/{first.version}"
+    yield Operation(
+        f"{base}/", "get", f"get{_camel(first)}APIResources", "Get the resources that there are.", "", None, (), RESOURCES
+    )  # fmt: skip
+    for each in described:
+        yield from _of(each, base, patch_types)
+
+
+def tag(resource: Resource) -> str:
+    """Return the tag of a group version's operations: ``kubevirtIo_v1alpha1``."""
+    group = _pascal(resource.group)
+    return f"{group[0].lower()}{group[1:]}_{resource.version}"
+
+
+def _of(described: Described, base: str, patch_types: tuple[str, ...]) -> Iterator[Operation]:
+    resource, component = described.resource, described.component
+    kind, plural, name = resource.kind, resource.plural, _camel(resource)
+    if resource.namespaced:
+        yield Operation(
+            f"{base}/{plural}", "get", f"list{name}{kind}ForAllNamespaces", f"List or watch objects of kind {kind} in all namespaces.",
+            "list", resource, (_PRETTY, *_SELECT, *_WATCH), f"{component}List",
+        )  # fmt: skip
+    scope = (_NAMESPACE,) if resource.namespaced else ()
+    scoped = f"{name}Namespaced{kind}" if resource.namespaced else f"{name}{kind}"
+    collection = f"{base}/namespaces/{{namespace}}/{plural}" if resource.namespaced else f"{base}/{plural}"
+    one = f"{collection}/{{name}}"
+    here = (*scope, _NAME)
+    yield Operation(
+        collection, "get", f"list{scoped}", f"List or watch objects of kind {kind}.",
+        "list", resource, (*scope, _PRETTY, *_SELECT, *_WATCH), f"{component}List",
+    )  # fmt: skip
+    yield Operation(
+        collection, "post", f"create{scoped}", f"Create a {kind}.",
+        "post", resource, (*scope, *_WRITE), component, component, codes=(200, 201, 202),
+    )  # fmt: skip
+    yield Operation(
+        collection, "delete", f"deleteCollection{scoped}", f"Delete the selected objects of kind {kind}.",
+        "deletecollection", resource, (*scope, *_DELETE, *_SELECT), STATUS, DELETE_OPTIONS, body_required=False,
+    )  # fmt: skip
+    yield from _read_and_write(one, scoped, "", f"the {kind}", resource, component, here, patch_types)
+    yield Operation(
+        one, "delete", f"delete{scoped}", f"Delete the {kind}.",
+        "delete", resource, (*here, *_DELETE), STATUS, DELETE_OPTIONS, body_required=False, codes=(200, 202),
+    )  # fmt: skip
+    if described.has_status:
+        yield from _read_and_write(f"{one}/status", scoped, "Status", f"the status of the {kind}", resource, component, here, patch_types)
+    for verb, answer in described.verbs.items():
+        for method, word in (("put", "replace"), ("post", "create")):
+            yield Operation(
+                f"{one}/{verb}", method, f"{word}{scoped}{verb.capitalize()}", f"Call {verb} of the {kind}.",
+                method, answer, (*here, *_WRITE), f"{described.prefix}.{answer.kind}", PATCH, body_required=False, codes=(200, 201),
+            )  # fmt: skip
+    for stream in described.connects:
+        identifier = f"connect{name}Get{'Namespaced' if resource.namespaced else ''}{kind}{stream.capitalize()}"
+        yield Operation(
+            f"{one}/{stream}", "get", identifier, f"Connect to {stream} of the {kind}, by websocket.", "connect", resource, here, None
+        )
+
+
+def _read_and_write(
+    path: str, scoped: str, suffix: str, what: str, resource: Resource, component: str, here: tuple[Parameter, ...], types: tuple[str, ...]
+) -> Iterator[Operation]:
+    yield Operation(path, "get", f"read{scoped}{suffix}", f"Read {what}.", "get", resource, (*here, _PRETTY), component)
+    yield Operation(
+        path,
+        "put",
+        f"replace{scoped}{suffix}",
+        f"Replace {what}.",
+        "put",
+        resource,
+        (*here, *_WRITE),
+        component,
+        component,
+        codes=(200, 201),
+    )
+    yield Operation(
+        path, "patch", f"patch{scoped}{suffix}", f"Change {what} in part.",
+        "patch", resource, (*here, *_WRITE, _FORCE), component, PATCH, types, codes=(200, 201),
+    )  # fmt: skip
+
+
+def _camel(resource: Resource) -> str:
+    return f"{_pascal(resource.group)}{resource.version.capitalize()}"
+
+
+def _pascal(group: str) -> str:
+    return "".join(part.capitalize() for part in group.replace("-", ".").split("."))

@@ -1,0 +1,90 @@
+"""From pydantic's JSON schema (2020-12) to the structural schemas of Kubernetes.
+
+pydantic writes an optional field as ``anyOf`` with null, refers to ``$defs``, titles everything and closes objects. Here an optional
+field is one that ``required`` does not name, references go to components and stand in ``allOf`` beside their description, and nothing
+is closed: unknown fields are the server's to judge, by ``fieldValidation``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from apiserver.endpoints.openapi import metatypes
+from apiserver.endpoints.openapi.descriptions import Described
+
+Schema = dict[str, Any]
+
+_DROPPED: Final = frozenset({"title", "$defs", "additionalProperties", "default", "const", "x-meta", "anyOf", "$ref", "allOf"})
+_LOCAL: Final = "#/$defs/"
+
+
+def components(described: Described) -> dict[str, Schema]:
+    """Return the schemas of one resource by their component names, its list among them."""
+    raw = described.model.model_json_schema(by_alias=True, ref_template=_LOCAL + "{model}")
+    definitions = raw.get("$defs") or {}
+
+    def name_of(local: str) -> str:
+        return f"{described.prefix}.{local}"
+
+    found = {name_of(local): structural(each, name_of) for local, each in definitions.items()}
+    root = structural(raw, name_of)
+    resource = described.resource
+    gvk = [{"group": resource.group, "version": resource.version, "kind": resource.kind}]
+    found[described.component] = {**root, "x-kubernetes-group-version-kind": gvk}
+    found[f"{described.component}List"] = _list_of(described)
+    return found
+
+
+def structural(schema: Mapping[str, Any], name_of: Callable[[str], str]) -> Schema:
+    """Return the structural form of one of pydantic's schemas; ``name_of`` names the component of a local definition."""
+    schema = _without_null(schema)
+    result: Schema = {}
+    if meta := schema.get("x-meta"):
+        result["allOf"] = [metatypes.ref(meta)]
+    elif "$ref" in schema:
+        result["allOf"] = [{"$ref": metatypes.REF + name_of(schema["$ref"].removeprefix(_LOCAL))}]
+    for key, value in schema.items():
+        if key == "properties":
+            result[key] = {name: structural(each, name_of) for name, each in value.items()}
+        elif key == "items":
+            result[key] = structural(value, name_of)
+        elif key == "description":
+            result[key] = " ".join(value.split())
+        elif key not in _DROPPED:
+            result[key] = value
+    if isinstance(schema.get("additionalProperties"), dict):
+        result["additionalProperties"] = structural(schema["additionalProperties"], name_of)
+    if "const" in schema:
+        result["enum"] = [schema["const"]]
+    return result
+
+
+def _without_null(schema: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Fold ``anyOf: [X, null]`` into X."""
+    options = [each for each in schema.get("anyOf") or () if each.get("type") != "null"]
+    if not options:
+        return schema
+    if len(options) > 1:
+        raise ValueError(f"a structural schema has no alternatives: {schema}")
+    return {**options[0], **{key: value for key, value in schema.items() if key != "anyOf"}}
+
+
+def _list_of(described: Described) -> Schema:
+    resource = described.resource
+    return {
+        "type": "object",
+        "description": f"A list of objects of kind {resource.kind}.",
+        "properties": {
+            "apiVersion": {"type": "string", "description": f"{resource.api_version}."},
+            "kind": {"type": "string", "description": f"{resource.kind}List."},
+            "metadata": {"allOf": [metatypes.ref("ListMeta")], "description": "The state that the list shows, and the next page."},
+            "items": {
+                "type": "array",
+                "items": {"allOf": [{"$ref": metatypes.REF + described.component}]},
+                "description": "The objects.",
+            },
+        },
+        "required": ["items"],
+        "x-kubernetes-group-version-kind": [{"group": resource.group, "version": resource.version, "kind": f"{resource.kind}List"}],
+    }
