@@ -47,6 +47,8 @@ _PHRASES: Final = {
     Reason.TYPE_INVALID: "Invalid value",
 }
 _WITHOUT_VALUE: Final = frozenset({Reason.REQUIRED, Reason.FORBIDDEN, Reason.TOO_LONG})
+MAX_CAUSES: Final = 200
+"""How many causes one answer names: a list of a hundred thousand wrong disks shall not make a hundred thousand texts."""
 MAX_VALUE: Final = 1024
 """Characters of a value that an error repeats: a body of 3 MiB shall not come back as an error of 3 MiB."""
 
@@ -157,8 +159,11 @@ def raise_if_any(found: Iterable[FieldError], *, group: str, kind: str, name: st
 
 def to_invalid(found: Sequence[FieldError], *, group: str, kind: str, name: str) -> errors.Invalid:
     """Return the 422 for one object: ``VirtualMachine.kubevirt.io "vm1" is invalid: [a, b]``; equal messages are said once."""
-    causes = tuple(each.to_cause() for each in found)
-    texts = list(dict.fromkeys(str(each) for each in found))
+    told = found[:MAX_CAUSES]
+    causes = tuple(each.to_cause() for each in told)
+    texts = list(dict.fromkeys(str(each) for each in told))
+    if len(found) > len(told):
+        texts.append(f"and {len(found) - len(told)} more")
     summary = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
     qualified = f"{kind}.{group}" if group else kind
     details = errors.Details(name=name, group=group, kind=kind, causes=causes)

@@ -59,8 +59,7 @@ def _field_error(error: ErrorDetails) -> FieldError:
         return not_supported(path, value, re.findall(r"'([^']*)'", str(error.get("ctx", {}).get("expected", ""))))
     if kind in _TYPES:
         return type_invalid(path, value, _TYPES[kind])
-    message = error["msg"]
-    return invalid(path, value, message[0].lower() + message[1:])
+    return invalid(path, value, error["msg"].replace("Input should be", "must be"))
 
 
 def _path(location: tuple[int | str, ...]) -> Path:

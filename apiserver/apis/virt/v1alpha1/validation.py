@@ -26,6 +26,7 @@ MAX_MEMORY: Final = quantity.parse("16Ti")
 MAX_CPUS: Final = 512
 MAX_DISKS: Final = 26
 MAX_INTERFACES: Final = 8
+MAX_GRAPHICS: Final = 2
 MAX_CONSOLES: Final = 4
 """Serial ports of a PC."""
 MAX_KERNEL_ARGS: Final = 2048
@@ -161,7 +162,7 @@ def _validate_firmware(firmware: Object, path: Path) -> list[FieldError]:
 def _validate_devices(devices: Object, path: Path) -> list[FieldError]:
     disks, interfaces = devices["disks"], devices["interfaces"]
     found: list[FieldError] = []
-    for field, limit in (("disks", MAX_DISKS), ("interfaces", MAX_INTERFACES), ("consoles", MAX_CONSOLES)):
+    for field, limit in (("disks", MAX_DISKS), ("interfaces", MAX_INTERFACES), ("graphics", MAX_GRAPHICS), ("consoles", MAX_CONSOLES)):
         if len(devices[field]) > limit:
             found.append(too_many(path.child(field), len(devices[field]), limit))
     for position, disk in enumerate(disks):

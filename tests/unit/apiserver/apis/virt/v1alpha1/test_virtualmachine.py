@@ -1,0 +1,336 @@
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from apiserver.apis.virt.v1alpha1 import decoding, defaults, types, validation
+
+SLIDE_DISK: dict[str, Any] = {
+    "kind": "VirtualMachine",
+    "metadata": {"name": "testvm"},
+    "spec": {
+        "domain": {"devices": {"disks": [{"type": "PersistentVolumeClaim", "device": "disk", "source": {"name": "myVolumeClaim"}}]}},
+        "nodeSelector": {"cpu": "fast"},
+    },
+    "status": {"phase": "Running"},
+}
+SLIDE_GRAPHICS: dict[str, Any] = {
+    "kind": "VirtualMachine",
+    "metadata": {"name": "testvm"},
+    "spec": {"domain": {"devices": {"graphics": [{"type": "spice"}], "consoles": [{"type": "pty"}]}}},
+}
+
+
+def _vm(**spec: Any) -> dict[str, Any]:
+    return {"kind": "VirtualMachine", "metadata": {"name": "vm1", "namespace": "acc"}, "spec": {"domain": {}, **spec}}
+
+
+def _read(obj: dict[str, Any]) -> tuple[list[str], list[str]]:
+    unknown, found = decoding.read(types.VirtualMachine, obj)
+    return list(unknown), [str(each) for each in found]
+
+
+def _errors(obj: dict[str, Any]) -> list[str]:
+    obj = copy.deepcopy(obj)
+    assert _read(obj) == ([], [])
+    defaults.default_virtual_machine(obj)
+    return [str(each) for each in validation.validate_virtual_machine(obj)]
+
+
+def _devices(**devices: Any) -> dict[str, Any]:
+    return _vm(domain={"devices": devices})
+
+
+@pytest.mark.parametrize("manifest", [SLIDE_DISK, SLIDE_GRAPHICS])
+def test_the_manifests_of_the_slides_are_accepted_as_they_are(manifest: dict[str, Any]) -> None:
+    assert _errors(manifest) == []
+
+
+def test_defaults_say_what_the_manifest_leaves_out() -> None:
+    obj = copy.deepcopy(SLIDE_DISK)
+    defaults.default_virtual_machine(obj)
+    assert obj["spec"] == {
+        "runStrategy": "RerunOnFailure",
+        "rerun": {"limit": 2, "startTimeoutSeconds": 180},
+        "terminationGracePeriodSeconds": 30,
+        "nodeSelector": {"cpu": "fast"},
+        "domain": {
+            "cpu": {"sockets": 1, "cores": 1, "threads": 1},
+            "memory": {"guest": "512Mi"},
+            "machine": {"type": "q35"},
+            "devices": {
+                "disks": [
+                    {
+                        "name": "disk0",
+                        "type": "PersistentVolumeClaim",
+                        "device": "disk",
+                        "source": {"name": "myVolumeClaim"},
+                        "target": {"bus": "virtio"},
+                        "readOnly": False,
+                    }
+                ],
+                "interfaces": [{"name": "default", "type": "masquerade", "model": "virtio"}],
+                "graphics": [{"type": "vnc"}],
+                "consoles": [{"type": "pty"}],
+            },
+        },
+    }
+
+
+def test_an_empty_list_of_devices_means_none() -> None:
+    obj = _devices(interfaces=[], graphics=[], consoles=[])
+    defaults.default_virtual_machine(obj)
+    assert obj["spec"]["domain"]["devices"] == {"disks": [], "interfaces": [], "graphics": [], "consoles": []}
+
+
+def test_every_unknown_and_every_wrong_field_is_named_at_once() -> None:
+    obj = _vm(
+        runStrategy="Sometimes",
+        nodeSelector={"cpu": 5},
+        foo=1,
+        tolerations=[{"operator": "Maybe"}],
+        affinity={"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {}}},
+        domain={
+            "cpu": {"cores": "1", "threads": True, "sockets": 2**31},
+            "memory": {"guest": "much"},
+            "devices": {"disks": [{"foo": 1, "type": "Image"}, {"type": "Floppy", "source": {}, "bootOrder": 1.5}, 7], "bar": []},
+        },
+    )
+    unknown, found = _read(obj)
+    assert sorted(unknown) == ["spec.domain.devices.bar", "spec.domain.devices.disks[0].foo", "spec.foo"]
+    assert found == [
+        'spec.runStrategy: Unsupported value: "Sometimes": supported values: "Always", "RerunOnFailure", "Once", "Manual", "Halted"',
+        "spec.nodeSelector.cpu: Invalid value: 5: must be a string",
+        "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms: Required value",
+        'spec.tolerations[0].operator: Unsupported value: "Maybe": supported values: "Exists", "Equal", "Gt", "Lt"',
+        "spec.domain.cpu.sockets: Invalid value: 2147483648: must be less than 2147483648",
+        'spec.domain.cpu.cores: Invalid value: "1": must be an integer',
+        "spec.domain.cpu.threads: Invalid value: true: must be an integer",
+        'spec.domain.memory.guest: Invalid value: "much": quantities must match the regular expression '
+        "'^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'",
+        "spec.domain.devices.disks[0].source: Required value",
+        'spec.domain.devices.disks[1].type: Unsupported value: "Floppy": supported values: "PersistentVolumeClaim", "Image"',
+        "spec.domain.devices.disks[1].bootOrder: Invalid value: 1.5: must be an integer",
+        "spec.domain.devices.disks[2]: Invalid value: 7: must be an object",
+    ]
+    assert "foo" not in obj["spec"], "unknown fields are never stored"
+
+
+def test_null_means_that_nothing_is_said() -> None:
+    obj = _vm(terminationGracePeriodSeconds=None, domain={"devices": {"disks": None}})
+    assert _read(obj) == ([], [])
+    assert obj["spec"] == {"domain": {"devices": {}}}
+
+
+@pytest.mark.parametrize("body", [{}, {"spec": 5}, {"spec": None}, {"spec": {}}, {"spec": {"domain": []}}])
+def test_a_body_without_the_essential_is_told_what_is_missing(body: dict[str, Any]) -> None:
+    _, found = _read(body)
+    assert len(found) == 1
+    assert found[0].startswith(("spec: ", "spec.domain: "))
+
+
+def test_a_bomb_of_nesting_is_refused_and_not_followed() -> None:
+    nested: Any = {}
+    for _ in range(5000):
+        nested = {"a": nested}
+    _, found = _read(_vm(domain=nested))
+    assert len(found) == 1
+    assert "nested deeper than 64 levels" in found[0]
+
+
+@pytest.mark.parametrize(
+    ("obj", "expected"),
+    [
+        (_vm(domain={"memory": {"guest": "1Mi"}}), 'spec.domain.memory.guest: Invalid value: "1Mi": must be greater than or equal to 16Mi'),
+        (_vm(domain={"memory": {"guest": "17Ti"}}), 'spec.domain.memory.guest: Invalid value: "17Ti": must be less than or equal to 16Ti'),
+        (_vm(domain={"cpu": {"cores": 0}}), "spec.domain.cpu.cores: Invalid value: 0: must be greater than or equal to 1"),
+        (
+            _vm(domain={"cpu": {"cores": 100, "sockets": 100}}),
+            "spec.domain.cpu: Invalid value: 10000: sockets x cores x threads must be less than or equal to 512",
+        ),
+        (_vm(rerun={"limit": 10}), "spec.rerun.limit: Invalid value: 10: must be less than or equal to 9"),
+        (
+            _vm(terminationGracePeriodSeconds=-1),
+            "spec.terminationGracePeriodSeconds: Invalid value: -1: must be greater than or equal to 0",
+        ),
+        (
+            _vm(domain={"firmware": {"uuid": "x"}}),
+            'spec.domain.firmware.uuid: Invalid value: "x": must be a UUID such as 5d307ca9-b3ef-428c-8861-06e72d69f223',
+        ),
+        (
+            _vm(domain={"firmware": {"kernelBoot": {"container": {"image": "a", "kernelPath": "boot/x"}}}}),
+            'spec.domain.firmware.kernelBoot.container.kernelPath: Invalid value: "boot/x": must be an absolute path',
+        ),
+        (
+            _vm(domain={"firmware": {"kernelBoot": {"container": {"image": "a", "kernelPath": "/k", "initrdPath": "/a/../b"}}}}),
+            "spec.domain.firmware.kernelBoot.container.initrdPath: Invalid value: \"/a/../b\": must not contain '..'",
+        ),
+        (
+            _vm(domain={"firmware": {"kernelBoot": {"container": {"image": "a", "kernelPath": "/k"}, "kernelArgs": "a\nb"}}}),
+            'spec.domain.firmware.kernelBoot.kernelArgs: Invalid value: "a\\nb": must consist of printable characters',
+        ),
+        (
+            _vm(domain={"machine": {"type": "q35'/>"}}),
+            'spec.domain.machine.type: Invalid value: "q35\'/>": must be the name of a machine type of QEMU',
+        ),
+        (
+            _devices(disks=[{"type": "Image", "source": {}}]),
+            "spec.domain.devices.disks[0].source.reference: Required value: the reference of a container image",
+        ),
+        (
+            _devices(disks=[{"type": "Image", "source": {"reference": "a", "name": "b"}}]),
+            "spec.domain.devices.disks[0].source.name: Forbidden: may not be set for a disk of type Image",
+        ),
+        (
+            _devices(disks=[{"type": "Image", "source": {"reference": "a", "path": "../../etc/passwd"}}]),
+            "spec.domain.devices.disks[0].source.path: Invalid value: \"../../etc/passwd\": must not contain '..'",
+        ),
+        (
+            _devices(disks=[{"type": "PersistentVolumeClaim", "source": {}}]),
+            "spec.domain.devices.disks[0].source.name: Required value: the name of a PersistentVolumeClaim in the same namespace",
+        ),
+        (
+            _devices(disks=[{"name": n, "type": "Image", "source": {"reference": "a"}} for n in ("a", "b", "a")]),
+            'spec.domain.devices.disks[2].name: Duplicate value: "a"',
+        ),
+        (
+            _devices(
+                disks=[{"name": "disk1", "type": "Image", "source": {"reference": "a"}}, {"type": "Image", "source": {"reference": "a"}}]
+            ),
+            'spec.domain.devices.disks[1].name: Duplicate value: "disk1"',
+        ),
+        (
+            _devices(disks=[{"type": "Image", "device": "cdrom", "source": {"reference": "a"}, "target": {"bus": "virtio"}}]),
+            'spec.domain.devices.disks[0].target.bus: Unsupported value: "virtio": supported values: "sata", "scsi"',
+        ),
+        (
+            _devices(disks=[{"type": "Image", "source": {"reference": "a"}, "serial": "'"}]),
+            "spec.domain.devices.disks[0].serial: Invalid value: \"'\": must consist of alphanumeric characters, '_', '.', '+' or '-'",
+        ),
+        (
+            _devices(disks=[{"type": "Image", "source": {"reference": "a"}} for _ in range(27)]),
+            "spec.domain.devices.disks: Too many: 27: must have at most 26 items",
+        ),
+        (
+            _devices(interfaces=[{"name": "a", "mac": "02:00:00:00:00"}]),
+            'spec.domain.devices.interfaces[0].mac: Invalid value: "02:00:00:00:00": must be six pairs of hexadecimal digits such as '
+            "02:00:00:00:00:01",
+        ),
+        (
+            _devices(interfaces=[{"name": "a", "mac": "01:00:00:00:00:01"}]),
+            'spec.domain.devices.interfaces[0].mac: Invalid value: "01:00:00:00:00:01": must be a unicast address and not all zeros',
+        ),
+        (
+            _devices(interfaces=[{"name": "a"}, {"name": "b"}]),
+            "spec.domain.devices.interfaces: Forbidden: only one interface can be joined to the pod's network",
+        ),
+        (
+            _devices(graphics=[{"type": "vnc"}, {"type": "vnc"}]),
+            'spec.domain.devices.graphics[1].type: Duplicate value: "vnc"',
+        ),
+        (_vm(tolerations=[{"operator": "Exists", "value": "a", "key": "b"}]), None),
+        (
+            _vm(topologySpreadConstraints=[{"maxSkew": 0, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}]),
+            "spec.topologySpreadConstraints[0].maxSkew: Invalid value: 0: must be greater than zero",
+        ),
+        (
+            _vm(affinity={"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": ""}]}}),
+            "spec.affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution[0].topologyKey: Required value: can not be empty",
+        ),
+        (
+            {**_vm(), "metadata": {"name": "a" * 64}},
+            "metadata.name: Too long: may not be more than 63 bytes",
+        ),
+    ],
+)
+def test_what_makes_no_machine_is_refused(obj: dict[str, Any], expected: str | None) -> None:
+    found = _errors(obj)
+    assert len(found) == 1
+    if expected is not None:
+        assert found == [expected]
+
+
+def test_all_that_is_wrong_is_said_at_once() -> None:
+    obj = _vm(domain={"cpu": {"cores": 0}, "memory": {"guest": "1"}, "devices": {"interfaces": [{"name": "A"}]}}, nodeSelector={"-": "a b"})
+    fields = {each.partition(":")[0] for each in _errors(obj)}
+    assert fields == {
+        "spec.nodeSelector",
+        "spec.domain.cpu.cores",
+        "spec.domain.memory.guest",
+        "spec.domain.devices.interfaces[0].name",
+    }
+
+
+def test_the_domain_of_a_machine_that_is_on_stays_as_it_is() -> None:
+    old = _vm()
+    defaults.default_virtual_machine(old)
+    new = copy.deepcopy(old)
+    new["spec"]["domain"]["cpu"]["cores"] = 2
+    assert validation.validate_virtual_machine_update(new, old) == []
+    old["status"] = {"phase": "Running"}
+    assert [str(each) for each in validation.validate_virtual_machine_update(new, old)] == [
+        "spec.domain: Forbidden: may be changed only while the virtual machine is off, and it is Running; stop it first"
+    ]
+    new["spec"]["domain"] = old["spec"]["domain"]
+    new["spec"]["runStrategy"] = "Halted"
+    assert validation.validate_virtual_machine_update(new, old) == []
+
+
+SPECS = st.fixed_dictionaries(
+    {
+        "domain": st.fixed_dictionaries(
+            {},
+            optional={
+                "cpu": st.fixed_dictionaries({}, optional={"cores": st.integers(1, 4), "model": st.sampled_from(["", "host-model"])}),
+                "memory": st.fixed_dictionaries({}, optional={"guest": st.sampled_from(["1Gi", "0.5Gi", 2**30, "1e9"])}),
+                "devices": st.fixed_dictionaries(
+                    {},
+                    optional={
+                        "disks": st.lists(
+                            st.one_of(
+                                st.just({"type": "Image", "source": {"reference": "a"}}),
+                                st.just({"type": "Image", "device": "cdrom", "source": {"reference": "a"}}),
+                                st.just({"type": "PersistentVolumeClaim", "source": {"name": "b"}}),
+                            ).map(copy.deepcopy),
+                            max_size=3,
+                        ),
+                        "interfaces": st.sampled_from([[], [{"name": "net"}]]).map(copy.deepcopy),
+                    },
+                ),
+            },
+        )
+    },
+    optional={"runStrategy": st.sampled_from(["Always", "Halted"]), "rerun": st.fixed_dictionaries({}, optional={"limit": st.just(0)})},
+)
+
+
+@given(SPECS)
+def test_defaulting_is_idempotent_valid_and_of_the_published_shape(spec: dict[str, Any]) -> None:
+    obj = _vm(**spec)
+    defaults.default_virtual_machine(obj)
+    once = copy.deepcopy(obj)
+    defaults.default_virtual_machine(obj)
+    assert obj == once
+    assert _errors(obj) == []
+
+
+@given(
+    st.recursive(
+        st.one_of(st.none(), st.booleans(), st.integers(), st.text(max_size=3)),
+        lambda inner: st.one_of(
+            st.lists(inner, max_size=2),
+            st.dictionaries(st.sampled_from(["spec", "domain", "devices", "disks", "source", "type", "x"]), inner, max_size=3),
+        ),
+    )
+)
+def test_any_json_is_read_or_refused_with_paths(value: Any) -> None:
+    obj = value if isinstance(value, dict) else {"spec": value}
+    unknown, found = _read(obj)
+    assert all(unknown)
+    if not found:
+        defaults.default_virtual_machine(obj)
+        validation.validate_virtual_machine(obj)

@@ -1,0 +1,254 @@
+from __future__ import annotations
+
+import copy
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from apiserver.apis.meta import errors
+from apiserver.apis.virt import power
+from apiserver.registry.generic.strategy import CreatingVerb, Verb
+from apiserver.registry.virt import streams, verbs
+from apiserver.registry.virt.migrations import MigrationStrategy
+from apiserver.registry.virt.virtualmachines import VirtualMachineStrategy
+
+NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+
+
+def _vm(phase: str = "Running", strategy: str = "RerunOnFailure", **status: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "kubevirt.io/v1alpha1",
+        "kind": "VirtualMachine",
+        "metadata": {"name": "vm1", "namespace": "acc", "uid": "u1"},
+        "spec": {"runStrategy": strategy, "domain": {"devices": {"consoles": [{"type": "pty"}], "graphics": [{"type": "vnc"}]}}},
+        "status": {"phase": phase, "attempt": 1, "nodeName": "node1", **status},
+    }
+
+
+def _off(result: str = "Succeeded", strategy: str = "RerunOnFailure") -> dict[str, Any]:
+    phase = {"Succeeded": "Succeeded", "Failed": "Failed", "Stopped": "Stopped"}[result]
+    return _vm(phase, strategy, attempts=[{"number": 1, "result": result}])
+
+
+def _call(name: str, vm: dict[str, Any]) -> dict[str, Any]:
+    verb = verbs.VERBS[name]
+    assert isinstance(verb, Verb)
+    return verb.apply(copy.deepcopy(vm), {}, NOW)
+
+
+def _refusal(name: str, vm: dict[str, Any]) -> str:
+    with pytest.raises(errors.Conflict) as caught:
+        _call(name, vm) if name != "migrate" else _migrate(vm)
+    message = caught.value.message
+    prefix = 'Operation cannot be fulfilled on virtualmachines.kubevirt.io "vm1": '
+    assert message.startswith(prefix)
+    assert caught.value.to_json()["details"] == {"name": "vm1", "group": "kubevirt.io", "kind": "virtualmachines"}
+    return message.removeprefix(prefix)
+
+
+def _migrate(vm: dict[str, Any], body: dict[str, Any] | None = None) -> dict[str, Any]:
+    verb = verbs.VERBS["migrate"]
+    assert isinstance(verb, CreatingVerb)
+    return verb.make(vm, body or {}, NOW)
+
+
+def test_start_of_a_machine_that_is_off_asks_for_the_next_attempt() -> None:
+    started = _call("start", _off())
+    assert started["status"]["request"] == {
+        "action": "Start",
+        "time": "2026-01-02T03:04:05.000000Z",
+        "runStrategy": "RerunOnFailure",
+        "attempt": 2,
+    }
+    decision = power.decide(started)
+    assert (decision.on, decision.attempt) == (True, 2)
+
+
+@pytest.mark.parametrize("strategy", power.RUN_STRATEGIES)
+def test_stop_then_start_turn_a_machine_off_and_on_under_every_strategy(strategy: str) -> None:
+    vm = _vm(strategy=strategy, request={"action": "Start", "attempt": 1, "runStrategy": strategy})
+    stopped = _call("stop", vm)
+    assert not power.decide(stopped).on
+    stopped["status"].update(phase="Stopped", attempts=[{"number": 1, "result": "Stopped"}])
+    started = _call("start", stopped)
+    assert power.decide(started).on
+
+
+def test_restart_ends_this_attempt_and_asks_for_the_next() -> None:
+    restarted = _call("restart", _vm())
+    assert power.decide(restarted).attempt == 2
+    assert _refusal("restart", restarted) == "the virtual machine is already being restarted"
+    assert _refusal("pause", restarted) == "the virtual machine is being restarted"
+
+
+def test_pause_and_unpause_take_turns() -> None:
+    paused = _call("pause", _vm())
+    assert power.wants_paused(paused)
+    assert _refusal("pause", paused) == "the virtual machine is already paused"
+    assert not power.wants_paused(_call("unpause", paused))
+    assert _refusal("unpause", _vm()) == "the virtual machine is not paused"
+    assert _call("unpause", _vm(conditions=[{"type": "Paused", "status": "True"}]))["status"]["request"]["action"] == "Unpause"
+
+
+@pytest.mark.parametrize(
+    ("verb", "vm", "reason"),
+    [
+        ("start", _vm(), "the virtual machine is already on (Running)"),
+        ("start", _vm("", attempt=0), "the virtual machine is already going to be started"),
+        ("stop", _off(), "the virtual machine is already off"),
+        (
+            "stop",
+            _vm("Stopping", request={"action": "Stop", "attempt": 1, "runStrategy": "RerunOnFailure"}),
+            "the virtual machine is already being shut down",
+        ),
+        ("restart", _off(), "the virtual machine is off; start it instead"),
+        ("pause", _off(), "only a running virtual machine can pause; this one is Succeeded"),
+        ("unpause", _vm("Scheduled"), "only a running virtual machine can unpause; this one is Scheduled"),
+        ("migrate", _vm("Pending"), "only a running virtual machine can migrate; this one is Pending"),
+        (
+            "pause",
+            _vm(migration={"name": "m1", "phase": "Running"}),
+            'the virtual machine is being migrated (migration "m1")',
+        ),
+        (
+            "migrate",
+            _vm(conditions=[{"type": "Migratable", "status": "False", "message": "disk0 cannot be shared"}]),
+            "the virtual machine cannot be migrated: disk0 cannot be shared",
+        ),
+    ],
+)
+def test_a_verb_that_does_not_fit_is_a_conflict_that_says_why(verb: str, vm: dict[str, Any], reason: str) -> None:
+    assert _refusal(verb, vm) == reason
+
+
+@pytest.mark.parametrize("verb", sorted(verbs.VERBS))
+def test_no_verb_is_heard_by_a_machine_that_is_being_deleted(verb: str) -> None:
+    vm = _vm()
+    vm["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    assert _refusal(verb, vm) == "the virtual machine is being deleted"
+
+
+def test_a_verb_refuses_a_body_that_it_does_not_understand() -> None:
+    verb = verbs.VERBS["stop"]
+    assert isinstance(verb, Verb)
+    with pytest.raises(errors.Invalid, match='unknown field "force"'):
+        verb.apply(_vm(), {"force": True}, NOW)
+    assert verb.apply(_vm(), {"kind": "Options", "apiVersion": "v1"}, NOW)
+
+
+def test_migrate_makes_a_migration_that_its_strategy_accepts() -> None:
+    migration = _migrate(_vm(), {"nodeSelector": {"kubevirt.io/hostname": "node2"}})
+    assert migration["metadata"] == {"generateName": "vm1-", "namespace": "acc"}
+    assert migration["spec"] == {"selector": {"name": "vm1"}, "nodeSelector": {"kubevirt.io/hostname": "node2"}}
+    strategy = MigrationStrategy()
+    reading = strategy.read(migration)
+    assert (reading.unknown, reading.errors) == ((), ())
+    strategy.prepare_for_create(migration)
+    assert migration["metadata"]["finalizers"] == ["kubevirt.io/migration"]
+    assert strategy.validate(migration) == []
+    with pytest.raises(errors.Invalid, match="nodeSelector"):
+        _migrate(_vm(), {"nodeSelector": {"a": 1}})
+
+
+def test_the_migration_of_the_slides_is_accepted_as_it_is() -> None:
+    obj = {
+        "kind": "Migration",
+        "metadata": {"generateName": "my-migration", "namespace": "default"},
+        "spec": {"nodeSelector": {"kubevirt.io/hostname": "node1"}, "selector": {"name": "testvm"}},
+        "status": {"phase": "Succeeded"},
+    }
+    strategy = MigrationStrategy()
+    reading = strategy.read(obj)
+    assert (reading.unknown, reading.errors) == ((), ())
+    assert strategy.validate(obj) == []
+
+
+def test_an_unfinished_migration_claims_its_machine_and_a_final_one_does_not() -> None:
+    strategy = MigrationStrategy()
+    obj: dict[str, Any] = {"metadata": {"namespace": "acc", "name": "m2"}, "spec": {"selector": {"name": "vm1"}}}
+    assert strategy.claims(obj) == {"migrating/acc/vm1"}
+    for phase in ("Succeeded", "Failed", "Cancelled"):
+        assert strategy.claims({**obj, "status": {"phase": phase}}) == frozenset()
+    text = strategy.claim_taken(obj, "migrating/acc/vm1", "acc/m1")
+    assert text == 'virtual machine "vm1" is already being migrated by migration "m1"; delete that to cancel it'
+
+
+def test_a_migration_is_immutable_and_its_end_is_final() -> None:
+    strategy = MigrationStrategy()
+    old: dict[str, Any] = {"metadata": {"namespace": "acc"}, "spec": {"selector": {"name": "vm1"}}, "status": {"phase": "Failed"}}
+    new = {**old, "spec": {"selector": {"name": "vm2"}}}
+    assert [str(each) for each in strategy.validate_update(new, old)] == [
+        "spec: Forbidden: a Migration cannot be changed; delete it, which cancels it while it is unfinished, and create another"
+    ]
+    reopened = {**old, "status": {"phase": "Running"}}
+    assert [str(each) for each in strategy.validate_status_update(reopened, old)] == ["status.phase: Forbidden: Failed is final"]
+    assert strategy.validate_status_update(old, reopened) == []
+
+
+@pytest.mark.parametrize("strategy", [VirtualMachineStrategy(), MigrationStrategy()])
+def test_rows_fit_their_columns_even_of_an_empty_object(strategy: VirtualMachineStrategy | MigrationStrategy) -> None:
+    assert len(strategy.cells({}, NOW)) == len(strategy.columns())
+    assert strategy.selectable_fields({}).keys() == strategy.selectable_fields({"spec": {}, "status": {"phase": "Running"}}).keys()
+    assert all(column.description for column in strategy.columns())
+
+
+def test_the_row_of_a_machine_shows_what_people_look_for() -> None:
+    strategy = VirtualMachineStrategy()
+    vm = _vm(
+        podName="virt-launcher-vm1-abcde",
+        conditions=[{"type": "Ready", "status": "True"}],
+        interfaces=[{"name": "default", "ipAddress": "10.0.0.7"}],
+    )
+    strategy.default(vm)
+    row = dict(zip([column.name for column in strategy.columns()], strategy.cells(vm, NOW), strict=True))
+    assert row == {
+        "Phase": "Running",
+        "Ready": "True",
+        "Node": "node1",
+        "IP": "10.0.0.7",
+        "Pod": "virt-launcher-vm1-abcde",
+        "CPUs": 1,
+        "Memory": "512Mi",
+        "Run-Strategy": "RerunOnFailure",
+    }
+    assert strategy.selectable_fields(vm) == {"spec.nodeName": "", "status.nodeName": "node1", "status.phase": "Running"}
+
+
+@pytest.mark.parametrize(
+    ("vm", "stream", "reason"),
+    [
+        (_vm(), "console", None),
+        (_vm("Stopping"), "vnc", None),
+        (_off(), "console", "it is not running (phase Succeeded)"),
+        (
+            {**_vm(), "spec": {"domain": {"devices": {"consoles": []}}}},
+            "console",
+            "it has no serial port (spec.domain.devices.consoles is empty)",
+        ),
+        (
+            {**_vm(), "spec": {"domain": {"devices": {"graphics": [{"type": "spice"}]}}}},
+            "vnc",
+            "it has no display of type vnc (spec.domain.devices.graphics)",
+        ),
+        (_vm(nodeName=""), "vnc", "it is not known which node it runs on"),
+    ],
+)
+def test_one_can_connect_to_what_a_running_machine_has(vm: dict[str, Any], stream: Any, reason: str | None) -> None:
+    assert streams.refuse(vm, stream) == reason
+    if reason is not None:
+        with pytest.raises(errors.BadRequest) as caught:
+            streams.check(vm, stream)
+        assert caught.value.message == f'cannot connect to {stream} of virtual machine "vm1": {reason}'
+
+
+async def test_a_stream_leads_to_the_handler_of_the_machines_node() -> None:
+    async def locate(node: str) -> tuple[str, int]:
+        assert node == "node1"
+        return "fd00::1", 8444
+
+    context: Any = object()
+    destination = await streams.HandlerStream("console", locate, lambda: context).locate(_vm())
+    assert destination.url == "https://[fd00::1]:8444/v1/namespaces/acc/virtualmachines/vm1/u1/console"
+    assert destination.server_name == "virt-handler"
+    assert destination.tls is context
