@@ -43,7 +43,7 @@ class Server:
         self._version = version
         self._status = status
         self._handle = handle
-        self._connections: set[_Connection] = set()
+        self._connections: dict[_Connection, None] = {}
 
     def status_changed(self) -> None:
         """Have the newest status sent to every client."""
@@ -70,10 +70,9 @@ class Server:
 
     async def _serve(self, requests: asyncio.TaskGroup, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if len(self._connections) >= MAX_CONNECTIONS:
-            writer.close()
-            return
+            next(iter(self._connections)).abort()  # the oldest: a client that comes back must not be locked out by its former lives
         connection = _Connection(writer, self._status)
-        self._connections.add(connection)
+        self._connections[connection] = None
         connection.send(messages.Hello(messages.PROTOCOL, self._version, self._status()))
         try:
             async with asyncio.TaskGroup() as group:
@@ -85,7 +84,7 @@ class Server:
         except* (OSError, TimeoutError):
             logger.debug("a client went away")
         finally:
-            self._connections.discard(connection)
+            self._connections.pop(connection, None)
             writer.close()
 
     async def _receive(self, requests: asyncio.TaskGroup, reader: asyncio.StreamReader, connection: _Connection) -> None:
@@ -121,6 +120,9 @@ class _Connection:
         self._wake = asyncio.Event()
         self.idle = asyncio.Event()
         self._pending = asyncio.Semaphore(MAX_PENDING)
+
+    def abort(self) -> None:
+        self._writer.transport.abort()
 
     def wake(self) -> None:
         self._wake.set()

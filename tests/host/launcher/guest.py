@@ -1,0 +1,82 @@
+"""A tiny guest for tests: the distribution's cloud kernel and busybox. Built once and cached outside the work tree."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import re
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+MODULES: Final = ("virtio_pci", "virtio_blk", "virtio_scsi", "sd_mod", "button", "evdev", "virtio_rng")
+INIT: Final = """#!/bin/busybox sh
+export PATH=/bin:/sbin
+/bin/busybox --install -s /bin
+mount -t proc proc /proc; mount -t sysfs sys /sys; mount -t devtmpfs dev /dev
+for m in $(cat /lib/modules/order); do insmod /lib/modules/$m 2>/dev/null; done
+for e in /sys/class/input/event*; do
+ [ "$(cat $e/device/name 2>/dev/null)" = "Power Button" ] || continue
+ ( dd if=/dev/input/$(basename $e) of=/dev/null bs=24 count=1 2>/dev/null; echo POWER-BUTTON > /dev/console; poweroff -f ) &
+done
+echo "GUEST-READY $(cut -d' ' -f1 /proc/uptime)"
+while true; do setsid cttyhack sh; done
+"""
+
+
+@dataclass(frozen=True)
+class Guest:
+    """Directory with ``vmlinuz`` and ``initrd``."""
+
+    directory: Path
+
+
+def build() -> Guest:
+    """Return the guest, made at the first call on this machine."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "kubevirt-python" / "test-guest-1"
+    if not (cache / "initrd").exists():
+        work = cache.with_suffix(".new")
+        shutil.rmtree(work, ignore_errors=True)
+        work.mkdir(parents=True)
+        _build(work)
+        shutil.rmtree(cache, ignore_errors=True)
+        work.rename(cache)
+    return Guest(cache)
+
+
+def _build(work: Path) -> None:
+    package = re.findall(r"Depends: (\S+)", _run("apt-cache", "depends", "linux-image-cloud-amd64"))[0]
+    _run("apt-get", "download", package, cwd=work)
+    kernel = work / "kernel"
+    _run("dpkg-deb", "-x", str(next(work.glob("*.deb"))), str(kernel))
+    version = next((kernel / "lib/modules").iterdir()).name
+    root = work / "root"
+    for name in ("bin", "sbin", "proc", "sys", "dev", "tmp", "lib/modules"):
+        (root / name).mkdir(parents=True)
+    shutil.copy("/bin/busybox", root / "bin")
+    _run("depmod", "-b", str(kernel), version)
+    order: list[str] = []
+    for module in MODULES:
+        listed = _run("modprobe", "-d", str(kernel), "-S", version, "--show-depends", module)
+        for path in re.findall(r"^insmod (\S+)", listed, re.MULTILINE):
+            if Path(path).name not in order:
+                order.append(Path(path).name)
+                shutil.copy(path, root / "lib/modules")
+    (root / "lib/modules/order").write_text("\n".join(order))
+    (root / "init").write_text(INIT)
+    (root / "init").chmod(0o755)
+    names = "\n".join(str(path.relative_to(root)) for path in sorted(root.rglob("*")))
+    archive = subprocess.run(
+        ["cpio", "-o", "-H", "newc", "--quiet"], cwd=root, input=names.encode(), capture_output=True, check=True
+    ).stdout
+    shutil.copy(kernel / "boot" / f"vmlinuz-{version}", work / "vmlinuz")
+    shutil.rmtree(kernel)
+    shutil.rmtree(root)
+    (work / "initrd").write_bytes(gzip.compress(archive, 1))
+
+
+def _run(*arguments: str, cwd: Path | None = None) -> str:
+    environment = {**os.environ, "PATH": f"{os.environ['PATH']}:/usr/sbin:/sbin"}
+    return subprocess.run(arguments, cwd=cwd, env=environment, check=True, capture_output=True, text=True).stdout

@@ -1,0 +1,81 @@
+"""What virt-handler does for a migration, on one machine: sockets in the source's pod that lead to those of the target's."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from apiserver.apis.virt import layout
+from tests.host.launcher.sandbox import Launcher
+
+
+class Relay:
+    """Copies bytes; ``bytes_per_second`` bounds what goes to the target, ``cut`` breaks every connection."""
+
+    def __init__(self, listen: Path, connect: Path, bytes_per_second: float) -> None:
+        self._connect = connect
+        self._rate = bytes_per_second
+        self._sockets: list[socket.socket] = []
+        self._listener = socket.socket(socket.AF_UNIX)
+        with _short(listen) as name:
+            Path(name).unlink(missing_ok=True)
+            self._listener.bind(name)
+        shutil.chown(listen, layout.USER_ID, layout.USER_ID)
+        self._listener.listen()
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def cut(self) -> None:
+        """End everything."""
+        for item in (self._listener, *self._sockets):
+            with contextlib.suppress(OSError):
+                item.shutdown(socket.SHUT_RDWR)
+            item.close()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                source, _address = self._listener.accept()
+                target = socket.socket(socket.AF_UNIX)
+                self._sockets += [source, target]
+                with _short(self._connect) as name:
+                    target.connect(name)
+                threading.Thread(target=self._pump, args=(source, target, self._rate), daemon=True).start()
+                threading.Thread(target=self._pump, args=(target, source, float("inf")), daemon=True).start()
+
+    @staticmethod
+    def _pump(source: socket.socket, target: socket.socket, rate: float) -> None:
+        with contextlib.suppress(OSError):
+            while data := source.recv(65536):
+                target.sendall(data)
+                time.sleep(len(data) / rate)
+            target.shutdown(socket.SHUT_WR)
+
+
+@contextlib.contextmanager
+def _short(path: Path) -> Iterator[str]:
+    directory = os.open(path.parent, os.O_PATH)
+    try:
+        yield f"/proc/self/fd/{directory}/{path.name}"
+    finally:
+        os.close(directory)
+
+
+@contextlib.contextmanager
+def connected(source: Launcher, target: Launcher, bytes_per_second: float = float("inf")) -> Iterator[tuple[Relay, ...]]:
+    """Lead both migration sockets of ``source`` to ``target``."""
+    pairs = (
+        (layout.MIGRATION_LIBVIRT_SOCKET, layout.LIBVIRT_SOCKET, float("inf")),
+        (layout.MIGRATION_DATA_SOCKET, layout.MIGRATION_DATA_SOCKET, bytes_per_second),
+    )
+    relays = tuple(Relay(source.run_directory / here, target.run_directory / there, rate) for here, there, rate in pairs)
+    try:
+        yield relays
+    finally:
+        for relay in relays:
+            relay.cut()

@@ -1,0 +1,269 @@
+"""virt-launcher as in its pod: its own mount namespace, uid 107, no capabilities, the paths of ``apiserver.apis.virt.layout``."""
+
+from __future__ import annotations
+
+import compileall
+import os
+import shlex
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Self, TypeVar
+
+import libvirt
+
+import launcher
+from apiserver.apis.virt import layout
+from launcher.protocol import codec, messages
+from tests.host.launcher.guest import Guest
+
+T = TypeVar("T")
+
+PYTHON = "/usr/bin/python3"
+"""Not the development environment's, which a home directory may hide from uid 107."""
+KERNEL_BOOT = {"container": {"kernelPath": "vmlinuz", "initrdPath": "initrd"}, "kernelArgs": "console=ttyS0 quiet panic=-1"}
+NO_GRAPHICS: dict[str, Any] = {"graphics": [], "interfaces": []}
+
+
+def a_machine(name: str = "testvm", **domain: Any) -> messages.Machine:
+    """Return a small machine that boots the test guest; ``domain`` replaces members of its specification."""
+    specification = {
+        "memory": {"guest": "128Mi"},
+        "machine": {"type": "q35"},
+        "firmware": {"kernelBoot": KERNEL_BOOT},
+        "devices": NO_GRAPHICS,
+    }
+    return messages.Machine("default", name, "7b1f4a0e-0000-4000-8000-000000000001", {**specification, **domain}, "qemu", (), 20.0)
+
+
+def install(target: Path) -> None:
+    """Copy what virt-launcher imports to ``target``, compiled as in the image."""
+    top = Path(launcher.__file__).parents[1]
+    for name in ("launcher", "apiserver/apis"):
+        shutil.copytree(top / name, target / name, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(top / "apiserver/__init__.py", target / "apiserver")
+    for path in Path(libvirt.__file__).parent.glob("libvirt*"):
+        if path.is_file():
+            shutil.copy(path, target)
+    compileall.compile_dir(target, quiet=2)
+    subprocess.run(["chmod", "-R", "a+rX", target], check=True)
+
+
+class Launcher:
+    """One running virt-launcher and what is around it."""
+
+    def __init__(self, program: Path, directory: Path, guest: Guest) -> None:
+        self.run_directory = directory / "run"
+        self.disks = directory / "disks"
+        self.images = directory / "images"
+        for path in (self.run_directory, self.disks, self.images):
+            path.mkdir(parents=True)
+            os.chown(path, layout.USER_ID, layout.USER_ID)
+        self.log = directory / "log"
+        passwd = directory / "passwd"
+        passwd.write_text(f"root:x:0:0::/root:/bin/sh\nqemu:x:{layout.USER_ID}:{layout.USER_ID}::/:/bin/sh\n")
+        binds = (
+            (program, "/var/lib/kubevirt/program"),
+            (self.run_directory, layout.RUN_DIRECTORY),
+            (self.disks, layout.DISKS_DIRECTORY),
+            (self.images, layout.IMAGES_DIRECTORY),
+        )
+        kernel_boot = f"{shlex.quote(str(guest.directory))} {layout.KERNEL_BOOT_DIRECTORY}"
+        uid = layout.USER_ID
+        script = [
+            "set -e",
+            "mount -t tmpfs none /run",
+            "mount -t tmpfs none /var/lib",
+            f"mount --bind {shlex.quote(str(passwd))} /etc/passwd",
+            *(f"mkdir -p {inside} && mount --bind {shlex.quote(str(outside))} {inside}" for outside, inside in binds),
+            f"mkdir -p {layout.KERNEL_BOOT_DIRECTORY} && mount --bind {kernel_boot}",
+            f"exec setpriv --reuid {uid} --regid {uid} --clear-groups --bounding-set=-all --inh-caps=-all --no-new-privs"
+            f" env -i PATH=/usr/bin:/bin PYTHONPATH=/var/lib/kubevirt/program MALLOC_ARENA_MAX=1 {PYTHON} -m launcher",
+        ]
+        with self.log.open("wb") as log:
+            arguments = ["unshare", "--mount", "--propagation", "private", "sh", "-c", "\n".join(script)]
+            self.process = subprocess.Popen(arguments, stdout=log, stderr=log, cwd="/", start_new_session=True)
+
+    def client(self) -> Client:
+        """Connect to the wire."""
+        return Client(self.socket(layout.LAUNCHER_SOCKET))
+
+    def console(self) -> Viewer:
+        """Connect to the console."""
+        return Viewer(self.socket(layout.CONSOLE_SOCKET))
+
+    def socket(self, name: str, seconds: float = 20.0) -> socket.socket:
+        """Return a connection to a socket of the pod, once it is there."""
+        path = self.run_directory / name
+
+        def connect() -> socket.socket | None:
+            connection = socket.socket(socket.AF_UNIX)
+            directory = os.open(path.parent, os.O_PATH)  # sun_path is short, paths of tests are long
+            try:
+                connection.connect(f"/proc/self/fd/{directory}/{path.name}")
+            except OSError:
+                connection.close()
+                return None
+            finally:
+                os.close(directory)
+            return connection
+
+        try:
+            return wait_for(connect, seconds, name)
+        except AssertionError as error:
+            raise AssertionError(f"{error}; the log: {self.log.read_text()[-2000:]}") from error
+
+    def libvirtd(self) -> int:
+        """Return libvirtd's pid."""
+        return int((self.run_directory / "libvirt/libvirtd.pid").read_text())
+
+    def qemu(self) -> list[int]:
+        """Return the pids of the QEMU processes of this pod."""
+        paths = [path for path in (self.run_directory / "libvirt/qemu/run").glob("*.pid") if path.name != "driver.pid"]
+        return [pid for pid in (int(path.read_text()) for path in paths) if alive(pid)]
+
+    def wait(self, seconds: float = 20.0) -> int:
+        """Return the exit code once it has ended."""
+        return self.process.wait(seconds)
+
+    def kill(self) -> None:
+        """End everything of this pod."""
+        pids = [*self.qemu(), *([self.libvirtd()] if (self.run_directory / "libvirt/libvirtd.pid").exists() else [])]
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+            for pid in pids:
+                if alive(pid):
+                    os.kill(pid, signal.SIGKILL)
+
+
+class Client:
+    """virt-handler's side of the wire, blocking."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._socket = connection
+        self._receiver = codec.replies()
+        self._received: list[messages.FromLauncher] = []
+        self._id = 0
+        hello = self.next()
+        assert isinstance(hello, messages.Hello)
+        self.status = hello.status
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        self._socket.close()
+
+    def next(self, seconds: float = 30.0) -> messages.FromLauncher:
+        """Return the next message."""
+        self._socket.settimeout(seconds)
+        while not self._received:
+            data = self._socket.recv(65536)
+            if not data:
+                raise EOFError
+            self._received += self._receiver.receive(data)
+        message = self._received.pop(0)
+        self.status = message.status
+        return message
+
+    def call(self, request: messages.Request, seconds: float = 60.0) -> messages.Reply | messages.Refusal:
+        """Return the answer to a request."""
+        self._id += 1
+        self._socket.sendall(codec.encode(messages.Call(self._id, request)))
+        while True:
+            message = self.next(seconds)
+            if isinstance(message, messages.Reply | messages.Refusal) and message.id == self._id:
+                return message
+
+    def ask(self, request: messages.Request) -> messages.Status:
+        """Return the status after a request that has to succeed."""
+        answer = self.call(request)
+        assert isinstance(answer, messages.Reply), answer
+        return answer.status
+
+    def until(self, condition: Callable[[messages.Status], Any], seconds: float = 30.0) -> messages.Status:
+        """Return the first status for which ``condition`` holds."""
+        deadline = time.monotonic() + seconds
+        while not condition(self.status):
+            self.next(max(0.01, deadline - time.monotonic()))
+        return self.status
+
+
+class Viewer:
+    """Somebody in front of the console."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._socket = connection
+        self.seen = b""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        self._socket.close()
+
+    def expect(self, text: str, seconds: float = 40.0) -> str:
+        """Return everything up to ``text``."""
+        wanted = text.encode()
+        deadline = time.monotonic() + seconds
+        while wanted not in self.seen:
+            self._socket.settimeout(max(0.01, deadline - time.monotonic()))
+            try:
+                data = self._socket.recv(65536)
+            except TimeoutError:
+                raise AssertionError(f"{text!r} not seen in {self.seen[-500:]!r}") from None
+            if not data:
+                raise AssertionError(f"the console ended; {text!r} not seen in {self.seen[-500:]!r}")
+            self.seen += data
+        end = self.seen.index(wanted) + len(wanted)
+        before, self.seen = self.seen[:end], self.seen[end:]
+        return before.decode(errors="replace")
+
+    def type(self, text: str) -> None:
+        """Type."""
+        self._socket.sendall(text.encode())
+
+    def sh(self, command: str) -> str:
+        """Return what a command of the guest's shell prints."""
+        self.type(f"echo B''EGIN; {command}; echo E''ND\n")
+        self.expect("BEGIN")
+        return self.expect("END").removesuffix("END").replace("\r", "").strip()
+
+
+def alive(pid: int) -> bool:
+    """Tell whether a process runs (a zombie does not)."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def resident_mebibytes(pid: int) -> float:
+    """Return VmRSS."""
+    line = next(line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("VmRSS"))
+    return int(line.split()[1]) / 1024
+
+
+def wait_for(condition: Callable[[], T | None], seconds: float, what: str) -> T:
+    """Return the first true value of ``condition``."""
+    deadline = time.monotonic() + seconds
+    while not (value := condition()):
+        assert time.monotonic() < deadline, f"waited {seconds} s for {what}"
+        time.sleep(0.02)
+    return value
+
+
+@contextmanager
+def killed_afterwards(launchers: list[Launcher]) -> Iterator[None]:
+    """End every launcher that a test leaves."""
+    try:
+        yield
+    finally:
+        for item in launchers:
+            item.kill()

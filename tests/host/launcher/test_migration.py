@@ -1,0 +1,146 @@
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+import pytest
+
+from launcher.protocol import messages
+from tests.host.launcher import relay
+from tests.host.launcher.sandbox import Client, Launcher, Viewer, a_machine
+
+pytestmark = pytest.mark.host
+COUNT = "(i=0; while true; do i=$((i+1)); echo tick-$i; sleep 0.5; done) &\n"
+SLOW = 4e6
+
+
+@dataclass
+class Pair:
+    """A guest that counts in ``source``, and a prepared ``target``."""
+
+    source: Launcher
+    target: Launcher
+    at_source: Client
+    at_target: Client
+    viewer: Viewer
+    """Of the source's console."""
+
+
+@pytest.fixture
+def pair(start: Callable[[], Launcher]) -> Iterator[Pair]:
+    source, target = start(), start()
+    with ExitStack() as stack:
+        at_source, at_target = stack.enter_context(source.client()), stack.enter_context(target.client())
+        viewer = stack.enter_context(source.console())
+        at_source.ask(messages.Sync(a_machine()))
+        prepared = at_target.ask(messages.PrepareMigrationTarget("m1", a_machine())).migration_of("m1")
+        assert prepared is not None
+        assert prepared.state == "prepared"
+        viewer.expect("GUEST-READY")
+        viewer.type(COUNT)
+        viewer.expect("tick-3")
+        yield Pair(source, target, at_source, at_target, viewer)
+
+
+def ended(uid: str) -> Callable[[messages.Status], bool]:
+    def condition(status: messages.Status) -> bool:
+        migration = status.migration_of(uid)
+        return migration is not None and migration.state in ("succeeded", "failed", "cancelled")
+
+    return condition
+
+
+def test_the_guest_goes_on_counting_in_the_target(pair: Pair, capsys: pytest.CaptureFixture[str]) -> None:
+    with relay.connected(pair.source, pair.target), pair.target.console() as viewer:
+        begin = time.monotonic()
+        pair.at_source.ask(messages.Migrate("m1"))
+        source = pair.at_source.until(lambda status: status.ending)
+        took = time.monotonic() - begin
+        assert source.ending is not None
+        assert (source.ending.kind, source.ending.migration_uid) == ("migrated", "m1")
+        target = pair.at_target.until(ended("m1"))
+        migration = target.migration_of("m1")
+        assert migration is not None
+        assert migration.state == "succeeded"
+        target = pair.at_target.until(lambda status: status.domain is not None and status.domain.state == "running")
+        assert target.started
+        viewer.expect("tick-")
+        first = int(viewer.expect("\n"))
+        assert first > 3
+        viewer.expect(f"tick-{first + 2}")
+        with capsys.disabled():
+            print(f"\n[migration took {took:.2f} s]")
+    assert pair.source.wait() == 0
+    pair.at_target.ask(messages.Sync(a_machine()))
+    assert len(pair.target.qemu()) == 1
+    pair.target.process.send_signal(signal.SIGTERM)
+    assert pair.target.wait() == 0
+
+
+def test_an_aborted_migration_leaves_the_guest_at_the_source(pair: Pair) -> None:
+    with relay.connected(pair.source, pair.target, SLOW):
+        pair.at_source.ask(messages.Migrate("m1"))
+
+        def has_progress(status: messages.Status) -> bool:
+            migration = status.migration_of("m1")
+            return migration is not None and migration.memory_processed_bytes > 0
+
+        pair.at_source.until(has_progress)
+        pair.at_source.ask(messages.AbortMigration("m1"))
+        migration = pair.at_source.until(ended("m1")).migration_of("m1")
+        assert migration is not None
+        assert migration.state == "cancelled"
+    pair.viewer.expect("tick-")
+    at = int(pair.viewer.expect("\n"))
+    pair.viewer.expect(f"tick-{at + 2}")
+    domain = pair.at_source.ask(messages.GetStatus()).domain
+    assert domain is not None
+    assert domain.state == "running"
+    migration = pair.at_target.until(ended("m1")).migration_of("m1")
+    assert migration is not None
+    assert migration.state == "failed"
+    pair.target.process.send_signal(signal.SIGTERM)
+    assert pair.target.wait() == 0
+
+
+def test_a_broken_relay_leaves_the_guest_at_the_source(pair: Pair) -> None:
+    with relay.connected(pair.source, pair.target, SLOW) as relays:
+        pair.at_source.ask(messages.Migrate("m1"))
+        time.sleep(1)
+        for item in relays:
+            item.cut()
+        migration = pair.at_source.until(ended("m1"), 50).migration_of("m1")
+        assert migration is not None
+        assert migration.state == "failed"
+    pair.viewer.expect("tick-")
+    domain = pair.at_source.ask(messages.GetStatus()).domain
+    assert domain is not None
+    assert domain.state == "running"
+
+
+def test_a_target_that_is_told_to_end_during_the_migration_leaves_the_guest_at_the_source(pair: Pair) -> None:
+    with relay.connected(pair.source, pair.target, SLOW):
+        pair.at_source.ask(messages.Migrate("m1"))
+        pair.at_target.until(lambda status: status.domain is not None)
+        pair.target.process.send_signal(signal.SIGTERM)
+        assert pair.target.wait() == 0
+        migration = pair.at_source.until(ended("m1"), 50).migration_of("m1")
+        assert migration is not None
+        assert migration.state == "failed"
+    domain = pair.at_source.ask(messages.GetStatus()).domain
+    assert domain is not None
+    assert domain.state == "running"
+
+
+def test_a_source_that_is_told_to_end_aborts_the_migration_and_shuts_the_guest_down(pair: Pair) -> None:
+    with relay.connected(pair.source, pair.target, SLOW):
+        pair.at_source.ask(messages.Migrate("m1"))
+        time.sleep(1)
+        pair.source.process.send_signal(signal.SIGTERM)
+        ending = pair.at_source.until(lambda status: status.ending).ending
+        assert ending is not None
+        assert ending.kind == "shutdown-requested"
+    assert pair.source.wait() == 0
