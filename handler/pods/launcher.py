@@ -142,16 +142,22 @@ class Connection:
 
 @asynccontextmanager
 async def connect(
-    pod_uid: str, on_status: Callable[[messages.Status], None], *, kubelet: Path = places.KUBELET_DIRECTORY, user: int = layout.USER_ID
+    pod_uid: str,
+    on_status: Callable[[messages.Status], None],
+    *,
+    kubelet: Path = places.KUBELET_DIRECTORY,
+    identify: Callable[[int, str], Launcher] = Launcher.of,
 ) -> AsyncIterator[Connection]:
     """Yield a connection to the launcher of this pod that has said hello; run :meth:`Connection.run` beside using it.
+
+    ``identify`` takes the process id of who listens and the pod's uid, and vouches for it.
 
     Raises:
         Disconnected: nobody listens there (yet, or any more).
         NotOfThisPod: somebody does who is not of this pod.
     """
     try:
-        reader, writer, process = await _open(pod_uid, kubelet, user)
+        reader, writer, process = await _open(pod_uid, kubelet, identify)
     except OSError as error:
         raise Disconnected(f"connect to the launcher of pod {pod_uid}: {error}") from error
     try:
@@ -163,11 +169,13 @@ async def connect(
         process.close()
 
 
-async def _open(pod_uid: str, kubelet: Path, user: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter, Launcher]:
+async def _open(
+    pod_uid: str, kubelet: Path, identify: Callable[[int, str], Launcher]
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter, Launcher]:
     with places.run_directory(pod_uid, kubelet) as directory:
         link = places.connect(directory, layout.LAUNCHER_SOCKET)
     try:
-        process = Launcher.of(places.peer_process(link), pod_uid, user=user)
+        process = identify(places.peer_process(link), pod_uid)
     except BaseException:
         link.close()
         raise

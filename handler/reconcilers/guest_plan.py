@@ -83,7 +83,8 @@ def plan(observed: Observed) -> Action:
 
 def _alive(vm: Mapping[str, Any], launcher: messages.Status) -> Action:
     wish = power.decide(vm)
-    off = not wish.on or wish.attempt > power.current_attempt(vm)
+    # What has begun to stop stops: an attempt has no way back from there.
+    off = not wish.on or wish.attempt > power.current_attempt(vm) or phases.phase_of(vm) == phases.STOPPING
     if launcher.domain is None:
         if launcher.started or launcher.stopping:
             return Wait()  # the ending follows

@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+from apiserver.apis.meta import objects
+from handler.network.setup import Interface
+from handler.reconcilers import guest_status
+from launcher.protocol import messages
+from tests.unit.handler.reconcilers.builders import NOW, a_running, a_vm
+
+WIRED = (Interface("default", "02:00:00:00:00:09", "tap0", "virtio", ("10.244.0.9",)),)
+
+
+def test_one_write_says_everything_about_a_guest_that_runs() -> None:
+    status = guest_status.running(a_vm(), a_running(), WIRED, NOW)
+
+    assert status["phase"] == "Running"
+    assert status["domain"] == {"state": "running", "reason": "booted", "type": "qemu"}
+    assert status["interfaces"] == [
+        {"name": "default", "mac": "02:00:00:00:00:09", "ipAddress": "10.244.0.9", "ipAddresses": ["10.244.0.9"]}
+    ]
+    assert status["podIP"] == "10.244.0.9"
+    assert status["graphics"] == [{"type": "vnc"}]
+    assert status["observedGeneration"] == 3
+    assert status["attempts"][0]["runningTime"] == "2026-11-21T08:00:00Z"
+    assert objects.is_true(status["conditions"], "Ready")
+    assert objects.is_true(status["conditions"], "Migratable")
+    assert status["phaseTransitionTimestamps"][-1] == {"phase": "Running", "time": "2026-11-21T08:00:00.000000Z"}
+
+
+def test_looking_again_changes_nothing() -> None:
+    status = guest_status.running(a_vm(), a_running(), WIRED, NOW)
+
+    assert guest_status.running({**a_vm(), "status": status}, a_running(), None, NOW) == status
+
+
+def test_facts_of_the_agent_and_console_connections_are_no_reason_to_write() -> None:
+    status = guest_status.running(a_vm(), a_running(), WIRED, NOW)
+    chatty = a_running(revision=99, consoles=3, agent=messages.AgentStatus(connected=True, hostname="guest"))
+
+    assert guest_status.running({**a_vm(), "status": status}, chatty, WIRED, NOW) == status
+
+
+def test_a_paused_guest_is_not_ready() -> None:
+    conditions = guest_status.running(a_vm("Running"), a_running("paused", "user"), None, NOW)["conditions"]
+
+    assert objects.is_true(conditions, "Paused")
+    ready = objects.condition(conditions, "Ready")
+    assert ready is not None
+    assert (ready["status"], ready["reason"]) == ("False", "Paused")
+
+
+def test_a_guest_that_cannot_migrate_says_why() -> None:
+    conditions = guest_status.running(a_vm("Running"), a_running(not_migratable="disk0 is local"), None, NOW)["conditions"]
+
+    found = objects.condition(conditions, "Migratable")
+    assert found is not None
+    assert (found["status"], found["message"]) == ("False", "disk0 is local")
+
+
+def test_what_qemu_wrote_is_one_bounded_printable_line() -> None:
+    ending = messages.Ending("crashed", "QEMU died", log=("x" * 5000, "a\x1b[31mb\n"))
+    end = guest_status.end_of(ending)
+
+    assert end is not None
+    assert len(end.message) <= guest_status.MAX_MESSAGE
+    assert end.message.isprintable()
+
+
+def test_an_end_clears_what_only_a_running_guest_has() -> None:
+    running = {**a_vm(), "status": guest_status.running(a_vm(), a_running(), WIRED, NOW)}
+    status = guest_status.ended(running, guest_status.End("Succeeded", "GuestPoweredOff", "bye"), NOW)
+
+    assert "interfaces" not in status
+    assert [each["type"] for each in status["conditions"]] == ["Ready"]
+    assert status["attempts"][0]["endTime"] == "2026-11-21T08:00:00Z"
+    assert status["attempts"][0]["runningTime"]

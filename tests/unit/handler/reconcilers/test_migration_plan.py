@@ -1,0 +1,112 @@
+"""Both sides of a migration, and that whichever side crashes when, exactly one end is written."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from handler.reconcilers import migration_plan as plan
+from handler.reconcilers.migration_plan import Observed
+from launcher.protocol import messages
+from tests.unit.handler.reconcilers.builders import EMPTY, a_migrating, a_migration, a_running, an_ended
+
+
+def source(migration: dict[str, Any], launcher: messages.Status | None, *, connected: bool = True, gone: bool = False) -> plan.Action:
+    return plan.plan_source(Observed(migration, launcher, connected, gone))
+
+
+def target(migration: dict[str, Any], launcher: messages.Status | None, *, relaying: bool = True, connected: bool = True) -> plan.Action:
+    return plan.plan_target(Observed(migration, launcher, connected, gone=False, relaying=relaying, address="10.0.0.2:8445"))
+
+
+def test_the_source_writes_running_before_it_begins() -> None:
+    assert source(a_migration("TargetReady"), a_running()) == plan.Begin()
+    assert source(a_migration("Running"), a_running()) == plan.Relay()
+
+
+def test_the_source_leaves_a_migration_that_is_under_way_alone() -> None:
+    assert source(a_migration("Running"), a_migrating("running")) == plan.Wait()
+    assert source(a_migration("Running", deleting=True), a_migrating("running")) == plan.Abort()
+
+
+@pytest.mark.parametrize(
+    ("state", "deleting", "phase"), [("failed", False, "Failed"), ("failed", True, "Failed"), ("cancelled", True, "Cancelled")]
+)
+def test_the_source_says_that_the_guest_stayed(state: messages.MigrationState, deleting: bool, phase: str) -> None:
+    for before in ("TargetReady", "Running"):
+        action = source(a_migration(before, deleting=deleting), a_migrating(state), connected=False)
+        assert isinstance(action, plan.Conclude)
+        assert action.phase == phase
+
+
+def test_a_migration_that_never_began_is_cancelled_by_its_deletion() -> None:
+    action = source(a_migration("TargetReady", deleting=True), a_running())
+
+    assert isinstance(action, plan.Conclude)
+    assert action.phase == "Cancelled"
+
+
+def test_a_guest_that_ended_before_it_could_move_fails_its_migration() -> None:
+    action = source(a_migration("Running"), an_ended("shutdown"), connected=False, gone=True)
+
+    assert isinstance(action, plan.Conclude)
+    assert action.phase == "Failed"
+
+
+@pytest.mark.parametrize("deleting", [False, True])
+def test_only_the_target_writes_that_the_guest_arrived(deleting: bool) -> None:
+    for phase in ("TargetReady", "Running"):
+        assert source(a_migration(phase, deleting=deleting), a_migrating("succeeded")) == plan.Wait()
+        assert target(a_migration(phase, deleting=deleting), a_migrating("succeeded", "incoming"), connected=False) == plan.TakeOver()
+
+
+def test_the_target_is_prepared_then_expected_then_offered() -> None:
+    migration, prepared = a_migration("PreparingTarget"), a_migrating("prepared", "incoming")
+
+    assert target(migration, EMPTY, relaying=False) == plan.Prepare()
+    assert target(migration, prepared, relaying=False) == plan.Expect()
+    assert target(migration, prepared) == plan.Offer("10.0.0.2:8445")
+    assert target(a_migration("TargetReady", targetAddress="10.0.0.2:8445"), prepared) == plan.Wait()
+
+
+def test_a_restarted_target_opens_its_door_again_and_tells_its_new_address() -> None:
+    ready, prepared = a_migration("TargetReady", targetAddress="10.0.0.1:8445"), a_migrating("prepared", "incoming")
+
+    assert target(ready, prepared, relaying=False) == plan.Expect()
+    assert target(ready, prepared) == plan.Offer("10.0.0.2:8445")
+
+
+def test_a_target_whose_guest_did_not_come_leaves_the_word_to_the_source() -> None:
+    for state in ("failed", "cancelled"):
+        assert target(a_migration("Running"), a_migrating(state, "incoming")) == plan.Wait()
+
+
+@pytest.mark.parametrize("phase", ["Succeeded", "Failed", "Cancelled"])
+def test_a_final_phase_closes_both_sides(phase: str) -> None:
+    assert source(a_migration(phase), a_migrating("running")) == plan.Close()
+    assert target(a_migration(phase), a_migrating("prepared", "incoming")) == plan.Close()
+
+
+def test_a_migration_to_be_deleted_is_not_prepared() -> None:
+    assert target(a_migration("PreparingTarget", deleting=True), EMPTY) == plan.Wait()
+
+
+STATES: list[messages.MigrationState | None] = [None, "running", "succeeded", "failed", "cancelled"]
+
+
+@pytest.mark.parametrize("state", STATES)
+@pytest.mark.parametrize("deleting", [False, True])
+@pytest.mark.parametrize("phase", ["TargetReady", "Running"])
+def test_at_most_one_side_writes_an_end(phase: str, deleting: bool, state: messages.MigrationState | None) -> None:
+    """What one launcher can say of a migration together with what the other can say at that moment."""
+    here = a_running() if state is None else a_migrating(state)
+    there = a_migrating("succeeded" if state == "succeeded" else "prepared", "incoming")
+    ends = [
+        action
+        for action in (source(a_migration(phase, deleting=deleting), here), target(a_migration(phase, deleting=deleting), there))
+        if isinstance(action, plan.Conclude | plan.TakeOver)
+    ]
+    assert len(ends) <= 1
+    if state in ("succeeded", "failed", "cancelled"):
+        assert len(ends) == 1

@@ -1,0 +1,34 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from handler.relays import header
+from handler.relays.header import Header
+from handler.relays.outgoing import split_address
+
+
+@given(st.from_regex(r"[A-Za-z0-9-]{1,63}", fullmatch=True), st.sampled_from(["libvirt", "data"]))
+def test_what_is_encoded_is_decoded(uid: str, channel: header.Channel) -> None:
+    line = Header(uid, channel).encode()
+
+    assert header.decode(line) == Header(uid, channel)
+    assert len(line) <= header.MAX_BYTES
+
+
+@given(st.binary(max_size=200))
+def test_anything_else_is_no_header(line: bytes) -> None:
+    assert header.decode(b"x" + line) is None
+
+
+def test_a_uid_cannot_smuggle_a_line() -> None:
+    with pytest.raises(ValueError, match="no uid"):
+        Header("a libvirt\nb", "data").encode()
+
+
+def test_addresses_have_a_host_and_a_port() -> None:
+    assert split_address("10.0.0.1:8445") == ("10.0.0.1", 8445)
+    assert split_address("[fd00::1]:8445") == ("fd00::1", 8445)
+    with pytest.raises(ValueError, match="host:port"):
+        split_address("nowhere")
