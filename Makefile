@@ -5,7 +5,7 @@ VENV := .venv
 PY := $(VENV)/bin/python
 TESTS_INNER := tests/architecture tests/unit tests/contracts tests/component
 
-.PHONY: help setup fmt check test demo down env cluster-up cluster-down images
+.PHONY: help setup fmt check test demo down env cluster-up cluster-down images dev
 
 help:  ## this text
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -49,3 +49,7 @@ cluster-down:  ## remove the test cluster
 
 images:  ## build our container images and, where the test cluster runs, give them to its nodes
 	@if python3 -m tests.testbed status 2>/dev/null; then python3 -m tests.testbed load-images; else python3 -m tests.testbed images; fi
+
+dev: setup  ## virt-api alone on loopback with an etcd of its own, and a kubeconfig for it (DEV_FLAGS="--storage=memory" needs no etcd)
+	@etcd=; case "$(DEV_FLAGS)" in *memory*) ;; *) etcd="--etcd-binary=$$(python3 -m tests.testbed.build etcd)" || exit 1;; esac; \
+	exec $(PY) -m apiserver.server.dev $$etcd $(DEV_FLAGS)
