@@ -1,0 +1,137 @@
+"""The way to a cluster: whatever kubeconfig kubectl would load, as the pieces that HTTP and websocket clients need.
+
+kubernetes_asyncio reads and merges the files and runs credential plugins (exec, OIDC, GCP); it is imported when it is needed, for it takes
+longer than everything else here together.
+"""
+
+from __future__ import annotations
+
+import os
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from apiserver.kubectl.messages import Failure, describe
+
+DEFAULT_KUBECONFIG: Final = "~/.kube/config"
+SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What the flags say about the cluster and who asks; empty means what the kubeconfig says."""
+
+    kubeconfig: str = ""
+    context: str = ""
+    cluster: str = ""
+    user: str = ""
+    namespace: str = ""
+    server: str = ""
+    token: str = field(default="", repr=False)
+    impersonate_user: str = ""
+    impersonate_uid: str = ""
+    impersonate_groups: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """One way to one cluster as one user."""
+
+    server: str
+    """``https://host:port``, with a path where the cluster is behind one, without a slash at its end."""
+    namespace: str
+    headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    tls: ssl.SSLContext | None = None
+    """None for plain HTTP."""
+    server_hostname: str | None = None
+    proxy: str | None = None
+    """From the kubeconfig; without it the environment decides."""
+
+
+def paths(selection: Selection, environ: Mapping[str, str]) -> str:
+    """Return the files to merge, separated as in ``KUBECONFIG``."""
+    return selection.kubeconfig or environ.get("KUBECONFIG", "") or DEFAULT_KUBECONFIG
+
+
+async def load(selection: Selection, environ: Mapping[str, str] = os.environ) -> Access:
+    """Return the way that the flags, the environment and the kubeconfig lead.
+
+    Raises:
+        Failure: no usable configuration, or the credential plugin failed; says which and why.
+    """
+    named = paths(selection, environ)
+    if selection.kubeconfig and not _exists(selection.kubeconfig):
+        raise Failure(f"error: the kubeconfig {selection.kubeconfig} does not exist")
+    try:
+        configuration, namespace = await _kubernetes_asyncio(named, selection, environ)
+        tls = _tls(configuration) if configuration.host.startswith("https") else None
+    except Failure:
+        raise
+    except Exception as error:  # the library raises what it likes for a bad file: assertion, key, type errors
+        raise Failure(f"error: cannot use the kubeconfig {named}: {describe(error)}") from error
+    return Access(
+        server=(selection.server or configuration.host).rstrip("/"),
+        namespace=selection.namespace or namespace or "default",
+        headers=_headers(configuration, selection),
+        tls=tls,
+        server_hostname=configuration.tls_server_name,
+        proxy=configuration.proxy,
+    )
+
+
+async def _kubernetes_asyncio(named: str, selection: Selection, environ: Mapping[str, str]) -> tuple[Any, str]:
+    from kubernetes_asyncio.client import Configuration  # slow to import
+    from kubernetes_asyncio.config import incluster_config, kube_config
+
+    class Loader(kube_config.KubeConfigLoader):
+        """Lets ``--cluster`` and ``--user`` replace what the context names, and works without a context when both are given."""
+
+        def set_active_context(self, context_name: str | None = None) -> None:
+            if not (selection.cluster and selection.user):
+                super().set_active_context(context_name)  # type: ignore[no-untyped-call]  # the library's
+            for kind, wanted in (("cluster", selection.cluster), ("user", selection.user)):
+                if wanted:
+                    named: Any = self._config[f"{kind}s"]
+                    setattr(self, f"_{kind}", named.get_with_name(wanted)[kind])
+
+    configuration = Configuration()
+    merged = kube_config.KubeConfigMerger(named).config
+    if merged is None:
+        if environ.get("KUBERNETES_SERVICE_HOST") and not environ.get("KUBECONFIG"):
+            incluster_config.load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]  # the library's
+            own = SERVICE_ACCOUNT / "namespace"
+            return configuration, own.read_text().strip() if own.is_file() else ""
+        raise Failure(f"error: there is no kubeconfig at {named}: give one with --kubeconfig or KUBECONFIG")
+    loader = Loader(config_dict=merged, active_context=selection.context or None, config_base_path=None)
+    await loader.load_and_set(configuration)
+    context = loader.current_context or {}
+    return configuration, str((context.get("context") or {}).get("namespace") or "")
+
+
+def _exists(path: str) -> bool:
+    return Path(path).expanduser().is_file()
+
+
+def _tls(configuration: Any) -> ssl.SSLContext:  # noqa: ANN401  kubernetes_asyncio ships no types
+    context = ssl.create_default_context(cafile=configuration.ssl_ca_cert)
+    # Python 3.13 asks of authorities what kubectl does not, and what those of some clusters lack.
+    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    if not configuration.verify_ssl:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    if configuration.cert_file:
+        context.load_cert_chain(configuration.cert_file, configuration.key_file)
+    return context
+
+
+def _headers(configuration: Any, selection: Selection) -> tuple[tuple[str, str], ...]:  # noqa: ANN401  as above
+    authorization = f"Bearer {selection.token}" if selection.token else configuration.api_key.get("BearerToken") or ""
+    headers = [("Authorization", authorization)] if authorization else []
+    if selection.impersonate_user:
+        headers.append(("Impersonate-User", selection.impersonate_user))
+    if selection.impersonate_uid:
+        headers.append(("Impersonate-Uid", selection.impersonate_uid))
+    headers += [("Impersonate-Group", group) for group in selection.impersonate_groups]
+    return tuple(headers)

@@ -1,0 +1,178 @@
+"""``kubectl virt console``: the first serial port of a guest on this terminal.
+
+Several people can be attached to one console; whoever comes late gets the last screenful first. Ctrl-] leaves. When the
+connection breaks (virt-api restarts, the guest moves to another node), it is dialled again for a while; the guest does not notice.
+Without a terminal, standard input is typed and output is copied until the guest is off or the process is ended; a Ctrl-] in the input
+leaves, too, and its end does not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Final
+
+from websockets.asyncio.client import ClientConnection
+from websockets.exceptions import ConnectionClosed
+
+from apiserver.kubectl import streams, terminal
+from apiserver.kubectl.access import Access
+from apiserver.kubectl.messages import Failure
+
+ESCAPE: Final = b"\x1d"
+"""Ctrl-]"""
+FIRST_PAUSE_SECONDS: Final = 0.25
+LONGEST_PAUSE_SECONDS: Final = 5.0
+MAX_TYPED_AHEAD: Final = 64
+"""Reads of at most 4 KiB that wait for a connection."""
+FINAL: Final = frozenset({401, 403, 404, 405, 410, 422})
+"""Answers that dialling again does not change. 400 is not among them: the guest is not running yet, or is being started again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How patient a session is."""
+
+    name: str
+    wait_seconds: float = 0.0
+    """For the virtual machine to run, before the first connection."""
+    reconnect_seconds: float = 60.0
+    """After a connection broke."""
+
+
+class Left(Exception):
+    """The person, or the script, left."""
+
+
+class Session:
+    """One person, or one script, at one console."""
+
+    def __init__(self, settings: Settings, load: Callable[[], Awaitable[Access]], *, stdin: int = 0, stdout: int = 1) -> None:
+        self._settings = settings
+        self._load = load
+        self._stdin = stdin
+        self._stdout = stdout
+        self._keys: asyncio.Queue[bytes] = asyncio.Queue(MAX_TYPED_AHEAD)
+        self._unsent = b""
+        """Taken from the queue for a connection that broke."""
+        self._attached_before = False
+
+    async def run(self) -> None:
+        """Stay attached until the person leaves or the guest is off.
+
+        Raises:
+            Failure: the console cannot be opened, or not again.
+        """
+        access = await self._load()
+        failures: list[Failure] = []
+        with terminal.raw(self._stdin):
+            try:
+                async with asyncio.TaskGroup() as group:
+                    # Beside everything else: Ctrl-] leaves also while a connection is being made.
+                    reading = group.create_task(self._read())
+                    await self._attach_again_and_again(access)
+                    reading.cancel()
+            except* Left:
+                self._say("")
+            except* BrokenPipeError:
+                pass  # nobody reads our output any more
+            except* Failure as group_of_failures:
+                failures += [each for each in group_of_failures.exceptions if isinstance(each, Failure)]
+        if failures:
+            raise failures[0]
+
+    async def _read(self) -> None:
+        """Take what is typed, until Ctrl-] or the end of the input.
+
+        Raises:
+            Left: at Ctrl-]; a script's input before it is sent first.
+        """
+        script = not os.isatty(self._stdin)
+        while content := await terminal.read(self._stdin):
+            before, escape, _ = content.partition(ESCAPE)
+            if before and script:
+                await self._keys.put(before)
+            elif before and not self._keys.full():  # a person who types on and on without a connection is not remembered for ever
+                self._keys.put_nowait(before)
+            if escape:
+                if script:
+                    await self._keys.join()
+                raise Left
+        if not script:
+            raise Left  # the terminal was hung up
+
+    async def _attach_again_and_again(self, access: Access) -> None:
+        deadline, pause = time.monotonic() + self._settings.wait_seconds, FIRST_PAUSE_SECONDS
+        renewed = False
+        while True:
+            try:
+                async with streams.opened(access, self._settings.name, "console") as connection:
+                    self._welcome()
+                    end = await self._pass_on(connection)
+                if end.wanted:
+                    self._say(f"The console was closed: {end}.")
+                    return
+                self._say(f"The console was cut off: {end}. Reconnecting for {self._settings.reconnect_seconds:g} s; Ctrl-] leaves.")
+                deadline, pause = time.monotonic() + self._settings.reconnect_seconds, FIRST_PAUSE_SECONDS
+                renewed = False
+            except streams.Refused as refused:
+                if refused.error.code == 401 and self._attached_before and not renewed:
+                    access, renewed = await self._load(), True  # the credential may have expired in a long session
+                    continue
+                if refused.error.code in FINAL or time.monotonic() >= deadline:
+                    raise refused.failure from refused
+            except streams.Unreachable as unreachable:
+                if not self._attached_before or time.monotonic() >= deadline:
+                    raise unreachable.failure from unreachable
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, LONGEST_PAUSE_SECONDS)
+
+    async def _pass_on(self, connection: ClientConnection) -> streams.End:
+        """Copy both ways until the connection ends."""
+        ends: list[streams.End] = []
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._type(connection))
+                while True:
+                    message = await connection.recv()
+                    if isinstance(message, bytes):  # text is no part of the protocol
+                        await terminal.write(self._stdout, message)
+        except* ConnectionClosed as closed:
+            ends = [streams.end_of(each) for each in closed.exceptions if isinstance(each, ConnectionClosed)]
+        except* BrokenPipeError:
+            raise BrokenPipeError from None
+        return ends[0] if ends else streams.End(1006, "")
+
+    async def _type(self, connection: ClientConnection) -> None:
+        while True:
+            if not self._unsent:
+                self._unsent = await self._keys.get()
+            await connection.send(self._unsent)
+            self._unsent = b""
+            self._keys.task_done()
+
+    def _welcome(self) -> None:
+        if self._attached_before:
+            self._say("Reconnected.")
+        else:
+            self._say(f"Connected to the console of {self._settings.name}. Ctrl-] leaves; press Enter for a prompt.")
+        self._attached_before = True
+
+    def _say(self, text: str) -> None:
+        # Standard error, and CR because the terminal is raw: a script's output holds the guest's bytes and nothing else.
+        sys.stderr.write(f"\r\n{text}\r\n" if text else "\r\n")
+        sys.stderr.flush()
+
+
+async def attach(settings: Settings, load: Callable[[], Awaitable[Access]]) -> int:
+    """Run a session on this process' standard streams; return the exit code."""
+    try:
+        await Session(settings, load).run()
+    except Failure as failure:
+        sys.stderr.write(f"{failure}\n")
+        return 1
+    return 0

@@ -1,0 +1,83 @@
+"""The command line of ``kubectl virt``."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Final
+
+from apiserver.apis.meta import times
+from apiserver.kubectl.access import Selection
+from apiserver.kubectl.verbs import VERBS
+
+KINDS: Final = frozenset({"vm", "vms", "virtualmachine", "virtualmachines", "virtualmachine.kubevirt.io", "virtualmachines.kubevirt.io"})
+
+
+def parse(arguments: list[str] | None = None) -> argparse.Namespace:
+    """Return the flags; ``selection``, ``command`` and ``name`` are always there. Exits with 2 on a mistake, as argparse does."""
+    parser = argparse.ArgumentParser(
+        prog="kubectl virt", description="Consoles, screens and power of virtual machines.", parents=[_shared()], allow_abbrev=False
+    )
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+
+    def command(name: str, text: str) -> argparse.ArgumentParser:
+        made = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".", parents=[_shared()], allow_abbrev=False)
+        made.add_argument("name", metavar="NAME", type=_machine, help="the virtual machine: NAME or vm/NAME")
+        return made
+
+    console = command("console", "type into the serial console; Ctrl-] leaves")
+    console.add_argument("--wait", type=_seconds, default=0.0, metavar="DURATION", help="for the machine to run (default 0s)")
+    console.add_argument(
+        "--reconnect",
+        type=_seconds,
+        default=60.0,
+        metavar="DURATION",
+        help="how long to dial again when the connection breaks (default 1m)",
+    )
+    vnc = command("vnc", "show the screen in a viewer of this machine")
+    vnc.add_argument("--proxy-only", action="store_true", help="start no viewer; print the port as JSON and serve it until Ctrl-C")
+    vnc.add_argument("--port", type=int, default=0, help="port of 127.0.0.1 (default: any that is free)")
+    for verb, text in VERBS.items():
+        command(verb, text)
+    parsed = parser.parse_args(arguments)
+    parsed.selection = _selection(parsed)
+    return parsed
+
+
+def _shared() -> argparse.ArgumentParser:
+    """Return the flags that kubectl has for every command; they may stand before and after the command."""
+    flags = argparse.ArgumentParser(add_help=False, argument_default=argparse.SUPPRESS)
+    group = flags.add_argument_group("the cluster, as kubectl's flags of these names")
+    group.add_argument("-n", "--namespace", help="of the virtual machine")
+    group.add_argument("--kubeconfig", metavar="FILE")
+    group.add_argument("--context")
+    group.add_argument("--cluster")
+    group.add_argument("--user")
+    group.add_argument("-s", "--server", metavar="URL")
+    group.add_argument("--token", help="bearer token")
+    group.add_argument("--as", dest="impersonate_user", metavar="USER")
+    group.add_argument("--as-uid", dest="impersonate_uid", metavar="UID")
+    group.add_argument("--as-group", dest="impersonate_groups", metavar="GROUP", action="append")
+    return flags
+
+
+def _selection(parsed: argparse.Namespace) -> Selection:
+    given = {name: getattr(parsed, name) for name in Selection.__dataclass_fields__ if hasattr(parsed, name)}
+    given["impersonate_groups"] = tuple(given.get("impersonate_groups") or ())
+    return Selection(**given)
+
+
+def _machine(text: str) -> str:
+    kind, slash, name = text.rpartition("/")
+    if (slash and kind.lower() not in KINDS) or not name:
+        raise argparse.ArgumentTypeError(f"{text!r} names no virtual machine: write NAME or vm/NAME")
+    return name
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = times.parse_duration(text).total_seconds()
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text!r} is no duration such as 30s or 5m") from error
+    if seconds < 0:
+        raise argparse.ArgumentTypeError("a duration is not negative")
+    return seconds

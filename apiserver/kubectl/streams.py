@@ -1,0 +1,100 @@
+"""Websockets to the streams of a virtual machine, and why they end."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidMessage, InvalidStatus
+from websockets.typing import Subprotocol
+
+from apiserver.apis.meta.errors import StatusError
+from apiserver.apis.virt import streams
+from apiserver.apis.virt.resources import VIRTUAL_MACHINES
+from apiserver.kubectl import messages
+from apiserver.kubectl.access import Access
+from apiserver.kubectl.verbs import refusal
+
+OPEN_SECONDS: Final = 65.0
+"""A little more than kube-apiserver gives a server for its answer."""
+MAX_MESSAGE_BYTES: Final = 1 << 20
+
+
+class Refused(Exception):
+    """The server answered, and not with a websocket."""
+
+    def __init__(self, error: StatusError, doing: str) -> None:
+        super().__init__(str(error))
+        self.error = error
+        self.failure = messages.of_status(error, doing)
+
+
+class Unreachable(Exception):
+    """Nobody answered."""
+
+    def __init__(self, failure: messages.Failure) -> None:
+        super().__init__(str(failure))
+        self.failure = failure
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """Why a stream ended."""
+
+    code: int
+    reason: str
+
+    @property
+    def wanted(self) -> bool:
+        """Whether there is no point in dialling again: the guest is off, or the peer asked for the end."""
+        return self.code == streams.CLOSE_NORMAL
+
+    def __str__(self) -> str:
+        if self.reason:
+            return self.reason
+        return {1000: "the virtual machine is off", 1001: "the server is stopping", 1006: "the connection broke"}.get(
+            self.code, f"code {self.code}"
+        )
+
+
+@asynccontextmanager
+async def opened(access: Access, name: str, stream: streams.Stream) -> AsyncIterator[ClientConnection]:
+    """Yield an open websocket; an end by the peer inside shows as ``websockets.ConnectionClosed``.
+
+    Raises:
+        Refused: the server's answer.
+        Unreachable: there was none.
+    """
+    doing = f"open the {stream} of virtual machine {access.namespace}/{name}"
+    url = "ws" + access.server.removeprefix("http") + VIRTUAL_MACHINES.path(access.namespace, name, stream)
+    hostname: dict[str, Any] = {"server_hostname": access.server_hostname} if access.server_hostname else {}
+    try:
+        connection = await connect(
+            url,
+            subprotocols=[Subprotocol(streams.SUBPROTOCOL)],
+            additional_headers=list(access.headers),
+            ssl=access.tls,
+            proxy=access.proxy or True,
+            compression=None,
+            open_timeout=OPEN_SECONDS,
+            close_timeout=2,
+            ping_interval=streams.PING_SECONDS,
+            ping_timeout=streams.PING_SECONDS,
+            max_size=MAX_MESSAGE_BYTES,
+            **hostname,
+        )
+    except InvalidStatus as error:
+        raise Refused(refusal(error.response.status_code, bytes(error.response.body or b"")), doing) from error
+    except (OSError, TimeoutError, InvalidHandshake, InvalidMessage, EOFError) as error:
+        raise Unreachable(messages.of_transport(error, access.server, doing)) from error
+    async with connection:
+        yield connection
+
+
+def end_of(closed: ConnectionClosed) -> End:
+    """Return why the peer, or the network, ended it."""
+    received = closed.rcvd
+    return End(received.code, received.reason) if received is not None else End(1006, "")

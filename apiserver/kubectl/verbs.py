@@ -1,0 +1,79 @@
+"""Actions on a virtual machine that are one request each."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+
+import aiohttp
+
+from apiserver.apis.meta import errors
+from apiserver.apis.virt.resources import VIRTUAL_MACHINES
+from apiserver.kubectl import messages
+from apiserver.kubectl.access import Access
+
+VERBS: Final = {
+    "start": "start it, until it ends by itself or is stopped",
+    "stop": "shut the guest down; after its grace period, power it off",
+    "restart": "stop it and start it again",
+    "pause": "stop its processors, keep its memory",
+    "unpause": "let its processors go on",
+    "migrate": "move the running guest to another node",
+}
+TIMEOUT: Final = aiohttp.ClientTimeout(total=60, connect=15)
+MAX_BODY_BYTES: Final = 16 << 20
+
+
+async def act(access: Access, name: str, verb: str) -> str:
+    """Do ``verb`` and return the line to print.
+
+    Raises:
+        Failure: refused, or not answered.
+    """
+    doing = f"{verb} virtual machine {access.namespace}/{name}"
+    answer = await request(access, "PUT", VIRTUAL_MACHINES.path(access.namespace, name, verb), doing, body={})
+    if answer.get("kind") == "Migration":
+        return f"migration.kubevirt.io/{(answer.get('metadata') or {}).get('name', '')} created"
+    return f"virtualmachine.kubevirt.io/{name}: {verb} requested"
+
+
+async def request(access: Access, method: str, path: str, doing: str, *, body: Any = None) -> dict[str, Any]:  # noqa: ANN401  JSON
+    """Send one request and return the object of the answer, empty when it is none.
+
+    Raises:
+        Failure: refused, or not answered; says what was being done.
+    """
+    try:
+        async with (
+            aiohttp.ClientSession(timeout=TIMEOUT, headers=list(access.headers), trust_env=True) as session,
+            session.request(
+                method,
+                access.server + path,
+                json=body,
+                ssl=access.tls or False,
+                server_hostname=access.server_hostname,
+                proxy=access.proxy,
+                allow_redirects=False,
+            ) as response,
+        ):
+            status, raw = response.status, await response.content.read(MAX_BODY_BYTES)
+    except (aiohttp.ClientError, OSError, TimeoutError) as error:
+        raise messages.of_transport(error, access.server, doing) from error
+    if status >= 300:
+        raise messages.of_status(refusal(status, raw), doing)
+    try:
+        answer = json.loads(raw)
+    except ValueError:
+        answer = {}
+    return answer if isinstance(answer, dict) else {}
+
+
+def refusal(status: int, raw: bytes) -> errors.StatusError:
+    """Return the error that an answer's body stands for."""
+    try:
+        body = json.loads(raw)
+    except ValueError:
+        body = None
+    if isinstance(body, dict) and body.get("kind") == "Status":
+        return errors.from_status(body, status)
+    return errors.from_http(status, raw[:500].decode(errors="replace"))

@@ -1,0 +1,402 @@
+"""The plugin against a server on loopback, with real pseudo-terminals, pipes and kubeconfigs."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import pty
+import signal
+import stat
+import sys
+import termios
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from pathlib import Path
+
+import pytest
+import yaml
+
+from apiserver.apis.meta import errors
+from apiserver.kubectl import access, console, flags, verbs, vnc
+from apiserver.kubectl.access import Access, Selection
+from apiserver.kubectl.messages import Failure
+from tests.fakes.streams import RFB, SCREENFUL, FakeStreams
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def server() -> FakeStreams:
+    return FakeStreams()
+
+
+@pytest.fixture
+async def url(server: FakeStreams) -> AsyncIterator[str]:
+    async with server.serving() as served:
+        yield served
+
+
+@pytest.fixture
+def way(url: str) -> Access:
+    return Access(server=url, namespace="default", headers=(("Authorization", "Bearer secret"),))
+
+
+async def until(condition: Callable[[], object], seconds: float = 8.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it never happened"
+        await asyncio.sleep(0.01)
+
+
+def write_kubeconfig(path: Path, url: str, user: Mapping[str, object], **context: str) -> Path:
+    config = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "here",
+        "contexts": [{"name": "here", "context": {"cluster": "one", "user": "me", **context}}],
+        "clusters": [{"name": "one", "cluster": {"server": url}}, {"name": "two", "cluster": {"server": "http://127.0.0.1:1"}}],
+        "users": [{"name": "me", "user": user}, {"name": "other", "user": {"token": "others"}}],
+    }
+    path.write_text(yaml.safe_dump(config))
+    return path
+
+
+class Attached:
+    """A console session of this process, on a pseudo-terminal or a pipe."""
+
+    def __init__(self, way: Access, settings: console.Settings, *, terminal: bool) -> None:
+        self.far, self.near = pty.openpty() if terminal else os.pipe()
+        if not terminal:
+            self.far, self.near = self.near, self.far
+        self.out, self._out_near = os.pipe()
+        os.set_blocking(self.out, False)
+        self.output = b""
+
+        async def load() -> Access:
+            return way
+
+        self.session = console.Session(settings, load, stdin=self.near, stdout=self._out_near)
+
+    def type(self, text: bytes) -> None:
+        os.write(self.far, text)
+
+    def read(self) -> bytes:
+        with contextlib.suppress(BlockingIOError):
+            self.output += os.read(self.out, 65536)
+        return self.output
+
+    def close(self) -> None:
+        for descriptor in {self.far, self.near, self.out, self._out_near}:
+            with contextlib.suppress(OSError):
+                os.close(descriptor)
+
+
+@contextlib.asynccontextmanager
+async def attached(
+    way: Access, *, terminal: bool = True, wait: float = 0.0, reconnect: float = 5.0
+) -> AsyncIterator[tuple[Attached, asyncio.Task[None]]]:
+    one = Attached(way, console.Settings("testvm", wait, reconnect), terminal=terminal)
+    try:
+        async with asyncio.TaskGroup() as group:
+            task = group.create_task(one.session.run())
+            yield one, task
+            task.cancel()
+    finally:
+        one.close()
+
+
+async def test_keys_go_to_the_guest_unread_and_ctrl_bracket_leaves(server: FakeStreams, way: Access) -> None:
+    async with attached(way) as (one, task):
+        before = termios.tcgetattr(one.near)
+        await until(lambda: one.read() == SCREENFUL)
+        assert not termios.tcgetattr(one.near)[3] & (termios.ICANON | termios.ECHO | termios.ISIG)
+
+        one.type(b"ls\r\x03")
+        await until(lambda: one.read() == SCREENFUL + b"LS\r\x03")
+        one.type(b"x\x1dy")
+        async with asyncio.timeout(3):
+            await task
+
+        assert termios.tcgetattr(one.near) == before
+        assert server.subprotocols == ["plain.kubevirt.io"]
+        assert ("Authorization", "Bearer secret") in server.requests[0][2]
+        await until(lambda: not server.open)
+
+
+async def test_two_people_share_a_console(server: FakeStreams, way: Access) -> None:
+    async with attached(way) as (one, _), attached(way) as (two, _):
+        await until(lambda: len(server.open) == 2)
+        await until(lambda: one.read() == two.read() == SCREENFUL)
+
+
+async def test_a_connection_that_breaks_is_dialled_again(server: FakeStreams, way: Access, capsys: pytest.CaptureFixture[str]) -> None:
+    async with attached(way) as (one, _):
+        await until(lambda: one.read() == SCREENFUL)
+        server.refusals = [errors.ServiceUnavailable("virt-api is starting"), errors.BadRequest("it is not running")]
+        server.cut()
+
+        await until(lambda: one.read() == SCREENFUL * 2)
+        one.type(b"a")
+        await until(lambda: one.read().endswith(b"A"))
+
+    said = capsys.readouterr().err
+    assert "cut off: the connection broke" in said
+    assert "Reconnected." in said
+
+
+async def test_a_server_that_goes_away_is_dialled_again_and_an_end_of_the_guest_is_the_end(
+    server: FakeStreams, way: Access, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with attached(way) as (one, task):
+        await until(lambda: one.read() == SCREENFUL)
+        await server.close(1001, "virt-api is stopping")
+        await until(lambda: one.read() == SCREENFUL * 2)
+        await server.close(1000, "the guest powered off")
+        async with asyncio.timeout(3):
+            await task
+
+    said = capsys.readouterr().err
+    assert "virt-api is stopping" in said
+    assert "closed: the guest powered off" in said
+
+
+async def test_ctrl_bracket_leaves_while_it_is_being_dialled_again(server: FakeStreams, way: Access) -> None:
+    async with attached(way, reconnect=60) as (one, task):
+        await until(lambda: one.read() == SCREENFUL)
+        server.refusals = [errors.ServiceUnavailable("down")] * 1000
+        server.cut()
+        await until(lambda: len(server.requests) > 2)
+        one.type(b"\x1d")
+        async with asyncio.timeout(3):
+            await task
+
+
+async def test_a_console_that_does_not_come_back_is_given_up_in_time(server: FakeStreams, way: Access) -> None:
+    one = Attached(way, console.Settings("testvm", 0.0, 0.3), terminal=True)
+    before = termios.tcgetattr(one.near)
+
+    async def break_it() -> None:
+        await until(lambda: one.read() == SCREENFUL)
+        server.refusals = [errors.ServiceUnavailable("down")] * 1000
+        server.cut()
+
+    async def attach() -> None:
+        with pytest.raises(Failure, match="down"):
+            await one.session.run()
+
+    async with asyncio.timeout(5), asyncio.TaskGroup() as group:
+        group.create_task(break_it())
+        group.create_task(attach())
+
+    assert termios.tcgetattr(one.near) == before
+    one.close()
+
+
+async def test_a_script_types_what_it_pipes_and_leaves_at_ctrl_bracket(server: FakeStreams, way: Access) -> None:
+    server.refusals = [errors.BadRequest("it is not running")]
+    async with attached(way, terminal=False, wait=5) as (one, task):
+        one.type(b"uname\n\x1d")
+        async with asyncio.timeout(5):
+            await task
+
+    await until(lambda: server.typed == b"uname\n")
+
+
+async def test_a_script_whose_input_ends_goes_on_reading(server: FakeStreams, way: Access) -> None:
+    async with attached(way, terminal=False) as (one, task):
+        one.type(b"a")
+        os.close(one.far)
+        await until(lambda: one.read() == SCREENFUL + b"A")
+        await asyncio.sleep(0.05)
+        assert not task.done()
+        await server.close(1000)
+        async with asyncio.timeout(3):
+            await task
+
+
+OPEN = "open the console of virtual machine default/testvm: "
+
+
+@pytest.mark.parametrize(
+    ("refusal", "text"),
+    [
+        (errors.NotFound("testvm not found"), f"Error from server (NotFound): {OPEN}testvm not found"),
+        (errors.Forbidden("no"), f"Error from server (Forbidden): {OPEN}no"),
+        (errors.BadRequest("testvm is not running"), f"Error from server (BadRequest): {OPEN}testvm is not running"),
+        (errors.Unauthorized("Unauthorized"), "error: You must be logged in to the server (Unauthorized)"),
+        (502, f"Error from server: {OPEN}the server answered 502: upstream is sad"),
+    ],
+)
+async def test_a_refusal_says_what_was_being_done_to_what(
+    server: FakeStreams, way: Access, refusal: errors.StatusError | int, text: str
+) -> None:
+    server.refusals = [refusal]
+    one = Attached(way, console.Settings("testvm"), terminal=True)
+
+    with pytest.raises(Failure) as failure:
+        await one.session.run()
+
+    assert str(failure.value) == text
+    one.close()
+
+
+async def test_a_server_that_is_not_there_is_named(url: str) -> None:
+    del url
+    one = Attached(Access("http://127.0.0.1:1", "default"), console.Settings("testvm"), terminal=True)
+
+    with pytest.raises(Failure, match=r"Unable to connect to the server http://127.0.0.1:1"):
+        await one.session.run()
+    with pytest.raises(Failure, match=r"Unable to connect to the server http://127.0.0.1:1: start virtual machine default/a"):
+        await verbs.act(Access("http://127.0.0.1:1", "default"), "a", "start")
+    one.close()
+
+
+async def test_verbs_are_one_request_each(server: FakeStreams, way: Access) -> None:
+    server.answers["migrate"] = {"kind": "Migration", "metadata": {"name": "testvm-x7k2p"}}
+
+    assert await verbs.act(way, "testvm", "stop") == "virtualmachine.kubevirt.io/testvm: stop requested"
+    assert await verbs.act(way, "testvm", "migrate") == "migration.kubevirt.io/testvm-x7k2p created"
+    server.refusals = [errors.Conflict("virtual machine testvm is already paused")]
+    with pytest.raises(Failure, match=r"\(Conflict\): pause virtual machine default/testvm: .* already paused"):
+        await verbs.act(way, "testvm", "pause")
+
+    assert [(method, path.rsplit("/", 2)[-1]) for method, path, _ in server.requests] == [
+        ("PUT", "stop"),
+        ("PUT", "migrate"),
+        ("PUT", "pause"),
+    ]
+
+
+async def test_a_viewer_on_the_port_speaks_to_the_guest_and_each_has_a_websocket(
+    server: FakeStreams, way: Access, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def load() -> Access:
+        return way
+
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(vnc.Proxy("testvm", load).run(port=0, proxy_only=True))
+        said = ""
+        while not said:
+            await asyncio.sleep(0.01)
+            said = capsys.readouterr().out
+        port = json.loads(said)["port"]
+        for text in (b"hello", b"again"):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            assert await reader.readexactly(len(RFB)) == RFB
+            writer.write(text)
+            assert await reader.readexactly(5) == text.upper()
+            writer.close()
+            await until(lambda: not server.open)
+        task.cancel()
+    assert server.typed == b"helloagain"
+
+
+async def test_a_viewer_is_found_started_and_awaited(
+    server: FakeStreams, way: Access, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    viewer = tmp_path / "remote-viewer"
+    viewer.write_text(f'#!/bin/sh\necho "$1" > {tmp_path}/argument\n')
+    viewer.chmod(viewer.stat().st_mode | stat.S_IXUSR)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/bin")
+
+    async def load() -> Access:
+        return way
+
+    await vnc.Proxy("testvm", load).run(port=0, proxy_only=False)
+
+    assert (tmp_path / "argument").read_text().startswith("vnc://127.0.0.1:")
+    viewer.unlink()
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(Failure, match="--proxy-only"):
+        await vnc.Proxy("testvm", load).run(port=0, proxy_only=False)
+    server.refusals = [errors.NotFound("absent")]
+    with pytest.raises(Failure, match="open the vnc of virtual machine default/testvm"):
+        await vnc.Proxy("testvm", load).run(port=0, proxy_only=True)
+
+
+async def test_a_kubeconfig_with_a_credential_plugin_is_loaded(url: str, tmp_path: Path) -> None:
+    plugin = tmp_path / "plugin"
+    credential = {"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": {"token": "from-the-plugin"}}
+    plugin.write_text(f"#!/bin/sh\necho '{json.dumps(credential)}'\n")
+    plugin.chmod(0o755)
+    user = {"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": str(plugin), "interactiveMode": "Never"}}
+    path = write_kubeconfig(tmp_path / "config", url + "/", user, namespace="guests")
+
+    found = await access.load(Selection(impersonate_user="jane", impersonate_groups=("a", "b")), {"KUBECONFIG": str(path)})
+
+    assert (found.server, found.namespace) == (url, "guests")
+    assert found.headers == (
+        ("Authorization", "Bearer from-the-plugin"),
+        ("Impersonate-User", "jane"),
+        ("Impersonate-Group", "a"),
+        ("Impersonate-Group", "b"),
+    )
+    assert "from-the-plugin" not in repr(found)
+    plugin.write_text("#!/bin/sh\necho 'no ticket, log in first' >&2\nexit 3\n")
+    with pytest.raises(Failure, match="log in first"):
+        await access.load(Selection(kubeconfig=str(path)))
+
+
+async def test_flags_choose_another_cluster_and_user(url: str, tmp_path: Path) -> None:
+    path = str(write_kubeconfig(tmp_path / "config", url, {"token": "mine"}))
+
+    changed = await access.load(Selection(kubeconfig=path, cluster="two", user="other", namespace="x"))
+    only_user = await access.load(Selection(kubeconfig=path, user="other"))
+
+    assert (changed.server, changed.namespace, changed.headers) == ("http://127.0.0.1:1", "x", (("Authorization", "Bearer others"),))
+    assert (only_user.server, only_user.namespace, only_user.headers) == (url, "default", (("Authorization", "Bearer others"),))
+    with pytest.raises(Failure, match="nowhere"):
+        await access.load(Selection(kubeconfig=path, context="nowhere"))
+    with pytest.raises(Failure, match="does not exist"):
+        await access.load(Selection(kubeconfig="/nonexistent"))
+    with pytest.raises(Failure, match="there is no kubeconfig"):
+        await access.load(Selection(), {"KUBECONFIG": "/nonexistent"})
+
+
+def test_flags_stand_before_and_after_the_command_and_names_may_carry_their_kind() -> None:
+    before, after = flags.parse(["-n", "a", "console", "vm/web"]), flags.parse(["console", "web", "--namespace", "a", "--wait", "1m30s"])
+
+    assert before.selection == after.selection == Selection(namespace="a")
+    assert (before.name, after.name, after.wait, after.reconnect) == ("web", "web", 90.0, 60.0)
+    for wrong in (["console", "pod/web"], ["console", "web", "--wait", "soon"], ["jump", "web"], ["start"]):
+        with pytest.raises(SystemExit) as error:
+            flags.parse(wrong)
+        assert error.value.code == 2
+
+
+async def test_the_program_restores_the_terminal_when_it_is_ended(url: str, server: FakeStreams, tmp_path: Path) -> None:
+    """The installed program as a person runs it: a controlling terminal, a kubeconfig, SIGTERM."""
+    path = write_kubeconfig(tmp_path / "config", url, {"token": "mine"})
+    far, near = pty.openpty()
+    before = termios.tcgetattr(near)
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "apiserver.kubectl", "console", "testvm", "--kubeconfig", str(path),
+        cwd=ROOT, stdin=near, stdout=near, stderr=near,
+    )  # fmt: skip
+    await until(lambda: server.open, 30)
+    await until(lambda: not termios.tcgetattr(near)[3] & termios.ECHO)
+
+    process.send_signal(signal.SIGTERM)
+
+    assert await process.wait() == 130
+    assert termios.tcgetattr(near) == before
+    os.close(far)
+    os.close(near)
+
+
+async def test_the_program_ends_with_1_and_says_why(url: str, server: FakeStreams, tmp_path: Path) -> None:
+    path = write_kubeconfig(tmp_path / "config", url, {"token": "mine"})
+    server.refusals = [errors.NotFound('virtualmachines.kubevirt.io "testvm" not found')]
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "apiserver.kubectl", "start", "testvm", "--kubeconfig", str(path),
+        cwd=ROOT, stderr=asyncio.subprocess.PIPE, stdin=asyncio.subprocess.DEVNULL,
+    )  # fmt: skip
+
+    _, said = await process.communicate()
+
+    assert process.returncode == 1
+    assert said.decode().splitlines() == [
+        'Error from server (NotFound): start virtual machine default/testvm: virtualmachines.kubevirt.io "testvm" not found'
+    ]

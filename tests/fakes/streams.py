@@ -1,0 +1,87 @@
+"""A kube-apiserver with one virtual machine behind it: its console echoes, its screen speaks first, and bad days can be ordered."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from aiohttp import WSMsgType, web
+
+from apiserver.apis.meta import errors
+from apiserver.apis.virt import streams
+
+PATH = "/apis/kubevirt.io/v1alpha1/namespaces/{namespace}/virtualmachines/{name}"
+SCREENFUL = b"login: "
+RFB = b"RFB 003.008\n"
+
+
+class FakeStreams:
+    """What was asked, and what is answered."""
+
+    def __init__(self) -> None:
+        self.refusals: list[errors.StatusError | int] = []
+        """The next requests get these, in order; a number is the status of an answer in plain text."""
+        self.requests: list[tuple[str, str, list[tuple[str, str]]]] = []
+        self.typed = b""
+        self.subprotocols: list[str] = []
+        self.open: set[web.WebSocketResponse] = set()
+        self.answers: dict[str, dict[str, Any]] = {}
+        """By verb."""
+
+    @asynccontextmanager
+    async def serving(self) -> AsyncIterator[str]:
+        """Serve on a free port of loopback; yields its URL."""
+        app = web.Application()
+        app.router.add_get(PATH + "/{stream:console|vnc}", self._stream)
+        app.router.add_put(PATH + "/{verb}", self._verb)
+        runner = web.AppRunner(app, shutdown_timeout=0.1)
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        try:
+            yield f"http://127.0.0.1:{runner.addresses[0][1]}"
+        finally:
+            await self.close(streams.CLOSE_GOING_AWAY)
+            await runner.cleanup()
+
+    async def close(self, code: int, reason: str = "") -> None:
+        """Close every stream."""
+        for each in tuple(self.open):
+            await each.close(code=code, message=reason.encode())
+
+    def cut(self) -> None:
+        """Break every connection without a word."""
+        for each in tuple(self.open):
+            transport = each._req.transport if each._req is not None else None
+            if transport is not None:
+                transport.abort()
+
+    def _refuse(self, request: web.Request) -> web.Response | None:
+        self.requests.append((request.method, request.path, list(request.headers.items())))
+        if not self.refusals:
+            return None
+        refusal = self.refusals.pop(0)
+        if isinstance(refusal, int):
+            return web.Response(status=refusal, text="upstream is sad")
+        return web.Response(status=refusal.code, text=json.dumps(refusal.to_json()), content_type="application/json")
+
+    async def _verb(self, request: web.Request) -> web.Response:
+        return self._refuse(request) or web.json_response(self.answers.get(request.match_info["verb"], {"kind": "VirtualMachine"}))
+
+    async def _stream(self, request: web.Request) -> web.StreamResponse:
+        if (refusal := self._refuse(request)) is not None:
+            return refusal
+        self.subprotocols.append(request.headers.get("Sec-WebSocket-Protocol", ""))
+        socket = web.WebSocketResponse(protocols=[streams.SUBPROTOCOL])
+        await socket.prepare(request)
+        self.open.add(socket)
+        try:
+            await socket.send_bytes(RFB if request.match_info["stream"] == "vnc" else SCREENFUL)
+            async for message in socket:
+                if message.type is WSMsgType.BINARY:
+                    self.typed += message.data
+                    await socket.send_bytes(message.data.upper())
+        finally:
+            self.open.discard(socket)
+        return socket
