@@ -1,0 +1,180 @@
+from __future__ import annotations
+
+import os
+import uuid
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from launcher.domain import disks, document
+from launcher.domain.disks import Found, InvalidSpecification
+from launcher.domain.document import Definition, Tap, to_xml
+
+GOLDEN = Path(__file__).parents[3] / "golden" / "domain"
+CLAIM: dict[str, Any] = {"name": "root", "type": "PersistentVolumeClaim", "source": {"name": "c"}}
+IMAGE: dict[str, Any] = {"name": "image", "type": "Image", "source": {"reference": "example/disk"}}
+KERNEL: Any = {
+    "container": {"image": "x", "kernelPath": "/boot/vmlinuz", "initrdPath": "boot/initrd"},
+    "kernelArgs": "quiet <&>",
+}
+TAP = Tap("52:54:00:00:00:02", "tap0")
+
+
+def defined(
+    accelerator: str = "qemu", taps: tuple[Tap, ...] = (), found: dict[str, Found] | None = None, **specification: Any
+) -> Definition:
+    return Definition("default", "testvm", "u-1", {"memory": {"guest": "512Mi"}, **specification}, accelerator, taps, found or {})
+
+
+def xml(**arguments: Any) -> ET.Element:
+    return ET.fromstring(to_xml(defined(**arguments)))
+
+
+def with_disks(*items: dict[str, Any], **found: Found) -> ET.Element:
+    return xml(devices={"disks": list(items)}, found=found)
+
+
+CASES = {
+    "smallest": defined(),
+    "kernel-boot-without-devices": defined(firmware={"kernelBoot": KERNEL}, devices={"graphics": [], "interfaces": [], "consoles": []}),
+    "slides": defined(
+        accelerator="kvm",
+        taps=(TAP,),
+        devices={
+            "disks": [{**CLAIM, "device": "disk", "target": {"bus": "virtio"}}],
+            "graphics": [{"type": "spice"}],
+            "consoles": [{"type": "pty"}],
+        },
+        found={"root": Found(block=True)},
+    ),
+    "every-kind-of-disk": defined(
+        devices={
+            "disks": [
+                {**CLAIM, "bootOrder": 1, "serial": "abc-1"},
+                {**IMAGE, "target": {"bus": "scsi"}},
+                {**IMAGE, "name": "iso", "device": "cdrom", "source": {"path": "disk/boot.iso"}, "bootOrder": 2},
+                {**CLAIM, "name": "data", "target": {"bus": "sata"}, "readOnly": True},
+            ]
+        },
+        found={"image": Found(format="qcow2", direct=False), "data": Found(block=True)},
+        cpu={"sockets": 2, "cores": 2, "threads": 1, "model": "Nehalem"},
+        machine={"type": "pc"},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_document_is_the_golden_one(name: str) -> None:
+    path = GOLDEN / f"{name}.xml"
+    text = to_xml(CASES[name]) + "\n"
+    if os.environ.get("UPDATE_GOLDEN"):
+        path.write_text(text)
+    assert text == path.read_text()
+
+
+def test_name_and_uuid_depend_on_the_object_alone() -> None:
+    first, second = to_xml(defined()), to_xml(defined(taps=(TAP,)))
+    assert ET.fromstring(first).findtext("uuid") == ET.fromstring(second).findtext("uuid") == document.domain_uuid("u-1", {})
+    assert document.domain_uuid("u-2", {}) != document.domain_uuid("u-1", {})
+    assert ET.fromstring(first).findtext("name") == "default_testvm"
+
+
+def test_a_uuid_asked_for_is_taken() -> None:
+    wanted = str(uuid.uuid4())
+    assert xml(firmware={"uuid": wanted}).findtext("uuid") == wanted
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("512Mi", 512 << 20), ("1G", 10**9), ("1.5Gi", 3 << 29), ("1000000000", 10**9), ("1.0001k", 1000), ("64k", 64000)],
+)
+def test_memory_is_a_quantity_in_bytes(text: str, expected: int) -> None:
+    assert xml(memory={"guest": text}).findtext("memory") == str(expected)
+
+
+@pytest.mark.parametrize(
+    "specification",
+    [
+        {"memory": {"guest": "much"}},
+        {"memory": {}},
+        {"firmware": {"uuid": "no"}},
+        {"firmware": {"kernelBoot": {"container": {"kernelPath": "../../etc/passwd"}}}},
+        {"firmware": {"kernelBoot": {"container": {"kernelPath": ""}}}},
+        {"firmware": {"kernelBoot": {"container": {"kernelPath": "vmlinuz"}, "kernelArgs": "a\nb"}}},
+        {"machine": {"type": "q35' foo='"}},
+        {"cpu": {"model": "<cpu>"}},
+        {"cpu": {"cores": -1}},
+        {"devices": {"disks": [{**CLAIM, "name": "../x"}]}},
+        {"devices": {"disks": [{**CLAIM, "name": ".."}]}},
+        {"devices": {"disks": [{**CLAIM, "type": "HostPath"}]}},
+        {"devices": {"disks": [{**CLAIM, "target": {"bus": "ide"}}]}},
+        {"devices": {"disks": [{**CLAIM, "serial": "a,b=c"}]}},
+        {"devices": {"disks": [CLAIM, CLAIM]}},
+        {"devices": {"disks": [{**IMAGE, "source": {"path": "/etc/shadow"}}]}},
+        {"devices": {"disks": [{**IMAGE, "source": {"path": "a/../../b"}}]}},
+        {"devices": {"disks": [{**IMAGE, "device": "cdrom", "target": {"bus": "virtio"}}]}},
+        {"devices": {"graphics": [{"type": "vnc"}, {"type": "vnc"}]}},
+        {"devices": {"graphics": [{"type": "sdl"}]}},
+    ],
+    ids=str,
+)
+def test_what_makes_no_sense_is_refused(specification: dict[str, Any]) -> None:
+    with pytest.raises(InvalidSpecification):
+        to_xml(defined(**specification))
+
+
+@pytest.mark.parametrize(
+    "tap", [Tap("52:54:00", "tap0"), Tap("52:54:00:00:00:02", "../tap"), Tap("52:54:00:00:00:02", "tap0", "a'b")], ids=str
+)
+def test_interfaces_that_make_no_sense_are_refused(tap: Tap) -> None:
+    with pytest.raises(InvalidSpecification):
+        to_xml(defined(taps=(tap,)))
+
+
+@given(st.text(max_size=30), st.text(max_size=30))
+def test_strings_of_users_never_add_an_element_or_leave_their_directory(kernel: str, arguments: str) -> None:
+    boot = {"kernelBoot": {"container": {"kernelPath": kernel}, "kernelArgs": arguments}}
+    try:
+        root = xml(firmware=boot)
+    except InvalidSpecification:
+        return
+    assert [child.tag for child in root.findall("os/*")] == ["type", "kernel", *(["cmdline"] if arguments else [])]
+    path = root.findtext("os/kernel") or ""
+    assert os.path.normpath(path).startswith("/var/lib/kubevirt/kernel-boot/")
+
+
+def test_disks_are_named_in_order_per_bus() -> None:
+    items = [{**CLAIM, "name": f"d{index}"} for index in range(28)]
+    names = [target.get("dev") for target in with_disks(*items).iter("target") if target.get("bus") == "virtio"]
+    assert names[:2] == ["vda", "vdb"]
+    assert names[25:] == ["vdz", "vdaa", "vdab"]
+
+
+def test_a_block_claim_is_the_device_and_a_filesystem_claim_the_file_in_it() -> None:
+    root = with_disks(CLAIM, {**CLAIM, "name": "files"}, root=Found(block=True))
+    block, file = root.findall("devices/disk")
+    assert (block.get("type"), block.find("source").attrib) == ("block", {"dev": "/var/lib/kubevirt/disks/root"})  # type: ignore[union-attr]  # it is there
+    assert (file.get("type"), file.find("source").attrib) == ("file", {"file": "/var/lib/kubevirt/disks/files/disk.img"})  # type: ignore[union-attr]  # it is there
+
+
+def test_an_image_the_guest_writes_to_gets_an_overlay_and_cannot_be_migrated() -> None:
+    specification = {"devices": {"disks": [IMAGE]}}
+    assert str(disks.origins(specification)[0].overlay) == "/run/kubevirt/disks/image.qcow2"
+    assert "image" in disks.not_migratable(specification)
+    assert disks.not_migratable({"devices": {"disks": [{**IMAGE, "readOnly": True}, CLAIM]}}) == ""
+
+
+def test_only_the_emulator_has_a_translation_cache() -> None:
+    assert xml().findtext("features/tcg/tb-cache") == "32"
+    assert xml(accelerator="kvm").find("features/tcg") is None
+
+
+def test_q35_has_spare_ports_for_later() -> None:
+    ports = xml().findall("devices/controller[@model='pcie-root-port']")
+    more = xml(taps=(TAP,)).findall("devices/controller[@model='pcie-root-port']")
+    assert len(more) == len(ports) + 1
+    assert xml(machine={"type": "pc"}).findall("devices/controller[@model='pcie-root-port']") == []

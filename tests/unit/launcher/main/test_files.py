@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from launcher.main import files
+from launcher.main.files import DiskUnusable
+
+
+def qcow2(backing: int = 0, features: int = 0) -> bytes:
+    header = bytearray(104)
+    header[0:4] = b"QFI\xfb"
+    header[4:8] = (3).to_bytes(4, "big")
+    header[8:16] = backing.to_bytes(8, "big")
+    header[72:80] = features.to_bytes(8, "big")
+    return bytes(header)
+
+
+@pytest.mark.parametrize(("content", "expected"), [(b"", "raw"), (b"\0" * 512, "raw"), (qcow2(), "qcow2")], ids=["empty", "raw", "qcow2"])
+def test_the_format_of_an_image_is_read_from_its_header(tmp_path: Path, content: bytes, expected: str) -> None:
+    (tmp_path / "image").write_bytes(content)
+    assert files.image_format(tmp_path / "image", "root") == expected
+
+
+@pytest.mark.parametrize("content", [qcow2(backing=104), qcow2(features=4)], ids=["backing file", "external data file"])
+def test_an_image_that_refers_to_other_files_is_refused(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "image").write_bytes(content)
+    with pytest.raises(DiskUnusable, match="refers to other files"):
+        files.image_format(tmp_path / "image", "root")
+
+
+@pytest.fixture
+def volumes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr("apiserver.apis.virt.layout.IMAGES_DIRECTORY", str(tmp_path / "images"))
+    monkeypatch.setattr("apiserver.apis.virt.layout.DISKS_DIRECTORY", str(tmp_path / "disks"))
+    monkeypatch.setattr("apiserver.apis.virt.layout.RUN_DIRECTORY", str(tmp_path / "run"))
+    for name in ("images/i/disk", "disks/c", "run", "elsewhere"):
+        (tmp_path / name).mkdir(parents=True)
+    return tmp_path
+
+
+IMAGE = {"devices": {"disks": [{"name": "i", "type": "Image", "source": {"path": "disk/disk.img"}}]}}
+CLAIM = {"devices": {"disks": [{"name": "c", "type": "PersistentVolumeClaim"}]}}
+
+
+def test_files_inside_their_volumes_are_found(volumes: Path) -> None:
+    (volumes / "images/i/disk/disk.img").write_bytes(qcow2())
+    (volumes / "disks/c/disk.img").write_bytes(b"")
+    assert files.look(IMAGE)["i"].format == "qcow2"
+    assert not files.look(CLAIM)["c"].block
+
+
+@pytest.mark.parametrize("specification", [IMAGE, CLAIM], ids=["image", "claim"])
+def test_a_missing_file_is_named(volumes: Path, specification: dict[str, object]) -> None:
+    with pytest.raises(DiskUnusable, match=r"disk\.img: No such file"):
+        files.look(specification)
+
+
+@pytest.mark.parametrize(
+    ("specification", "link"), [(IMAGE, "images/i/disk/disk.img"), (CLAIM, "disks/c/disk.img")], ids=["image", "claim"]
+)
+def test_a_link_that_leads_out_of_the_volume_is_refused(volumes: Path, specification: dict[str, object], link: str) -> None:
+    (volumes / "elsewhere/secret").write_bytes(b"secret")
+    (volumes / link).symlink_to(volumes / "elsewhere/secret")
+    with pytest.raises(DiskUnusable, match="no regular file inside"):
+        files.look(specification)
+
+
+def test_a_directory_in_place_of_an_image_is_refused(volumes: Path) -> None:
+    (volumes / "images/i/disk/disk.img").mkdir()
+    with pytest.raises(DiskUnusable, match="no regular file"):
+        files.look(IMAGE)

@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from launcher.domain.states import State
+from launcher.hypervisor.port import Observation
+from launcher.main import life
+from launcher.main.life import Run, Step, Stopping
+from launcher.protocol import messages
+
+RUNNING = Observation("d", "u", "qemu", State.RUNNING, "booted")
+WITH_AGENT = Observation("d", "u", "qemu", State.RUNNING, "booted", agent_connected=True)
+PAUSED = Observation("d", "u", "qemu", State.PAUSED, "user")
+INCOMING = Observation("d", "u", "qemu", State.PAUSED, "starting up")
+OFF = Observation("d", "u", "qemu", State.SHUTOFF, "shutdown")
+
+
+@pytest.mark.parametrize(
+    ("domain", "stopping", "migrating", "expected"),
+    [
+        (None, Stopping(10), False, Step.WAIT),
+        (OFF, Stopping(0), False, Step.WAIT),
+        (RUNNING, Stopping(10), False, Step.PRESS_BUTTON),
+        (RUNNING, Stopping(10, 1, last_attempt=4), False, Step.WAIT),
+        (RUNNING, Stopping(10, 1, last_attempt=2), False, Step.PRESS_BUTTON),
+        (WITH_AGENT, Stopping(10), False, Step.ASK_AGENT),
+        (WITH_AGENT, Stopping(10, 1, last_attempt=1), False, Step.PRESS_BUTTON),
+        (WITH_AGENT, Stopping(10, 2, last_attempt=1), False, Step.ASK_AGENT),
+        (PAUSED, Stopping(10), False, Step.RESUME),
+        (RUNNING, Stopping(10), True, Step.ABORT_MIGRATION),
+        (RUNNING, Stopping(5), True, Step.DESTROY),
+        (INCOMING, Stopping(10), False, Step.DESTROY),
+        (RUNNING, Stopping(-life.GIVE_UP_SECONDS), False, Step.GIVE_UP),
+    ],
+)
+def test_the_next_step_towards_off(domain: Observation | None, stopping: Stopping, expected: Step, *, migrating: bool) -> None:
+    assert life.next_step(5, stopping, domain, migrating=migrating) is expected
+
+
+@given(st.floats(0, 1e6), st.floats(0, 1e5))
+def test_the_domain_is_destroyed_before_the_grace_period_ends(now: float, grace: float) -> None:
+    assert now <= life.stop_deadline(now, grace) <= now + grace
+
+
+def off(reason: str) -> Observation:
+    return Observation("d", "u", "qemu", State.SHUTOFF, reason)
+
+
+@pytest.mark.parametrize(
+    ("run", "last", "kind"),
+    [
+        (Run(), off("shutdown"), "shutdown"),
+        (Run(asked_to_stop=True), off("shutdown"), "shutdown-requested"),
+        (Run(asked_to_stop=True, destroyed=True), off("destroyed"), "destroyed"),
+        (Run(asked_to_stop=True, destroyed=True), off("shutdown"), "shutdown-requested"),
+        (Run(), off("destroyed"), "destroyed"),
+        (Run(), off("crashed"), "crashed"),
+        (Run(), off("failed"), "crashed"),
+        (Run(), off("daemon"), "crashed"),
+        (Run(), None, "crashed"),
+        (Run(destroyed=True), None, "destroyed"),
+        (Run(), off("migrated"), "migrated"),
+        (Run(migrated_to="m"), None, "migrated"),
+    ],
+)
+def test_how_a_run_ended(run: Run, last: Observation | None, kind: str) -> None:
+    assert life.ending_of(run, last)[0] == kind
+
+
+@pytest.mark.parametrize(
+    ("ending", "code"),
+    [
+        (None, 0),
+        (messages.Ending("shutdown"), 0),
+        (messages.Ending("shutdown-requested"), 0),
+        (messages.Ending("destroyed"), 0),
+        (messages.Ending("migrated"), 0),
+        (messages.Ending("crashed"), 1),
+        (messages.Ending("start-failed"), 1),
+    ],
+)
+def test_the_exit_code_tells_failure(ending: messages.Ending | None, code: int) -> None:
+    assert life.exit_code(ending) == code
+
+
+def test_the_termination_message_fits_and_leads_with_the_kind() -> None:
+    message = life.termination_message(messages.Ending("crashed", "why", log=("é" * 5000,)))
+    assert message.startswith("crashed: why\n")
+    assert len(message.encode()) <= life.MAX_TERMINATION_MESSAGE
+
+
+def test_of_qemus_log_its_own_last_lines_are_kept() -> None:
+    log = b"2026-11-21 08:00:00.000+0000: starting up libvirt version: 9.0\nLC_ALL=C \\\n-name x \\\nqemu: \x1b[31mno \xffsuch disk\n\n"
+    assert life.last_lines(log) == ("qemu: [31mno \ufffdsuch disk",)
+
+
+@given(st.binary(max_size=2000))
+def test_whatever_qemu_logs_is_shown_safely(data: bytes) -> None:
+    lines = life.last_lines(data)
+    assert len(lines) <= life.MAX_LOG_LINES
+    assert all(line.isprintable() and len(line) <= 300 for line in lines)
+
+
+def test_the_four_newest_migrations_are_kept() -> None:
+    known: tuple[messages.MigrationStatus, ...] = ()
+    for uid in "abcde":
+        known = life.with_migration(known, messages.MigrationStatus(uid, "outgoing", "running"))
+    known = life.with_migration(known, messages.MigrationStatus("c", "outgoing", "failed"))
+    assert [(item.uid, item.state) for item in known] == [("b", "running"), ("c", "failed"), ("d", "running"), ("e", "running")]
