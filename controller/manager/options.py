@@ -8,7 +8,10 @@ import socket
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 
+from apiserver.apis.meta.times import parse_duration
+from certs.renewal import Policy
 from controller.reconcilers.settings import Settings
 
 
@@ -24,6 +27,7 @@ class Options:
     workers: int
     log_level: str
     settings: Settings
+    certificates: Policy
 
 
 def parse(arguments: Sequence[str] | None = None) -> Options:
@@ -58,10 +62,15 @@ def parse(arguments: Sequence[str] | None = None) -> Options:
     )
     parser.add_argument("--metrics-port", type=int, default=8080, help="port of /livez, /readyz and /metrics; 0 takes a free one")
     parser.add_argument("--workers", type=int, default=8, help="objects of one kind that are worked on at the same time")
+    _certificates(parser)
     parser.add_argument("--log-level", default="info", choices=("debug", "info", "warning", "error"))
     given = parser.parse_args(arguments)
     if given.workers < 1:
         parser.error("--workers must be at least 1")
+    try:
+        certificates = Policy(given.certificate_lifetime, given.authority_lifetime, given.authority_spread)
+    except ValueError as error:
+        parser.error(str(error))
     return Options(
         kubeconfig=given.kubeconfig,
         namespace=given.namespace,
@@ -76,4 +85,22 @@ def parse(arguments: Sequence[str] | None = None) -> Options:
             image_pull_secrets=tuple(given.image_pull_secret),
             acceleration=given.acceleration,
         ),
+        certificates=certificates,
     )
+
+
+def _certificates(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--certificate-lifetime", type=_duration, default="8760h", help="of what authorities sign; renewed when a third of it is left"
+    )
+    parser.add_argument("--authority-lifetime", type=_duration, default="87600h", help="of authorities; at least three times as long")
+    parser.add_argument(
+        "--authority-spread", type=_duration, default="10m", help="how long everybody gets to hear of a new authority before it signs"
+    )
+
+
+def _duration(text: str) -> timedelta:
+    try:
+        return parse_duration(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error

@@ -29,6 +29,7 @@ from controller.manager.health import Health
 from controller.manager.metrics import Metrics
 from controller.manager.options import Options
 from controller.reconcilers import migrations, virtual_machines
+from controller.reconcilers.rotate_certificates import CertificateRotation
 from controller.runtime.clock import Clock
 from controller.runtime.leaderelection import LeaderElector
 from controller.runtime.leaderelection import Settings as LeaseSettings
@@ -63,7 +64,8 @@ class Environment:
 
 def runnables(environment: Environment) -> Sequence[Runnable]:
     """Return everything that only the leader runs. A part of its own goes in here; parts that need our API wait for it themselves."""
-    return (environment.recorder, Machines(environment))
+    certificates = CertificateRotation(environment.client, environment.namespace, policy=environment.options.certificates)
+    return (certificates, environment.recorder, Machines(environment))
 
 
 class Machines:
