@@ -55,9 +55,15 @@ _revision_of = attrgetter("revision")
 
 
 class MemoryStorage:
-    """See the port. ``compacted`` and the log grow until ``compact`` is called."""
+    """See the port."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, keep_revisions: int = 0) -> None:
+        """Begin empty.
+
+        Args:
+            keep_revisions: compact by itself so that about this many revisions of history stay; 0 keeps everything until ``compact``.
+        """
+        self._keep_revisions = keep_revisions
         self._revision = 1  # as a fresh etcd: an empty store has a revision too
         self._compacted = 0
         self._keys: list[str] = []  # sorted; every key that has history
@@ -132,16 +138,8 @@ class MemoryStorage:
         await self._turn()
         if revision > self._revision:
             raise FutureRevision(f"compact to revision {revision}: the store is at {self._revision}")
-        if revision <= self._compacted:
-            return
-        for watch in self._watches:  # those that miss nothing are past it, whether or not they have run since
-            if watch.position < revision and not self._changes(watch, upto=revision):
-                watch.position = revision
-            watch.woken.set()
-        self._compacted = revision
-        del self._log[: bisect_right(self._log, revision, key=_revision_of)]
-        for key in list(self._keys):
-            self._forget(key)
+        if revision > self._compacted:
+            self._compact(revision)
 
     async def close(self) -> None:
         """Make every later call, and every watch, raise ``Unavailable``."""
@@ -187,6 +185,18 @@ class MemoryStorage:
         self._revision = batch.revision
         for watch in self._watches:
             watch.woken.set()
+        if 0 < 2 * self._keep_revisions < len(self._log):  # in strokes: each one looks at every key
+            self._compact(self._revision - self._keep_revisions)
+
+    def _compact(self, revision: int) -> None:
+        for watch in self._watches:  # those that miss nothing are past it, whether or not they have run since
+            if watch.position < revision and not self._changes(watch, upto=revision):
+                watch.position = revision
+            watch.woken.set()
+        self._compacted = revision
+        del self._log[: bisect_right(self._log, revision, key=_revision_of)]
+        for key in list(self._keys):
+            self._forget(key)
 
     def _forget(self, key: str) -> None:
         versions = self._history[key]

@@ -37,6 +37,7 @@ class Requests:
         self._wake = asyncio.Event()
         self._asked = asked
         self._sent = False
+        self._again_at = 0.0  # counted from the sending: those who ask meanwhile do not put it off
         self._closed = False
 
     @property
@@ -72,7 +73,7 @@ class Requests:
                 return self._send()
             self._wake.clear()
             try:
-                async with asyncio.timeout(ASK_AGAIN_SECONDS if self._sent else None):
+                async with asyncio.timeout_at(self._again_at if self._sent else None):
                     await self._wake.wait()
             except TimeoutError:
                 return self._send()
@@ -81,6 +82,7 @@ class Requests:
     def _send(self) -> rpc.WatchRequest:
         self._asked = False
         self._sent = True
+        self._again_at = asyncio.get_running_loop().time() + ASK_AGAIN_SECONDS
         return _PROGRESS
 
 

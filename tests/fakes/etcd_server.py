@@ -24,7 +24,8 @@ def etcd_binary() -> str:
     """Return the path of etcd: ``$ETCD``, or what the test bed builds and caches."""
     if given := os.environ.get("ETCD"):
         return given
-    built = subprocess.run([sys.executable, "-m", "tests.testbed.build", "etcd"], check=True, stdout=subprocess.PIPE, text=True)
+    command = [sys.executable, "-m", "tests.testbed.build", "etcd"]
+    built = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2])
     return built.stdout.split()[-1]
 
 

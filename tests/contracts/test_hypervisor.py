@@ -1,0 +1,237 @@
+"""The promises of ``launcher.hypervisor.port``, over the double, libvirt's test driver, and libvirtd with QEMU."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+
+import pytest
+
+from apiserver.apis.virt import layout
+from launcher.domain.states import State
+from launcher.hypervisor.connection import LibvirtHypervisor
+from launcher.hypervisor.daemon import LIBVIRTD, Daemon
+from launcher.hypervisor.port import (
+    DomainExists,
+    DomainNotFound,
+    Hypervisor,
+    HypervisorError,
+    OperationInvalid,
+    Unavailable,
+)
+from tests.fakes.hypervisor import FakeHypervisor
+
+NAME = "default_contract"
+
+
+def xml_for(kind: str) -> str:
+    emulator = "<emulator>/usr/bin/qemu-system-x86_64</emulator>" if kind == "qemu" else ""
+    return (
+        f"<domain type='{kind}'><name>{NAME}</name><memory unit='MiB'>32</memory><vcpu>1</vcpu>"
+        f"<os><type arch='x86_64'>hvm</type></os><features><acpi/></features><devices>{emulator}</devices></domain>"
+    )
+
+
+@contextmanager
+def libvirtd() -> Iterator[str]:
+    """Run a private session libvirtd and yield its URI."""
+    directory = Path(tempfile.mkdtemp(prefix="hv"))
+    run = directory / "run"
+    run.mkdir()
+    Daemon(run).prepare("11111111-2222-4333-8444-555555555555")
+    passwd = directory / "passwd"
+    passwd.write_text(f"root:x:0:0::/root:/bin/sh\nqemu:x:{layout.USER_ID}:{layout.USER_ID}::/:/bin/sh\n")
+    subprocess.run(["chown", "-R", f"{layout.USER_ID}:{layout.USER_ID}", directory], check=True)
+    user = str(layout.USER_ID)
+    script = f"mount --bind {passwd} /etc/passwd && exec setpriv --reuid {user} --regid {user} --clear-groups --inh-caps=-all {LIBVIRTD}"
+    process = subprocess.Popen(["unshare", "--mount", "sh", "-c", script], env=Daemon(run).environment(), stderr=subprocess.DEVNULL)
+    try:
+        yield Daemon(run).uri
+    finally:
+        for path in (run / "libvirt/qemu/run").glob("*_*.pid"):
+            os.kill(int(path.read_text()), signal.SIGKILL)
+        process.terminate()
+        process.wait()
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+@asynccontextmanager
+async def connected(uri: str) -> AsyncIterator[LibvirtHypervisor]:
+    hypervisor = LibvirtHypervisor(uri)
+    async with asyncio.TaskGroup() as group:
+        running = group.create_task(hypervisor.run())
+        async with asyncio.timeout(30):
+            await hypervisor.ready()
+        try:
+            yield hypervisor
+        finally:
+            await hypervisor.destroy(NAME)
+            if uri.startswith("test:"):
+                await undefine(hypervisor)
+            running.cancel()
+
+
+async def undefine(hypervisor: LibvirtHypervisor) -> None:
+    """Remove the domain: the test driver keeps its domains as long as the process lives."""
+    connection = hypervisor._connection
+    assert connection is not None
+    for domain in connection.listAllDomains():
+        if domain.name() == NAME:
+            await asyncio.to_thread(domain.undefine)
+
+
+@pytest.fixture(params=["fake", "test", pytest.param("qemu", marks=pytest.mark.host)])
+async def kind(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+async def hypervisor(kind: str) -> AsyncIterator[Hypervisor]:
+    match kind:
+        case "fake":
+            yield FakeHypervisor()
+        case "test":
+            async with connected("test:///default") as made:
+                yield made
+        case _:
+            with libvirtd() as uri:
+                async with connected(uri) as made:
+                    yield made
+
+
+async def test_an_absent_domain_is_none(hypervisor: Hypervisor) -> None:
+    assert await hypervisor.observe(NAME) is None
+
+
+async def test_a_created_domain_waits_before_its_first_instruction(hypervisor: Hypervisor, kind: str) -> None:
+    await hypervisor.create(NAME, xml_for(kind))
+    domain = await hypervisor.observe(NAME)
+    assert domain is not None
+    assert (domain.name, domain.state, domain.active, domain.arrived) == (NAME, State.PAUSED, True, True)
+    assert not domain.agent_connected
+
+
+async def test_a_second_domain_of_the_name_is_refused_and_the_first_left_alone(hypervisor: Hypervisor, kind: str) -> None:
+    await hypervisor.create(NAME, xml_for(kind))
+    before = await hypervisor.observe(NAME)
+    with pytest.raises(DomainExists):
+        await hypervisor.create(NAME, xml_for(kind))
+    assert await hypervisor.observe(NAME) == before
+
+
+async def test_even_a_domain_that_is_off_is_not_started_again(hypervisor: Hypervisor, kind: str) -> None:
+    await hypervisor.create(NAME, xml_for(kind))
+    await hypervisor.destroy(NAME)
+    with pytest.raises(DomainExists):
+        await hypervisor.create(NAME, xml_for(kind))
+
+
+async def test_a_document_that_is_none_leaves_no_domain(hypervisor: Hypervisor) -> None:
+    with pytest.raises(HypervisorError, match="start domain"):
+        await hypervisor.create(NAME, "<domain")
+    assert await hypervisor.observe(NAME) is None
+
+
+async def test_resume_and_suspend_can_be_repeated(hypervisor: Hypervisor, kind: str) -> None:
+    await hypervisor.create(NAME, xml_for(kind))
+    for call, state in ((hypervisor.resume, State.RUNNING), (hypervisor.suspend, State.PAUSED), (hypervisor.resume, State.RUNNING)):
+        for _ in range(2):
+            await call(NAME)
+            domain = await hypervisor.observe(NAME)
+            assert domain is not None
+            assert domain.state is state
+
+
+async def test_destroy_can_be_repeated_and_says_why_the_domain_is_off(hypervisor: Hypervisor, kind: str) -> None:
+    await hypervisor.destroy(NAME)
+    await hypervisor.create(NAME, xml_for(kind))
+    for _ in range(2):
+        await hypervisor.destroy(NAME)
+        domain = await hypervisor.observe(NAME)
+        assert domain is not None
+        assert (domain.state, domain.reason, domain.active) == (State.SHUTOFF, "destroyed", False)
+
+
+async def test_an_absent_domain_cannot_change(hypervisor: Hypervisor) -> None:
+    for call in (hypervisor.resume, hypervisor.suspend, hypervisor.press_power_button):
+        with pytest.raises(DomainNotFound):
+            await call(NAME)
+    with pytest.raises(DomainNotFound):
+        await hypervisor.migrate(NAME, libvirt_uri="qemu+unix:///session?socket=/nowhere", data_uri="unix:///nowhere")
+
+
+async def test_a_domain_that_is_off_cannot_be_resumed(hypervisor: Hypervisor, kind: str) -> None:
+    await hypervisor.create(NAME, xml_for(kind))
+    await hypervisor.destroy(NAME)
+    with pytest.raises(OperationInvalid):
+        await hypervisor.resume(NAME)
+
+
+async def test_the_power_button_can_be_pressed(hypervisor: Hypervisor, kind: str) -> None:
+    await hypervisor.create(NAME, xml_for(kind))
+    await hypervisor.resume(NAME)
+    await hypervisor.press_power_button(NAME)
+
+
+async def test_every_change_is_announced(hypervisor: Hypervisor, kind: str) -> None:
+    announced = asyncio.Event()
+    hypervisor.subscribe(announced.set)
+    steps = (lambda: hypervisor.create(NAME, xml_for(kind)), lambda: hypervisor.resume(NAME), lambda: hypervisor.destroy(NAME))
+    for step in steps:
+        await asyncio.sleep(0.05)
+        announced.clear()
+        await step()
+        async with asyncio.timeout(5):
+            await announced.wait()
+
+
+async def test_without_a_migration_there_is_nothing_to_abort_and_no_progress(hypervisor: Hypervisor, kind: str) -> None:
+    await hypervisor.create(NAME, xml_for(kind))
+    await hypervisor.abort_job(NAME)
+    assert await hypervisor.progress(NAME) is None
+
+
+async def test_without_an_agent_there_are_no_facts(hypervisor: Hypervisor, kind: str) -> None:
+    if kind == "test":
+        pytest.skip("the test driver pretends to have an agent")
+    await hypervisor.create(NAME, xml_for(kind))
+    await hypervisor.resume(NAME)
+    with pytest.raises(HypervisorError):
+        await hypervisor.guest_facts(NAME)
+
+
+async def test_calls_may_overlap(hypervisor: Hypervisor, kind: str) -> None:
+    await hypervisor.create(NAME, xml_for(kind))
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(hypervisor.observe(NAME)) for _ in range(20)]
+    assert len({task.result() for task in tasks}) == 1
+
+
+@pytest.mark.parametrize("made", [FakeHypervisor(connected=False), LibvirtHypervisor("test:///default")], ids=["fake", "libvirt"])
+async def test_without_a_connection_everything_is_unavailable(made: Hypervisor) -> None:
+    for call in (made.observe, made.resume, made.suspend, made.destroy, made.abort_job, made.press_power_button):
+        with pytest.raises(Unavailable):
+            await call(NAME)
+
+
+@pytest.mark.host
+async def test_a_libvirtd_that_comes_late_is_found() -> None:
+    directory = tempfile.mkdtemp(prefix="hv")
+    hypervisor = LibvirtHypervisor(f"qemu+unix:///session?socket={directory}/none")
+    async with asyncio.TaskGroup() as group:
+        running = group.create_task(hypervisor.run())
+        await asyncio.sleep(0.3)
+        begin = time.monotonic()
+        with pytest.raises(Unavailable):
+            await hypervisor.observe(NAME)
+        assert time.monotonic() - begin < 1
+        running.cancel()
+    shutil.rmtree(directory)

@@ -1,0 +1,90 @@
+"""The watch cache's promises that depend on what etcd does: progress, kills, compaction while it is away."""
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from apiserver.registry.generic.watchcache import EventType, Item, WatchCache
+from storage.etcd.store import EtcdStorage, Settings
+from storage.port import Delete, Entry, Put, Unavailable
+from tests.fakes.etcd_server import EtcdServer
+
+
+def decode(entry: Entry) -> Item:
+    return Item(entry.key, entry.mod_revision, {"number": json.loads(entry.value)}, entry.value)
+
+
+@asynccontextmanager
+async def cached(store: EtcdStorage) -> AsyncIterator[WatchCache]:
+    cache = WatchCache(store, "vm/", decode)
+    async with asyncio.TaskGroup() as tasks:
+        running = tasks.create_task(cache.run())
+        await cache.wait_fresh()
+        yield cache
+        running.cancel()
+
+
+async def test_reads_are_fresh_at_once_though_only_other_prefixes_change(etcd_server: EtcdServer) -> None:
+    store = EtcdStorage(Settings((etcd_server.endpoint,), prefix="/cache/"))
+    async with cached(store) as cache:
+        began = time.monotonic()
+        for number in range(20):
+            revision = await store.commit([], [Put("elsewhere/a", b"%d" % number)])
+            assert await cache.wait_fresh() >= revision
+        assert time.monotonic() - began < 20 * 0.1
+    await store.close()
+
+
+async def test_the_cache_and_its_watches_outlive_kills_of_etcd(tmp_path: Path) -> None:
+    server = EtcdServer(tmp_path / "etcd", durable=True)
+    server.start()
+    store = EtcdStorage(Settings((server.endpoint,)))
+    folded: dict[str, int] = {}
+    try:
+        async with cached(store) as cache:
+
+            async def fold() -> None:
+                revision = cache.revision
+                async with cache.watch(after=revision) as watch:
+                    async for event in watch:
+                        assert event.item is not None
+                        assert event.revision > revision
+                        revision = event.revision
+                        if event.type is EventType.DELETED:
+                            del folded[event.item.key]
+                        else:
+                            folded[event.item.key] = event.item.object["number"]
+
+            async with asyncio.TaskGroup() as tasks:
+                folding = tasks.create_task(fold())
+                await asyncio.sleep(0)
+                for kill in range(3):
+                    for number in range(30):
+                        await again(store, Put(f"vm/{number % 7}", b"%d" % (100 * kill + number)))
+                    await again(store, Delete(f"vm/{kill}"))
+                    server.kill()
+                    await asyncio.to_thread(server.start)
+                await cache.wait_fresh()
+                listed = {item.key: item.object["number"] for item in cache.list().items}
+                stored = {entry.key: json.loads(entry.value) for entry in (await store.range("vm/")).entries}
+                assert listed == stored
+                await asyncio.sleep(0.05)
+                assert folded == stored
+                assert cache.listings == 1  # it resumed; it did not begin anew
+                folding.cancel()
+    finally:
+        await store.close()
+        server.close()
+
+
+async def again(store: EtcdStorage, write: Put | Delete) -> None:
+    """Commit until it is acknowledged, as a client that retries would."""
+    while True:
+        try:
+            await store.commit([], [write])
+        except Unavailable:
+            continue
+        return
