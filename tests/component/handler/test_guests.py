@@ -1,0 +1,166 @@
+"""The loop of virtual machines against a fake API server and launchers that speak the real wire."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from handler.devices.ownership import NotTheDevice
+from launcher.protocol import messages
+from tests.component.handler.world import VMS, World, a_world, eventually
+from tests.unit.handler.reconcilers.builders import a_request
+
+
+@pytest.fixture
+async def world(tmp_path: Path) -> AsyncIterator[World]:
+    async with a_world(tmp_path) as made:
+        yield made
+
+
+def phase_is(world: World, phase: str) -> bool:
+    return bool(world.status()["phase"] == phase)
+
+
+async def test_a_start_writes_the_machine_once(world: World) -> None:
+    await world.vm()
+    async with world.handler() as handler:
+        await asyncio.sleep(0.2)
+        launcher = await world.launcher("pod-1")
+        await eventually(lambda: phase_is(world, "Running"))
+        launcher.change(consoles=1, agent=messages.AgentStatus(connected=True, hostname="guest"))
+        await asyncio.sleep(0.3)
+
+    assert world.writes() == 1
+    assert launcher.starts == 1
+    assert handler.node.given == 1
+    assert handler.node.wired == ["pod-1"]
+    assert world.status()["interfaces"][0]["ipAddress"] == "10.244.0.5"
+    assert world.events() == ["Started"]
+
+
+async def test_a_restarted_handler_learns_everything_and_starts_nothing(world: World) -> None:
+    await world.vm()
+    launcher = await world.launcher("pod-1")
+    async with world.handler():
+        await eventually(lambda: phase_is(world, "Running"))
+    writes = world.writes()
+    async with world.handler() as again:
+        await eventually(lambda: again.node.wired == ["pod-1"])
+        await asyncio.sleep(0.2)
+
+    assert launcher.starts == 1
+    assert world.writes() == writes
+    assert [type(each) for each in launcher.received] == [messages.Sync]
+
+
+async def test_a_broken_connection_is_made_again_and_changes_nothing(world: World) -> None:
+    await world.vm()
+    launcher = await world.launcher("pod-1")
+    async with world.handler() as handler:
+        await eventually(lambda: phase_is(world, "Running"))
+        launcher.hang_up()
+        await eventually(lambda: (link := handler.links.get("pod-1")) is not None and link.connection is None)
+        launcher.status = launcher.status  # it lives on
+        await eventually(lambda: (link := handler.links.get("pod-1")) is not None and link.connection is not None)
+
+    assert launcher.starts == 1
+    assert world.writes() == 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "phase", "event"),
+    [("shutdown", "Succeeded", "GuestPoweredOff"), ("crashed", "Failed", "Crashed"), ("destroyed", "Stopped", "PoweredOff")],
+)
+async def test_the_end_of_a_guest_is_written_with_its_reason(world: World, kind: messages.EndingKind, phase: str, event: str) -> None:
+    await world.vm()
+    launcher = await world.launcher("pod-1")
+    async with world.handler() as handler:
+        await eventually(lambda: phase_is(world, "Running"))
+        launcher.end(kind, "last words")
+        launcher.exit()
+        await eventually(lambda: phase_is(world, phase) and event in world.events())
+        await eventually(lambda: len(handler.links) == 0)
+
+    attempt = world.status()["attempts"][0]
+    assert attempt["message"] == "last words"
+    assert attempt["endTime"]
+
+
+async def test_a_launcher_that_is_killed_ends_the_attempt_and_its_network(world: World) -> None:
+    await world.vm()
+    launcher = await world.launcher("pod-1")
+    async with world.handler() as handler:
+        await eventually(lambda: phase_is(world, "Running"))
+        launcher.exit()
+        await eventually(lambda: phase_is(world, "Failed"))
+
+    assert world.status()["attempts"][0]["result"] == "Failed"
+    assert handler.ended in (["pod-1"], [])
+
+
+async def test_stop_shuts_the_guest_down_and_says_so_first(world: World) -> None:
+    await world.vm()
+    launcher = await world.launcher("pod-1")
+    async with world.handler():
+        await eventually(lambda: phase_is(world, "Running"))
+        await world.api.edit(VMS, "default", "testvm", lambda vm: vm["status"].update(request=a_request("Stop")))
+        await eventually(lambda: phase_is(world, "Stopping"))
+        launcher.end("shutdown-requested")
+        await eventually(lambda: phase_is(world, "Stopped"))
+
+    assert [each for each in launcher.received if isinstance(each, messages.Shutdown)] == [messages.Shutdown(30.0)]
+    assert world.writes() == 3
+
+
+async def test_pause_and_unpause_reach_the_guest(world: World) -> None:
+    await world.vm()
+    launcher = await world.launcher("pod-1")
+    async with world.handler():
+        await eventually(lambda: phase_is(world, "Running"))
+        await world.api.edit(VMS, "default", "testvm", lambda vm: vm["status"].update(request=a_request("Pause")))
+        await eventually(lambda: world.status()["domain"]["state"] == "paused")
+        await world.api.edit(VMS, "default", "testvm", lambda vm: vm["status"].update(request=a_request("Unpause")))
+        await eventually(lambda: world.status()["domain"]["state"] == "running")
+
+    assert [type(each) for each in launcher.received] == [messages.Sync, messages.Suspend, messages.Resume]
+
+
+async def test_a_domain_that_cannot_start_fails_the_attempt_with_libvirts_words(world: World) -> None:
+    await world.vm()
+    launcher = await world.launcher("pod-1")
+    launcher.refuse = "Cannot access storage file: Permission denied"
+    async with world.handler():
+        await eventually(lambda: phase_is(world, "Failed"))
+        await eventually(lambda: "StartFailed" in world.events())
+
+    assert world.status()["attempts"][0]["message"] == launcher.refuse
+
+
+async def test_a_disk_that_is_no_device_gives_a_condition_and_an_event(world: World) -> None:
+    await world.vm()
+    launcher = await world.launcher("pod-1")
+    async with world.handler() as handler:
+        handler.node.fault = NotTheDevice("disk0 is reached through a link")
+        await eventually(lambda: "DiskNotUsable" in world.events())
+        assert [each["type"] for each in world.status()["conditions"]] == ["DisksReady"]
+        assert launcher.starts == 0
+        handler.node.fault = None
+        await eventually(lambda: phase_is(world, "Running"))
+
+
+async def test_the_guest_goes_on_while_the_api_is_away_and_its_end_is_written_later(world: World) -> None:
+    from apiserver.apis.meta import errors
+
+    await world.vm()
+    launcher = await world.launcher("pod-1")
+    async with world.handler():
+        await eventually(lambda: phase_is(world, "Running"))
+        world.api.refusals = [errors.ServiceUnavailable("etcd is away") for _ in range(6)]
+        await world.api.cut()
+        launcher.end("shutdown")
+        await eventually(lambda: phase_is(world, "Succeeded"), seconds=20)
+
+    assert launcher.starts == 1

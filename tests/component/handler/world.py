@@ -1,0 +1,191 @@
+"""A node for the reconcilers: a fake API server, fake launchers, and no kernel."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from apiserver.apis.meta.objects import Object
+from apiserver.apis.virt.resources import MIGRATIONS, VIRTUAL_MACHINES
+from apiserver.client.informer import Informer
+from apiserver.client.rest import Client
+from controller.runtime.clock import SystemClock
+from controller.runtime.reconciling import Controller
+from controller.runtime.recorder import Recorder
+from handler.network.setup import Interface
+from handler.pods import launcher
+from handler.pods.launcher import Connection
+from handler.pods.links import Links
+from handler.reconcilers import migrate_guest, run_guest
+from launcher.protocol import messages
+from tests.fakes.kubeapi import FakeAPI
+from tests.fakes.launcher import FakeLauncher
+from tests.unit.handler.reconcilers.builders import a_vm
+
+VMS = "/apis/kubevirt.io/v1alpha1/virtualmachines"
+MIGS = "/apis/kubevirt.io/v1alpha1/migrations"
+EVENTS = "/api/v1/events"
+
+
+class FakeNode:
+    """Counts what is done to pods."""
+
+    def __init__(self) -> None:
+        self.accelerator: messages.Accelerator = "qemu"
+        self.given = 0
+        self.wired: list[str] = []
+        self.fault: Exception | None = None
+
+    def give_devices(self, vm: Mapping[str, Any], connection: Connection) -> None:
+        self.given += 1
+        if self.fault is not None:
+            raise self.fault
+
+    async def prepare_network(self, vm: Mapping[str, Any], pod_uid: str, connection: Connection) -> tuple[Interface, ...]:
+        self.wired.append(pod_uid)
+        return (Interface("default", "02:00:00:00:00:09", "tap0", "virtio", (f"10.244.0.{len(pod_uid)}",)),)
+
+
+class FakeRelays:
+    """Relays without bytes, and the door for them."""
+
+    def __init__(self) -> None:
+        self.open_ones: dict[str, tuple[str, str]] = {}
+        self.expected: dict[str, str] = {}
+        self.fault: Exception | None = None
+
+    def __contains__(self, migration_uid: str) -> bool:
+        return migration_uid in self.open_ones
+
+    async def open(self, migration_uid: str, pod_uid: str, address: str) -> None:
+        if self.fault is not None:
+            raise self.fault
+        self.open_ones[migration_uid] = (pod_uid, address)
+
+    def close(self, migration_uid: str) -> None:
+        self.open_ones.pop(migration_uid, None)
+
+    def expect(self, migration_uid: str, pod_uid: str) -> None:
+        self.expected[migration_uid] = pod_uid
+
+    def forget(self, migration_uid: str) -> None:
+        self.expected.pop(migration_uid, None)
+
+
+class Handler:
+    """One run of virt-handler's loops on one node."""
+
+    def __init__(self, client: Client, node: str, kubelet: Path, launchers: Mapping[str, FakeLauncher]) -> None:
+        self.node = FakeNode()
+        self.relays = FakeRelays()
+        self.ended: list[str] = []
+        clock = SystemClock()
+        self.machines = Informer(client, VIRTUAL_MACHINES, field_selector=f"status.nodeName={node}")
+        leaving = Informer(client, MIGRATIONS, field_selector=f"status.sourceNode={node}")
+        coming = Informer(client, MIGRATIONS, field_selector=f"status.targetNode={node}")
+        recorder = Recorder(client, "virt-handler", clock, host=node)
+
+        def connect(pod_uid: str, on_status: Callable[[messages.Status], None]) -> Any:
+            found = launchers.get(pod_uid)
+            if found is None:
+                raise launcher.Disconnected("no such pod")
+            return launcher.connect(pod_uid, on_status, kubelet=kubelet, identify=found.identify)
+
+        async def ended(pod_uid: str) -> None:
+            self.ended.append(pod_uid)
+
+        self.links = Links(connect, changed=self._link_changed, ended=ended)
+        vm = run_guest.Ports(self.machines, client, recorder, self.node, self.links, clock)
+        sides = [migrate_guest.Ports(client, each, self.machines, recorder, self.node, self.links, clock) for each in (leaving, coming)]
+        self.loops = {
+            "vm": Controller("vm", run_guest.RunGuest(vm)),
+            "source": Controller("source", migrate_guest.MigrateSource(sides[0], self.relays)),
+            "target": Controller("target", migrate_guest.MigrateTarget(sides[1], self.relays, lambda: f"{node}:8445")),
+        }
+        self._parts: list[Callable[[], Awaitable[None]]] = [
+            self.machines.run,
+            leaving.run,
+            coming.run,
+            recorder.run,
+            self.links.run,
+            *(loop.run for loop in self.loops.values()),
+        ]
+        for name, informer in (("vm", self.machines), ("source", leaving), ("target", coming)):
+            informer.subscribe(lambda old, new, name=name: self._enqueue(name, new or old))  # type: ignore[misc]  # a default binds the name
+
+    def _enqueue(self, loop: str, obj: Object) -> None:
+        self.loops[loop].enqueue(obj["metadata"]["namespace"], obj["metadata"]["name"])
+
+    def _link_changed(self, pod_uid: str) -> None:
+        link = self.links.get(pod_uid)
+        for who in link.wanted if link is not None else ():
+            loop, namespace, name = who.split("/")
+            self.loops[loop].enqueue(namespace, name)
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            for part in self._parts:
+                tasks.create_task(part())  # type: ignore[arg-type]  # all of them are coroutines
+
+
+class World:
+    """An API server and pods; nodes come and go."""
+
+    def __init__(self, api: FakeAPI, client: Client, kubelet: Path, stack: AsyncExitStack) -> None:
+        self.api, self.client = api, client
+        self.launchers: dict[str, FakeLauncher] = {}
+        self._kubelet = kubelet
+        self._stack = stack
+
+    async def launcher(self, pod_uid: str) -> FakeLauncher:
+        """Start a pod's launcher."""
+        made = self.launchers[pod_uid] = FakeLauncher(pod_uid)
+        await self._stack.enter_async_context(made.serving(self._kubelet))
+        return made
+
+    @asynccontextmanager
+    async def handler(self, node: str = "n") -> AsyncIterator[Handler]:
+        """Run virt-handler of a node; leaving kills it."""
+        handler = Handler(self.client, node, self._kubelet, self.launchers)
+        async with asyncio.TaskGroup() as tasks:
+            task = tasks.create_task(handler.run())
+            yield handler
+            task.cancel()
+
+    async def vm(self, **changes: Any) -> Object:
+        """Store a machine."""
+        vm = a_vm(**changes)
+        del vm["metadata"]["resourceVersion"]
+        return await self.api.put(VMS, vm)
+
+    def status(self) -> Any:
+        """Return the machine's status."""
+        return self.api.get(VMS, "default", "testvm")["status"]
+
+    def writes(self) -> int:
+        """Return how often the machine's status was written through the API."""
+        return len([1 for method, path, _ in self.api.writes if method in ("PUT", "PATCH") and "/virtualmachines/" in path])
+
+    def events(self) -> list[str]:
+        """Return the reasons of all events."""
+        return [each["reason"] for each in self.api.all(EVENTS)]
+
+
+@asynccontextmanager
+async def a_world(kubelet: Path) -> AsyncIterator[World]:
+    """Yield an empty world."""
+    api = FakeAPI()
+    async with AsyncExitStack() as stack:
+        config = await stack.enter_async_context(api.serving())
+        client = await stack.enter_async_context(Client(config, user_agent="test"))
+        yield World(api, client, kubelet, stack)
+
+
+async def eventually(condition: Callable[[], bool], seconds: float = 10) -> None:
+    """Wait until it holds."""
+    async with asyncio.timeout(seconds):
+        while not condition():
+            await asyncio.sleep(0.01)

@@ -1,0 +1,154 @@
+"""A virt-launcher without a guest: it speaks ``launcher.protocol`` through the real codec and keeps the rules of its docstring.
+
+Its domain is a state and nothing else. :meth:`FakeLauncher.hang_up` breaks connections, :meth:`FakeLauncher.end` ends the guest as if by
+itself, :attr:`FakeLauncher.refuse` refuses the next start.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from apiserver.apis.virt import layout
+from handler.pods.process import Launcher
+from launcher.protocol import codec, messages
+
+
+def run_directory(kubelet: Path, pod_uid: str) -> Path:
+    """Return (and make) the directory that the kubelet would mount as the pod's run directory."""
+    path = kubelet / "pods" / pod_uid / "volumes/kubernetes.io~empty-dir" / layout.RUN_VOLUME
+    path.mkdir(parents=True, exist_ok=True)
+    return path
+
+
+class FakeLauncher:
+    """One pod's launcher; serve it with :meth:`serving`."""
+
+    def __init__(self, pod_uid: str) -> None:
+        self.pod_uid = pod_uid
+        self.status = messages.Status(1)
+        self.received: list[messages.Request] = []
+        self.starts = 0
+        self.refuse = ""
+        self._writers: set[asyncio.StreamWriter] = set()
+        self._alive: tuple[int, int] = os.pipe()
+        """A pipe stands in for the pidfd: it becomes readable when the other end is closed."""
+
+    @asynccontextmanager
+    async def serving(self, kubelet: Path) -> AsyncIterator[None]:
+        """Listen where the kubelet would have the pod's socket."""
+        # Through a descriptor: the real path is longer than a unix socket's may be.
+        directory = os.open(run_directory(kubelet, self.pod_uid), os.O_PATH | os.O_DIRECTORY)
+        path = Path(f"/proc/self/fd/{directory}") / layout.LAUNCHER_SOCKET
+        server = await asyncio.start_unix_server(self._serve, path)
+        try:
+            yield
+        finally:
+            server.close()
+            self.hang_up()
+            path.unlink(missing_ok=True)
+            os.close(directory)
+
+    def identify(self, pid: int, pod_uid: str) -> Launcher:
+        """Vouch for this process as the pod's launcher."""
+        assert (pid, pod_uid) == (os.getpid(), self.pod_uid)
+        return Launcher(pid, os.dup(self._alive[0]), os.open("/proc/self/ns/net", os.O_RDONLY), os.open("/", os.O_PATH))
+
+    def exit(self) -> None:
+        """End the process."""
+        os.close(self._alive[1])
+        self.hang_up()
+
+    def hang_up(self) -> None:
+        """Break every connection."""
+        for writer in list(self._writers):
+            writer.close()
+
+    def change(self, **members: Any) -> None:
+        """Change the status, and tell everyone."""
+        self.status = replace(self.status, revision=self.status.revision + 1, **members)
+        for writer in self._writers:
+            writer.write(codec.encode(messages.StatusChanged(self.status)))
+
+    def end(self, kind: messages.EndingKind, message: str = "") -> None:
+        """End the guest."""
+        self.change(domain=None, ending=messages.Ending(kind, message))
+
+    def migration(self, uid: str, direction: messages.MigrationDirection, state: messages.MigrationState, message: str = "") -> None:
+        """Set the state of a migration."""
+        others = tuple(each for each in self.status.migrations if each.uid != uid)
+        self.change(migrations=(*others, messages.MigrationStatus(uid, direction, state, message)))
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        receiver = codec.requests()
+        writer.write(codec.encode(messages.Hello(messages.PROTOCOL, "fake", self.status)))
+        self._writers.add(writer)
+        try:
+            while data := await reader.read(1 << 16):
+                for call in receiver.receive(data):
+                    self.received.append(call.request)
+                    refusal = self._carry_out(call.request)
+                    answer = messages.Refusal(call.id, *refusal, self.status) if refusal else messages.Reply(call.id, self.status)
+                    writer.write(codec.encode(answer))
+        except OSError:
+            pass
+        finally:
+            self._writers.discard(writer)
+            writer.close()
+
+    def _carry_out(self, request: messages.Request) -> tuple[messages.RefusalReason, str] | None:
+        domain = self.status.domain
+        match request:
+            case messages.Sync():
+                return self._start(request)
+            case messages.GetStatus():
+                return None
+            case messages.PrepareMigrationTarget() | messages.Migrate() | messages.AbortMigration():
+                return self._migrate(request)
+            case _ if domain is None:
+                return "Conflict", "there is no domain"
+            case messages.Shutdown():
+                self.change(stopping=True)
+            case messages.Destroy():
+                self.end("destroyed")
+            case messages.Suspend():
+                self.change(domain=replace(domain, state="paused", reason="user"))
+            case messages.Resume():
+                self.change(domain=replace(domain, state="running", reason="unpaused"))
+        return None
+
+    def _migrate(
+        self, request: messages.PrepareMigrationTarget | messages.Migrate | messages.AbortMigration
+    ) -> tuple[messages.RefusalReason, str] | None:
+        match request:
+            case messages.PrepareMigrationTarget():
+                if self.status.migration_of(request.migration_uid) is None:
+                    self.migration(request.migration_uid, "incoming", "prepared")
+            case messages.Migrate():
+                if self.status.domain is None:
+                    return "Conflict", "there is no domain"
+                if self.status.migration_of(request.migration_uid) is None:
+                    self.migration(request.migration_uid, "outgoing", "running")
+            case messages.AbortMigration():
+                known = self.status.migration_of(request.migration_uid)
+                if known is not None and known.state in ("prepared", "running"):
+                    self.migration(request.migration_uid, known.direction, "cancelled", "aborted")
+        return None
+
+    def _start(self, request: messages.Sync) -> tuple[messages.RefusalReason, str] | None:
+        if self.status.started or self.status.ending is not None:
+            return None
+        if self.refuse:
+            self.end("start-failed", self.refuse)
+            return "Failed", self.refuse
+        self.starts += 1
+        domain = messages.DomainStatus(
+            f"{request.machine.namespace}_{request.machine.name}", "u", request.machine.accelerator, "running", "booted"
+        )
+        self.change(started=True, domain=replace(domain, state="paused", reason="user") if request.paused else domain)
+        return None
