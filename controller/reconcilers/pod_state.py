@@ -37,18 +37,20 @@ def is_over(pod: Object | None) -> bool:
         return True
     if phase_of(pod) not in ("Succeeded", "Failed"):
         return False
-    return not any(dig(each, "state", "running") for each in dig(pod, "status", "containerStatuses") or ())
+    return not any(dig(each, "state", "running") is not None for each in dig(pod, "status", "containerStatuses") or ())
 
 
 def is_running(pod: Object | None) -> bool:
     """Whether its container was started and the pod has an address."""
-    return phase_of(pod) == "Running" and any(dig(each, "state", "running") for each in dig(pod, "status", "containerStatuses") or ())
+    return phase_of(pod) == "Running" and any(
+        dig(each, "state", "running") is not None for each in dig(pod, "status", "containerStatuses") or ()
+    )
 
 
 def end_of(pod: Object) -> End:
     """Return how a pod that is over ended: in virt-launcher's own words, else in the kubelet's."""
     for each in dig(pod, "status", "containerStatuses") or ():
-        if terminated := dig(each, "state", "terminated"):
+        if (terminated := dig(each, "state", "terminated")) is not None:
             failed = terminated.get("exitCode") != 0
             said = (terminated.get("message") or "").strip() or f"virt-launcher: {terminated.get('reason') or 'ended'}"
             code = f" (exit code {terminated.get('exitCode')})" if failed else ""

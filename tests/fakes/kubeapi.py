@@ -215,8 +215,8 @@ class FakeAPI:
         if uid and uid != obj["metadata"]["uid"]:
             raise errors.Conflict("Precondition failed: UID")
         grace = options.get("gracePeriodSeconds", (obj.get("spec") or {}).get("terminationGracePeriodSeconds", 0))
-        if not (obj.get("spec") or {}).get("nodeName"):
-            grace = 0  # the pod registry deletes at once what no kubelet has
+        if not (obj.get("spec") or {}).get("nodeName") or (obj.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
+            grace = 0  # the pod registry deletes at once what no kubelet has, or has ended
         if obj["metadata"].get("finalizers") or grace:
             if not obj["metadata"].get("deletionTimestamp"):
                 obj["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"

@@ -1,0 +1,325 @@
+"""virt-controller as a whole against an API server in memory; the test plays scheduler, kubelet and virt-handler."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+import pytest
+
+from apiserver.apis.meta import errors
+from apiserver.apis.meta.objects import condition, dig, name_of
+from apiserver.apis.virt import names
+from apiserver.client.rest import Client
+from controller.manager import options, wiring
+from controller.manager.metrics import Metrics
+from controller.runtime.clock import SystemClock
+from controller.runtime.recorder import Recorder
+from tests.fakes.kubeapi import FakeAPI
+
+VMS = "/apis/kubevirt.io/v1alpha1/virtualmachines"
+MIGRATIONS = "/apis/kubevirt.io/v1alpha1/migrations"
+PODS = "/api/v1/pods"
+CLAIMS = "/api/v1/persistentvolumeclaims"
+NODES = "/api/v1/nodes"
+EVENTS = "/api/v1/events"
+LEASES = "/apis/coordination.k8s.io/v1/leases"
+
+
+def a_vm(name: str = "testvm", **spec: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "kubevirt.io/v1alpha1",
+        "kind": "VirtualMachine",
+        "metadata": {"name": name, "namespace": "ns", "finalizers": [names.VM_FINALIZER]},
+        "spec": {"runStrategy": "RerunOnFailure", "domain": {"memory": {"guest": "64Mi"}, "devices": {}}, **spec},
+    }
+
+
+def a_node(name: str) -> dict[str, Any]:
+    return {"metadata": {"name": name}, "status": {"conditions": [{"type": "Ready", "status": "True"}]}}
+
+
+@asynccontextmanager
+async def working(api: FakeAPI, *flags: str) -> AsyncIterator[None]:
+    given = options.parse(["--launcher-image=launcher:test", "--metrics-port=0", "--namespace=kubevirt", *flags])
+    for node in ("node1", "node2"):
+        await api.put(NODES, a_node(node))
+    async with api.serving() as config, Client(config, user_agent="virt-controller") as client:
+        clock = SystemClock()
+        environment = wiring.Environment(client, Recorder(client, "virt-controller", clock), clock, given, Metrics(), "kubevirt")
+        async with asyncio.TaskGroup() as tasks:
+            running = tasks.create_task(wiring.run(environment))
+            try:
+                yield
+            finally:
+                running.cancel()
+                with suppress(asyncio.CancelledError):
+                    await running
+
+
+class Cluster:
+    """What the other parts would do, and what can be seen."""
+
+    def __init__(self, api: FakeAPI) -> None:
+        self.api = api
+
+    async def until(self, claim: Callable[[], Any], what: str) -> Any:
+        try:
+            async with asyncio.timeout(8):
+                while True:
+                    with suppress(KeyError, IndexError):
+                        if found := claim():
+                            return found
+                    await asyncio.sleep(0.005)
+        except TimeoutError:
+            raise AssertionError(f"{what} did not come; the machines are {[each.get('status') for each in self.api.all(VMS)]}") from None
+
+    def vm(self, name: str = "testvm") -> dict[str, Any]:
+        return self.api.get(VMS, "ns", name)
+
+    def phase(self, name: str = "testvm") -> str:
+        return dig(self.vm(name), "status", "phase") or ""
+
+    async def phase_is(self, phase: str) -> None:
+        await self.until(lambda: self.phase() == phase, f"phase {phase}")
+
+    async def pod(self, attempt: int = 1, name: str = "testvm") -> dict[str, Any]:
+        wanted = names.launcher_pod_name(name, self.vm(name)["metadata"]["uid"], attempt)
+        found: dict[str, Any] = await self.until(lambda: self.api.get(PODS, "ns", wanted), f"pod of attempt {attempt}")
+        return found
+
+    async def start_pod(self, pod: dict[str, Any], node: str = "node1") -> None:
+        def run(obj: dict[str, Any]) -> None:
+            obj["spec"]["nodeName"] = node
+            obj["status"] = {
+                "phase": "Running",
+                "podIP": "10.0.0.9",
+                "conditions": [{"type": "PodScheduled", "status": "True", "lastTransitionTime": "2099-01-01T00:00:00Z"}],
+                "containerStatuses": [{"name": names.CONTAINER, "state": {"running": {}}}],
+            }
+
+        await self.api.edit(PODS, "ns", name_of(pod), run)
+
+    async def end_pod(self, pod: dict[str, Any], code: int = 0, message: str = "shutdown: the guest powered off") -> None:
+        def end(obj: dict[str, Any]) -> None:
+            obj["status"]["phase"] = "Failed" if code else "Succeeded"
+            terminated = {"exitCode": code, "message": message}
+            obj["status"]["containerStatuses"] = [{"name": names.CONTAINER, "state": {"terminated": terminated}}]
+
+        await self.api.edit(PODS, "ns", name_of(pod), end)
+
+    async def report_running(self, name: str = "testvm") -> None:
+        def run(obj: dict[str, Any]) -> None:
+            obj["status"]["phase"] = "Running"
+            obj["status"]["attempts"][-1]["runningTime"] = "2026-01-01T00:00:00Z"
+
+        await self.api.edit(VMS, "ns", name, run)
+
+    async def running(self) -> dict[str, Any]:
+        """Bring testvm to Running on node1; returns its pod."""
+        await self.api.put(VMS, a_vm())
+        pod = await self.pod()
+        await self.start_pod(pod)
+        await self.phase_is("Scheduled")
+        await self.report_running()
+        return pod
+
+    def events(self) -> list[str]:
+        return [each["reason"] for each in self.api.all(EVENTS)]
+
+
+@pytest.fixture
+async def api() -> FakeAPI:
+    return FakeAPI()
+
+
+@pytest.fixture
+async def cluster(api: FakeAPI) -> AsyncIterator[Cluster]:
+    async with working(api, "--no-leader-elect"):
+        yield Cluster(api)
+
+
+async def test_a_machine_gets_a_pod_and_a_node_with_two_writes(api: FakeAPI, cluster: Cluster) -> None:
+    await cluster.running()
+    status = cluster.vm()["status"]
+    assert (status["nodeName"], status["podIP"], status["attempt"]) == ("node1", "10.0.0.9", 1)
+    assert [each["phase"] for each in status["phaseTransitionTimestamps"]] == ["Scheduling", "Scheduled"]
+    assert status["attempts"][0]["nodeName"] == "node1"
+    assert len([path for _, path, _ in api.writes if "/virtualmachines/" in path]) == 2
+    await cluster.until(lambda: cluster.events() == ["SuccessfulCreate", "Scheduled"], "events")
+
+
+async def test_a_missing_claim_is_said_and_the_machine_starts_when_it_appears(api: FakeAPI, cluster: Cluster) -> None:
+    disk = {"name": "disk0", "type": "PersistentVolumeClaim", "source": {"name": "myVolumeClaim"}}
+    await api.put(VMS, a_vm(domain={"memory": {"guest": "64Mi"}, "devices": {"disks": [disk]}}))
+    await cluster.phase_is("Pending")
+    lacking = condition(cluster.vm()["status"]["conditions"], "DisksReady")
+    assert lacking is not None
+    assert (lacking["status"], lacking["reason"]) == ("False", "ClaimNotFound")
+    assert "myvolumeclaim" in lacking["message"]
+    assert api.all(PODS) == []
+    await api.put(CLAIMS, {"metadata": {"name": "myvolumeclaim", "namespace": "ns"}, "spec": {"volumeMode": "Block"}})
+    pod = await cluster.pod()
+    assert pod["spec"]["containers"][0]["volumeDevices"] == [{"name": "disk-0", "devicePath": "/var/lib/kubevirt/disks/disk0"}]
+    await cluster.phase_is("Scheduling")
+    await cluster.until(lambda: "ClaimNotFound" in cluster.events(), "event")
+
+
+async def test_a_guest_that_powers_off_by_itself_is_not_started_again(api: FakeAPI, cluster: Cluster) -> None:
+    pod = await cluster.running()
+    await cluster.end_pod(pod)
+    await cluster.phase_is("Succeeded")
+    assert cluster.vm()["status"]["attempts"][-1]["result"] == "Succeeded"
+    await cluster.until(lambda: api.all(PODS) == [], "clean-up")
+
+
+async def test_a_failed_start_is_repeated_away_from_its_node(api: FakeAPI, cluster: Cluster) -> None:
+    await api.put(VMS, a_vm(rerun={"limit": 1}))
+    first = await cluster.pod(1)
+    await cluster.start_pod(first)
+    await cluster.phase_is("Scheduled")
+    await cluster.end_pod(first, 1, "start-failed: no such machine type")
+    second = await cluster.pod(2)
+    avoid = second["spec"]["affinity"]["nodeAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"][0]["preference"]
+    assert avoid["matchFields"][0]["values"] == ["node1"]
+    await cluster.start_pod(second, "node2")
+    await cluster.phase_is("Scheduled")
+    await cluster.end_pod(second, 1, "start-failed: again")
+    await cluster.phase_is("Failed")
+    await asyncio.sleep(0.2)
+    assert len(cluster.vm()["status"]["attempts"]) == 2
+    assert "no such machine type" in cluster.vm()["status"]["attempts"][0]["message"]
+
+
+async def test_no_second_pod_is_made_while_the_first_may_still_run(api: FakeAPI, cluster: Cluster) -> None:
+    pod = await cluster.running()
+    await api.edit(
+        PODS,
+        "ns",
+        name_of(pod),
+        lambda obj: obj["metadata"].update(deletionTimestamp="2026-01-01T00:00:00Z", deletionGracePeriodSeconds=45),
+    )
+    await api.edit(NODES, "", "node1", lambda obj: obj["status"]["conditions"][0].update(status="Unknown"))
+    await cluster.phase_is("Unknown")
+    ready = condition(cluster.vm()["status"]["conditions"], "Ready")
+    assert ready is not None
+    assert "out-of-service" in ready["message"]
+    await api.edit(
+        VMS, "ns", "testvm", lambda obj: obj["status"].update(request={"action": "Restart", "runStrategy": "RerunOnFailure", "attempt": 2})
+    )
+    await asyncio.sleep(0.2)
+    assert [name_of(each) for each in api.all(PODS)] == [name_of(pod)]
+    await api.remove(PODS, "ns", name_of(pod))
+    await cluster.pod(2)
+
+
+async def test_stop_deletes_the_pod_and_start_makes_the_next(api: FakeAPI, cluster: Cluster) -> None:
+    pod = await cluster.running()
+    await api.edit(VMS, "ns", "testvm", lambda obj: obj["status"].update(request={"action": "Stop", "runStrategy": "RerunOnFailure"}))
+    await cluster.until(lambda: api.get(PODS, "ns", name_of(pod))["metadata"].get("deletionTimestamp"), "deletion of the pod")
+    await api.remove(PODS, "ns", name_of(pod))
+    await cluster.phase_is("Stopped")
+    assert cluster.vm()["status"]["attempts"][-1]["result"] == "Stopped"
+    await api.edit(
+        VMS, "ns", "testvm", lambda obj: obj["status"].update(request={"action": "Start", "runStrategy": "RerunOnFailure", "attempt": 2})
+    )
+    await cluster.pod(2)
+
+
+async def test_a_deleted_machine_goes_when_its_pod_is_gone(api: FakeAPI, cluster: Cluster) -> None:
+    pod = await cluster.running()
+    await api.edit(VMS, "ns", "testvm", lambda obj: obj["metadata"].update(deletionTimestamp="2026-01-01T00:00:00Z"))
+    await cluster.until(lambda: api.get(PODS, "ns", name_of(pod))["metadata"].get("deletionTimestamp"), "deletion of the pod")
+    assert cluster.vm()["metadata"]["finalizers"] == [names.VM_FINALIZER]
+    await api.remove(PODS, "ns", name_of(pod))
+    await cluster.until(lambda: api.all(VMS) == [], "the end of the machine")
+
+
+async def test_a_machine_deleted_while_its_pod_is_made_leaves_no_pod(api: FakeAPI, cluster: Cluster) -> None:
+    for number in range(5):
+        await api.put(VMS, a_vm(f"vm{number}"))
+        await asyncio.sleep(number / 500)
+        await api.edit(VMS, "ns", f"vm{number}", lambda obj: obj["metadata"].update(deletionTimestamp="2026-01-01T00:00:00Z"))
+    await cluster.until(lambda: api.all(VMS) == [], "the end of the machines")
+    await cluster.until(lambda: api.all(PODS) == [], "the end of the pods")
+
+
+async def test_a_pod_that_is_refused_is_said_once(api: FakeAPI, cluster: Cluster) -> None:
+    def refuse(collection: str, obj: dict[str, Any]) -> None:
+        if collection == PODS:
+            raise errors.Forbidden("exceeded quota: memory")
+
+    api.admit = refuse
+    await api.put(VMS, a_vm())
+    await cluster.phase_is("Pending")
+    ready = condition(cluster.vm()["status"]["conditions"], "Ready")
+    assert ready is not None
+    assert (ready["reason"], ready["message"]) == ("FailedCreate", "exceeded quota: memory")
+
+
+async def test_a_migration_gets_a_target_pod_elsewhere_and_loses_the_source(api: FakeAPI, cluster: Cluster) -> None:
+    source = await cluster.running()
+    migration = {
+        "metadata": {"name": "m", "namespace": "ns", "finalizers": [names.MIGRATION_FINALIZER]},
+        "spec": {"selector": {"name": "testvm"}, "nodeSelector": {"kubevirt.io/hostname": "node2"}},
+    }
+    made = await api.put(MIGRATIONS, migration)
+    name = names.target_pod_name("testvm", made["metadata"]["uid"])
+    target = await cluster.until(lambda: api.get(PODS, "ns", name), "target pod")
+    assert target["spec"]["nodeSelector"] == {"kubernetes.io/hostname": "node2"}
+    term = target["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"][0]
+    assert term["matchFields"] == [{"key": "metadata.name", "operator": "NotIn", "values": ["node1"]}]
+    await cluster.start_pod(target, "node2")
+    await cluster.until(lambda: api.get(MIGRATIONS, "ns", "m")["status"]["phase"] == "PreparingTarget", "PreparingTarget")
+    assert api.get(MIGRATIONS, "ns", "m")["status"]["targetNode"] == "node2"
+    assert cluster.phase() == "Running"
+    await api.edit(MIGRATIONS, "ns", "m", lambda obj: obj["status"].update(phase="Running"))
+    await api.edit(VMS, "ns", "testvm", lambda obj: obj["status"].update(podName=name, nodeName="node2"))
+    await cluster.until(lambda: api.get(MIGRATIONS, "ns", "m")["status"]["phase"] == "Succeeded", "Succeeded")
+    await cluster.until(lambda: "finalizers" not in api.get(MIGRATIONS, "ns", "m")["metadata"], "removal of the finalizer")
+    assert api.get(PODS, "ns", name_of(source))["metadata"]["deletionTimestamp"]
+    assert "deletionTimestamp" not in api.get(PODS, "ns", name)["metadata"]
+    await api.remove(PODS, "ns", name_of(source))
+    await asyncio.sleep(0.1)
+    assert cluster.phase() == "Running"
+    await cluster.until(lambda: "Migrated" in cluster.events(), "event")
+
+
+async def test_a_migration_deleted_before_it_began_is_cancelled_and_its_pod_deleted(api: FakeAPI, cluster: Cluster) -> None:
+    source = await cluster.running()
+    migration = {
+        "metadata": {"name": "m", "namespace": "ns", "finalizers": [names.MIGRATION_FINALIZER]},
+        "spec": {"selector": {"name": "testvm"}},
+    }
+    await api.put(MIGRATIONS, migration)
+    await cluster.until(lambda: len(api.all(PODS)) == 2 and api.get(MIGRATIONS, "ns", "m")["status"]["phase"] == "Scheduling", "target pod")
+    await api.edit(MIGRATIONS, "ns", "m", lambda obj: obj["metadata"].update(deletionTimestamp="2026-01-01T00:00:00Z"))
+    await cluster.until(lambda: api.all(MIGRATIONS) == [], "the end of the migration")
+    await cluster.until(lambda: [name_of(each) for each in api.all(PODS)] == [name_of(source)], "the end of the target pod")
+    assert cluster.phase() == "Running"
+
+
+async def test_our_api_may_be_away_at_first_and_cut_at_any_time(api: FakeAPI) -> None:
+    class Away(FakeAPI):
+        down = True
+
+        async def _serve(self, request: Any) -> Any:
+            if self.down and "kubevirt.io" in request.path:
+                raise errors.ServiceUnavailable("the server is currently unable to handle the request")
+            return await super()._serve(request)
+
+    away = Away()
+    cluster = Cluster(away)
+    await away.put(VMS, a_vm())
+    async with working(away):
+        await cluster.until(lambda: away.all(LEASES)[0]["spec"]["holderIdentity"], "leadership while our API is away")
+        await asyncio.sleep(0.3)
+        assert away.all(PODS) == []
+        away.down = False
+        pod = await cluster.pod()
+        await away.cut()
+        await cluster.start_pod(pod)
+        await cluster.phase_is("Scheduled")
+    assert away.all(LEASES)[0]["spec"]["holderIdentity"] == ""
