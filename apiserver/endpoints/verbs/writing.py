@@ -17,7 +17,7 @@ from apiserver.endpoints.negotiation import media_name
 from apiserver.endpoints.presenting import ONE
 from apiserver.endpoints.verbs import patches
 from apiserver.endpoints.verbs.served import Served
-from apiserver.registry.generic import codec
+from apiserver.registry.generic import codec, metadata
 from apiserver.registry.generic.options import WriteOptions
 from apiserver.registry.generic.planning import Part
 from apiserver.registry.generic.strategy import CreatingVerb, Verb
@@ -37,6 +37,7 @@ async def update(served: Served, call: Call) -> web.StreamResponse:
     representation = call.represent(*ONE)
     options = write_options(call)
     body = await _body(served, call, options)
+    metadata.match_request(body, served.strategy.resource, call.info.namespace, call.info.name)
     obj = await served.store.update(call.info.namespace, call.info.name, lambda _: codec.copy(body), options, part=_part(call))
     return await served.answer_one(call, obj, representation)
 

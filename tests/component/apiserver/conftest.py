@@ -1,0 +1,155 @@
+"""The machinery in process over memory, on loopback with TLS, serving widgets."""
+
+from __future__ import annotations
+
+import json
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from apiserver.server import options, running
+from apiserver.server.running import Kinds
+from certs.files import write_file
+from certs.issuing import Pair, Profile, issue, new_authority
+from storage.memory import MemoryStorage
+from storage.port import Storage
+from tests.component.apiserver.widgets import WIDGETS, WidgetStrategy
+
+HOUR = timedelta(hours=1)
+NAMESPACE = "acc"
+
+
+@dataclass
+class Answer:
+    """A response that was read to its end."""
+
+    code: int
+    headers: Any
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+
+@dataclass
+class Api:
+    """A server and a client of it."""
+
+    url: str
+    session: aiohttp.ClientSession
+    strategy: WidgetStrategy
+    storage: Storage
+    path: str = WIDGETS.path(NAMESPACE)
+    extra: dict[str, Any] = field(default_factory=dict)
+
+    async def call(self, method: str, path: str, body: Any = None, **headers: str) -> Answer:
+        """``path`` is below the collection unless it begins with a slash."""
+        given = {key.replace("_", "-"): value for key, value in headers.items()}
+        if body is not None:
+            body = body if isinstance(body, bytes) else json.dumps(body).encode()
+            given.setdefault("Content-Type", "application/json")
+        url = self.url + (path if path.startswith("/") else self.path + ("/" + path if path and not path.startswith("?") else path))
+        async with self.session.request(method, url, data=body, headers=given, allow_redirects=False) as response:
+            return Answer(response.status, response.headers, await response.read())
+
+    async def get(self, path: str = "", **headers: str) -> Answer:
+        return await self.call("GET", path, **headers)
+
+    async def make(self, body: Any, query: str = "") -> Any:
+        answer = await self.call("POST", query, body)
+        assert answer.code == 201, answer.body
+        return answer.json
+
+    async def patch(self, path: str, body: Any, kind: str = "merge-patch+json") -> Answer:
+        return await self.call("PATCH", path, json.dumps(body).encode(), Content_Type=f"application/{kind}")
+
+    @asynccontextmanager
+    async def watch(self, query: str, **headers: str) -> AsyncIterator[AsyncIterator[Any]]:
+        """Yield the frames of a watch."""
+        given = {key.replace("_", "-"): value for key, value in headers.items()}
+        async with self.session.get(f"{self.url}{self.path}?watch=1&{query}", headers=given) as response:
+            assert response.status == 200, await response.read()
+            yield (json.loads(line) async for line in response.content)
+
+
+@dataclass
+class Pki:
+    """Certificates of a test."""
+
+    directory: Path
+    authority: Pair
+
+    def issued(self, name: str, profile: Profile, authority: Pair | None = None) -> tuple[Path, Path]:
+        """Write a certificate and its key."""
+        pair = issue(authority or self.authority, profile, HOUR, datetime.now(UTC))
+        certificate, key = self.directory / f"{name}.crt", self.directory / f"{name}.key"
+        write_file(certificate, pair.certificate)
+        write_file(key, pair.key)
+        return certificate, key
+
+    @property
+    def authority_file(self) -> Path:
+        return self.directory / "ca.crt"
+
+    def client(self, name: str | None = None, authority: Pair | None = None) -> ssl.SSLContext:
+        """Return a client's context, with a certificate for ``name``."""
+        context = ssl.create_default_context(cafile=str(self.authority_file))
+        if name is not None:
+            context.load_cert_chain(*self.issued(f"client-{name}", Profile(name, client=True), authority))
+        return context
+
+
+@pytest.fixture(scope="session")
+def pki(tmp_path_factory: pytest.TempPathFactory) -> Pki:
+    directory = tmp_path_factory.mktemp("pki")
+    authority = new_authority("test", HOUR, datetime.now(UTC))
+    made = Pki(directory, authority)
+    write_file(made.authority_file, authority.certificate)
+    made.issued("server", Profile("server", dns_names=("localhost",), ip_addresses=("127.0.0.1",), server=True))
+    return made
+
+
+def flags(pki: Pki, *more: str) -> options.Options:
+    """Return the options of a server without a cluster."""
+    return options.parse(
+        [
+            "--bind-address=127.0.0.1",
+            "--secure-port=0",
+            f"--tls-cert-file={pki.directory / 'server.crt'}",
+            f"--tls-private-key-file={pki.directory / 'server.key'}",
+            f"--client-ca-file={pki.authority_file}",
+            "--storage=memory",
+            "--authentication-skip-lookup",
+            "--authorization-mode=AlwaysAllow",
+            "--shutdown-delay-duration=0s",
+            *more,
+        ]
+    )
+
+
+@asynccontextmanager
+async def serving(pki: Pki, *more: str, storage: Storage | None = None) -> AsyncIterator[Api]:
+    """Serve widgets; the client is ``developer``."""
+    strategy = WidgetStrategy()
+    kept = storage or MemoryStorage()
+    async with running.running(flags(pki, *more), lambda _: Kinds((strategy,)), kept) as (host, port):
+        connector = aiohttp.TCPConnector(ssl=pki.client("developer"), limit=0)
+        async with aiohttp.ClientSession(connector=connector) as session:
+            api = Api(f"https://{host}:{port}", session, strategy, kept)
+            while (await api.get("/readyz")).code != 200:
+                pass
+            yield api
+
+
+@pytest.fixture
+async def api(pki: Pki) -> AsyncIterator[Api]:
+    async with serving(pki) as made:
+        yield made

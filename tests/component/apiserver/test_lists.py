@@ -1,0 +1,246 @@
+"""LIST and WATCH over real HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from storage.memory import MemoryStorage
+from tests.component.apiserver.conftest import Api, Pki, serving
+from tests.component.apiserver.widgets import WIDGETS, widget
+
+BOOKMARKED = "sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true"
+
+
+async def fill(api: Api, *names: str) -> int:
+    """Make widgets; return the revision of the last."""
+    made: Any = {}
+    for name in names:
+        body = widget(name, color="green" if name in "bd" else "red")
+        body["metadata"]["labels"] = {"letter": name}
+        made = await api.make(body)
+    return int(made["metadata"]["resourceVersion"])
+
+
+async def names(api: Api, query: str = "") -> list[str]:
+    answer = await api.get(query)
+    assert answer.code == 200, answer.body
+    return [each["metadata"]["name"] for each in answer.json["items"]]
+
+
+async def test_a_list_has_its_kind_its_revision_and_items_in_order(api: Api) -> None:
+    empty = (await api.get()).json
+    assert (empty["kind"], empty["apiVersion"], empty["items"]) == ("WidgetList", WIDGETS.api_version, [])
+    revision = await fill(api, "c", "a", "b")
+    listed = (await api.get()).json
+    assert [each["metadata"]["name"] for each in listed["items"]] == ["a", "b", "c"]
+    assert all(each["kind"] == "Widget" for each in listed["items"])
+    assert int(listed["metadata"]["resourceVersion"]) >= revision
+    assert len((await api.get(WIDGETS.path())).json["items"]) == 3
+
+
+async def test_selectors_select(api: Api) -> None:
+    await fill(api, "a", "b", "c", "d")
+    assert await names(api, "?labelSelector=letter in (a,b)") == ["a", "b"]
+    assert await names(api, "?fieldSelector=spec.color=green,metadata.name!=b") == ["d"]
+    assert await names(api, "?fieldSelector=metadata.name=c") == ["c"]
+    assert await names(api, "?labelSelector=letter=a&fieldSelector=metadata.name=c") == []
+    assert (await api.get("?labelSelector=a in")).code == 400
+    unknown = await api.get("?fieldSelector=spec.x=1")
+    assert (unknown.code, '"spec.x" is not a known field selector' in unknown.json["message"]) == (400, True)
+
+
+async def test_pages_show_one_revision_whatever_happens_in_between(api: Api) -> None:
+    await fill(api, "a", "b", "c", "d", "e")
+    first = (await api.get("?limit=2")).json
+    assert first["metadata"]["remainingItemCount"] == 3
+    await api.call("DELETE", "c")
+    await fill(api, "cc")
+    second = (await api.get(f"?limit=2&continue={first['metadata']['continue']}")).json
+    third = (await api.get(f"?limit=2&continue={second['metadata']['continue']}")).json
+    assert [each["metadata"]["name"] for page in (first, second, third) for each in page["items"]] == list("abcde")
+    assert len({page["metadata"]["resourceVersion"] for page in (first, second, third)}) == 1
+    assert "continue" not in third["metadata"]
+    selected = (await api.get("?limit=1&labelSelector=letter in (b,d)")).json
+    assert "remainingItemCount" not in selected["metadata"]
+    rest = (await api.get(f"?limit=5&labelSelector=letter in (b,d)&continue={selected['metadata']['continue']}")).json
+    assert [each["metadata"]["name"] for each in rest["items"]] == ["d"]
+
+
+async def test_an_expired_token_gives_one_that_goes_on_inconsistently(api: Api) -> None:
+    await fill(api, "a", "b", "c")
+    first = (await api.get("?limit=1")).json
+    await fill(api, "d")
+    await api.storage.compact(await api.storage.revision())
+    expired = await api.get(f"?limit=1&continue={first['metadata']['continue']}")
+    assert (expired.code, expired.json["reason"]) == (410, "Expired")
+    assert await names(api, f"?continue={expired.json['metadata']['continue']}") == ["b", "c", "d"]
+
+
+@pytest.mark.parametrize(
+    ("query", "code"),
+    [
+        ("resourceVersionMatch=Exact", 422),
+        ("resourceVersion=0&resourceVersionMatch=Exact", 422),
+        ("resourceVersion=0&resourceVersionMatch=NotOlderThan", 200),
+        ("resourceVersion=0&resourceVersionMatch=x", 422),
+        ("resourceVersion=abc", 400),
+        ("resourceVersion=1", 200),
+        ("limit=x", 400),
+        ("limit=-1", 400),
+        ("continue=x", 400),
+        ("continue=x&resourceVersion=5", 400),
+        ("sendInitialEvents=true", 422),
+        ("foo=bar", 200),
+        ("timeout=abc", 400),
+        ("timeout=5s", 200),
+        ("includeObject=x", 200),
+        ("watch=false", 200),
+        ("watch=1&sendInitialEvents=true", 422),
+        ("watch=1&resourceVersionMatch=NotOlderThan", 422),
+        ("watch=1&resourceVersion=abc", 400),
+    ],
+)
+async def test_the_parameters_are_judged_as_go_judges_them(api: Api, query: str, code: int) -> None:
+    assert (await api.get(f"?{query}")).code == code
+
+
+async def test_a_list_at_an_exact_revision_shows_the_past(api: Api) -> None:
+    revision = await fill(api, "a", "b")
+    await fill(api, "c")
+    assert await names(api, f"?resourceVersion={revision}&resourceVersionMatch=Exact") == ["a", "b"]
+    assert await names(api, f"?resourceVersion={revision}") == ["a", "b", "c"]
+
+
+async def test_a_revision_of_the_future_is_a_timeout_with_its_cause(pki: Pki) -> None:
+    async with serving(pki) as api:
+        answer = await api.get("?resourceVersion=99999999999")
+    assert (answer.code, answer.json["reason"]) == (504, "Timeout")
+    assert answer.json["details"]["causes"][0]["reason"] == "ResourceVersionTooLarge"
+    assert answer.headers["Retry-After"] == "1"
+
+
+async def test_delete_collection_deletes_what_is_selected(api: Api) -> None:
+    await fill(api, "a", "b", "c")
+    answer = await api.call(
+        "DELETE",
+        "?labelSelector=letter!=b",
+        {"propagationPolicy": "Background"},
+        Accept="application/vnd.kubernetes.protobuf,application/json",
+    )
+    assert [each["metadata"]["name"] for each in answer.json["items"]] == ["a", "c"]
+    assert await names(api) == ["b"]
+
+
+async def take(frames: Any, count: int) -> list[Any]:
+    async with asyncio.timeout(5):
+        return [await anext(frames) for _ in range(count)]
+
+
+async def test_a_watch_tells_additions_changes_and_deletions_in_order(api: Api) -> None:
+    revision = await fill(api, "a")
+    async with api.watch(f"resourceVersion={revision}") as frames:
+        await fill(api, "b")
+        await api.patch("b", {"spec": {"size": 2}})
+        await api.call("DELETE", "b")
+        events = await take(frames, 3)
+    assert [each["type"] for each in events] == ["ADDED", "MODIFIED", "DELETED"]
+    revisions = [int(each["object"]["metadata"]["resourceVersion"]) for each in events]
+    assert revisions == sorted(set(revisions))
+    assert events[2]["object"]["spec"]["size"] == 2
+
+
+async def test_a_watch_list_ends_its_beginning_with_the_bookmark(api: Api) -> None:
+    revision = await fill(api, "b", "a")
+    async with api.watch(BOOKMARKED) as frames:
+        first = await take(frames, 3)
+        await fill(api, "c")
+        live = await take(frames, 1)
+    assert [(each["type"], each["object"]["metadata"].get("name")) for each in first] == [
+        ("ADDED", "a"),
+        ("ADDED", "b"),
+        ("BOOKMARK", None),
+    ]
+    assert first[2]["object"]["metadata"]["annotations"] == {"k8s.io/initial-events-end": "true"}
+    assert first[2]["object"]["kind"] == "Widget"
+    assert int(first[2]["object"]["metadata"]["resourceVersion"]) >= revision
+    assert live[0]["object"]["metadata"]["name"] == "c"
+
+
+async def test_a_watch_without_revision_begins_with_what_there_is(api: Api) -> None:
+    await fill(api, "a", "b")
+    for query in ("", "resourceVersion=0"):
+        async with api.watch(query) as frames:
+            assert [each["object"]["metadata"]["name"] for each in await take(frames, 2)] == ["a", "b"]
+    async with api.watch("sendInitialEvents=false&resourceVersionMatch=NotOlderThan") as frames:
+        await fill(api, "c")
+        assert (await take(frames, 1))[0]["object"]["metadata"]["name"] == "c"
+
+
+async def test_objects_enter_and_leave_a_selected_watch(api: Api) -> None:
+    await fill(api, "a")
+    async with api.watch("labelSelector=letter=x") as frames:
+        await api.patch("a", {"metadata": {"labels": {"letter": "x"}}})
+        await api.patch("a", {"metadata": {"labels": {"letter": "y"}}})
+        entered, left = await take(frames, 2)
+    assert (entered["type"], left["type"]) == ("ADDED", "DELETED")
+    assert left["object"]["metadata"]["labels"]["letter"] == "x"
+    assert int(left["object"]["metadata"]["resourceVersion"]) > int(entered["object"]["metadata"]["resourceVersion"])
+
+
+async def test_a_watch_from_a_forgotten_revision_gets_one_error_event(pki: Pki) -> None:
+    storage = MemoryStorage()
+    async with serving(pki, storage=storage) as api:
+        await fill(api, "a", "b")
+    await storage.compact(await storage.revision())
+    async with serving(pki, storage=storage) as api, api.watch("resourceVersion=1") as frames:
+        events = [each async for each in frames]
+    assert [(each["type"], each["object"]["code"], each["object"]["reason"]) for each in events] == [("ERROR", 410, "Expired")]
+
+
+async def test_a_watch_ends_cleanly_after_its_time_with_a_last_bookmark(api: Api) -> None:
+    revision = await fill(api, "a")
+    async with api.watch(f"resourceVersion={revision}&timeoutSeconds=1&allowWatchBookmarks=") as frames:
+        events = [each async for each in frames]
+    assert [each["type"] for each in events] == ["BOOKMARK"]
+
+
+async def test_a_watch_ends_cleanly_when_the_server_stops(pki: Pki) -> None:
+    async with serving(pki) as api:
+        watch = api.watch("")
+        frames = await watch.__aenter__()
+        stopping = api
+    async with asyncio.timeout(5):
+        assert [each async for each in frames] == []
+    assert stopping.strategy is not None
+
+
+async def test_tables_and_metadata_alone_in_lists_and_watches(api: Api) -> None:
+    await fill(api, "a")
+    table = (await api.get(Accept="application/json;as=Table;v=v1;g=meta.k8s.io,application/json")).json
+    assert (table["kind"], [each["name"] for each in table["columnDefinitions"]]) == ("Table", ["Name", "Size", "Color", "Age"])
+    row = table["rows"][0]
+    assert row["cells"][:3] == ["a", 1, "red"]
+    assert row["cells"][3].endswith("s")
+    assert (row["object"]["kind"], "spec" in row["object"]) == ("PartialObjectMetadata", False)
+    whole = (await api.get("a?includeObject=Object", Accept="application/json;as=Table;v=v1;g=meta.k8s.io")).json
+    assert whole["rows"][0]["object"]["spec"]["size"] == 1
+    accept = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
+    partial = (await api.get(Accept=accept)).json
+    assert (partial["kind"], sorted(partial["items"][0])) == ("PartialObjectMetadataList", ["apiVersion", "kind", "metadata"])
+    async with api.watch("", Accept="application/json;as=Table;v=v1;g=meta.k8s.io") as frames:
+        await fill(api, "b")
+        first, second = await take(frames, 2)
+    assert (first["object"]["columnDefinitions"] is not None, second["object"]["columnDefinitions"]) == (True, None)
+    async with api.watch(BOOKMARKED, Accept="application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1") as frames:
+        assert {each["object"]["kind"] for each in await take(frames, 3)} == {"PartialObjectMetadata"}
+
+
+async def test_a_client_that_asks_for_what_we_do_not_write_gets_406(api: Api) -> None:
+    for accept, query in (("text/html", ""), ("application/vnd.kubernetes.protobuf", ""), ("application/yaml", "?watch=1")):
+        answer = await api.get(query, Accept=accept)
+        assert (answer.code, answer.json["reason"]) == (406, "NotAcceptable")
+    yaml = await api.get(Accept="application/yaml")
+    assert yaml.body.startswith(b"kind: WidgetList")

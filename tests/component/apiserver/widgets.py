@@ -1,0 +1,142 @@
+"""A kind that has nothing to do with virtual machines: what serves it knows of none."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, Final, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from apiserver.apis.meta.errors import BadRequest, Conflict
+from apiserver.apis.meta.objects import Object
+from apiserver.apis.meta.resources import Resource
+from apiserver.apis.meta.validation import FieldError, Path, invalid, type_invalid
+from apiserver.registry.generic.strategy import Column, Connect, CreatingVerb, Destination, Reading, Strategy, Verb
+
+WIDGETS: Final = Resource("example.test", "v1", "widgets", "Widget")
+
+
+class Part(BaseModel):
+    """A part of a widget."""
+
+    name: str
+
+
+class Spec(BaseModel):
+    """What a widget shall be."""
+
+    model_config = ConfigDict(strict=True)
+
+    size: int = 1
+    color: Literal["red", "green"] = "red"
+    parts: list[Part] = Field(
+        default_factory=list,
+        json_schema_extra={"x-kubernetes-patch-strategy": "merge", "x-kubernetes-patch-merge-key": "name"},
+    )
+    slot: str = ""
+
+
+class Status(BaseModel):
+    """What a widget is."""
+
+    phase: str = ""
+
+
+class Widget(BaseModel):
+    """A toy."""
+
+    spec: Spec = Spec()
+    status: Status = Status()
+
+
+class Paint(Verb):
+    """Makes it green, once."""
+
+    def apply(self, obj: Object, body: Object, now: datetime) -> Object:
+        if obj["spec"].get("color") == "green":
+            raise Conflict("it is green already")
+        obj["spec"]["color"] = body.get("color", "green")
+        obj["status"] = {"phase": "Painted"}
+        return obj
+
+
+class Twin(CreatingVerb):
+    """Makes another one."""
+
+    creates = WIDGETS
+
+    def make(self, obj: Object, body: Object, now: datetime) -> Object:
+        metadata = {"generateName": f"{obj['metadata']['name']}-", "namespace": obj["metadata"]["namespace"]}
+        return {"apiVersion": WIDGETS.api_version, "kind": WIDGETS.kind, "metadata": metadata, "spec": {"size": obj["spec"]["size"]}}
+
+
+class Tap(Connect):
+    """A stream that leads where the test says."""
+
+    subprotocols = ("plain.example.test",)
+    ping_seconds = 5.0
+
+    def __init__(self) -> None:
+        self.destination: Destination | None = None
+
+    async def locate(self, obj: Object) -> Destination:
+        if self.destination is None:
+            raise BadRequest("the widget is off")
+        return self.destination
+
+
+class WidgetStrategy(Strategy):
+    """See the module."""
+
+    resource = WIDGETS
+    singular = "widget"
+    short_names = ("wd",)
+    categories = ("toys",)
+    model = Widget
+
+    def __init__(self) -> None:
+        self.tap = Tap()
+        self.verbs = {"paint": Paint(), "twin": Twin()}
+        self.connects = {"tap": self.tap}
+
+    def read(self, obj: Object) -> Reading:
+        unknown = [key for key in obj if key not in {"apiVersion", "kind", "metadata", "spec", "status"}]
+        spec = obj.get("spec")
+        if isinstance(spec, dict):
+            unknown += [f"spec.{key}" for key in spec if key not in Spec.model_fields]
+            for key in [key for key in spec if key not in Spec.model_fields]:
+                del spec[key]
+        for key in [key for key in obj if key in unknown]:
+            del obj[key]
+        try:
+            Widget.model_validate({key: obj[key] for key in ("spec", "status") if obj.get(key) is not None})
+        except ValidationError as error:
+            wrong = [type_invalid(Path(".".join(str(part) for part in each["loc"])), each["input"], each["msg"]) for each in error.errors()]
+            return Reading(tuple(unknown), tuple(wrong))
+        return Reading(tuple(unknown))
+
+    def default(self, obj: Object) -> None:
+        obj.setdefault("spec", {})
+        obj["spec"].setdefault("size", 1)
+
+    def validate(self, obj: Object) -> list[FieldError]:
+        size = obj["spec"]["size"]
+        return [invalid(Path("spec.size"), size, "must be greater than or equal to 0")] if size < 0 else []
+
+    def selectable_fields(self, obj: Object) -> dict[str, str]:
+        return {"spec.color": (obj.get("spec") or {}).get("color") or ""}
+
+    def columns(self) -> tuple[Column, ...]:
+        return (Column("Size", type="integer"), Column("Color", priority=1))
+
+    def cells(self, obj: Object, now: datetime) -> list[Any]:
+        return [obj["spec"]["size"], obj["spec"].get("color")]
+
+    def claims(self, obj: Object) -> frozenset[str]:
+        slot = obj["spec"].get("slot")
+        return frozenset({f"slot/{obj['metadata']['namespace']}/{slot}"}) if slot else frozenset()
+
+
+def widget(name: str = "w1", **spec: Any) -> Object:
+    """Return a new widget as a client writes it."""
+    return {"apiVersion": WIDGETS.api_version, "kind": WIDGETS.kind, "metadata": {"name": name}, "spec": spec}
