@@ -18,7 +18,7 @@ from storage.port import Storage, StorageError
 logger = logging.getLogger(__name__)
 
 # The change that a reader waits for is usually on its way: asking for progress at once would cost a message each time.
-PATIENCE_SECONDS = 0.002
+PATIENCE_SECONDS = 0.001
 ASK_AGAIN_SECONDS = 0.05  # a member of etcd that lags behind, or a watch that is catching up, does not answer the first time
 # An idle cache asks this often, so that compaction never passes the position from which its watch would resume, and bookmarks move.
 IDLE_SECONDS = 10.0
@@ -117,16 +117,16 @@ class Freshness:
     async def _ask_progress(self) -> None:
         while True:
             try:
-                async with asyncio.timeout(IDLE_SECONDS):
+                async with asyncio.timeout(ASK_AGAIN_SECONDS if self._is_awaited() else IDLE_SECONDS):
                     await self._behind.wait()
             except TimeoutError:
-                await self._request_progress()
-                continue
-            self._behind.clear()
-            await asyncio.sleep(PATIENCE_SECONDS)
-            while self._is_awaited():
-                await self._request_progress()
-                await asyncio.sleep(ASK_AGAIN_SECONDS)
+                pass
+            else:
+                self._behind.clear()
+                await asyncio.sleep(PATIENCE_SECONDS)
+                if not self._is_awaited():
+                    continue
+            await self._request_progress()
 
     async def _request_progress(self) -> None:
         try:

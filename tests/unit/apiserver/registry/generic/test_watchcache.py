@@ -93,6 +93,13 @@ async def test_1_writes_elsewhere_do_not_keep_a_read_waiting(world: World) -> No
     assert world.storage.calls["request_progress"] >= 1
 
 
+async def test_1_a_read_does_not_wait_for_the_pause_after_an_earlier_question(world: World) -> None:
+    async with asyncio.timeout(20 * freshness.ASK_AGAIN_SECONDS / 2):
+        for _ in range(20):
+            await world.put("elsewhere/b")
+            await world.cache.wait_fresh()
+
+
 async def test_1_concurrent_reads_share_one_question(world: World) -> None:
     before = world.storage.calls.get("revision", 0)
     async with asyncio.TaskGroup() as tasks:
