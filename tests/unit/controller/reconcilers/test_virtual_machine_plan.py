@@ -1,0 +1,282 @@
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from apiserver.apis.meta.objects import condition, is_deleting, name_of, uid_of
+from apiserver.apis.virt import names, phases, power
+from controller.reconcilers import pod_state
+from controller.reconcilers.actions import Action, CreatePod, DeletePod, Emit, LookAgain, RemoveFinalizer, WriteStatus, status_patch
+from controller.reconcilers.settings import Settings
+from controller.reconcilers.virtual_machine_plan import Observed, plan
+from tests.unit.controller.reconcilers.builders import UID, a_pod, a_vm, an_attempt
+
+NOW = datetime(2026, 1, 1, 0, 1, tzinfo=UTC)
+
+
+def seen(vm: dict[str, Any], *pods: dict[str, Any], claims: Mapping[str, Any] | None = None, **rest: Any) -> Observed:
+    return Observed(vm=vm, pods=pods, claims=claims or {}, settings=Settings("launcher"), **{"now": NOW, **rest})
+
+
+def kinds(actions: tuple[Action, ...]) -> list[str]:
+    return [type(each).__name__ for each in actions]
+
+
+def written(actions: tuple[Action, ...]) -> dict[str, Any]:
+    return next(each.status for each in actions if isinstance(each, WriteStatus))
+
+
+def test_a_new_machine_gets_its_pod_and_one_write() -> None:
+    actions = plan(seen(a_vm()))
+    assert kinds(actions) == ["CreatePod", "WriteStatus", "Emit"]
+    status = written(actions)
+    assert (status["phase"], status["attempt"], status["podName"]) == ("Scheduling", 1, names.launcher_pod_name("testvm", UID, 1))
+    disks = condition(status["conditions"], "DisksReady")
+    assert disks is not None
+    assert disks["status"] == "True"
+
+
+def test_a_pod_that_was_made_but_not_written_down_is_adopted() -> None:
+    assert kinds(plan(seen(a_vm(), a_pod(1, phase="Pending", node="")))) == ["WriteStatus", "Emit"]
+
+
+@pytest.mark.parametrize("strategy", ["Manual", "Halted"])
+def test_a_machine_that_nobody_wants_on_is_stopped(strategy: str) -> None:
+    actions = plan(seen(a_vm(runStrategy=strategy)))
+    assert kinds(actions) == ["WriteStatus"]
+    assert written(actions)["phase"] == "Stopped"
+
+
+def test_a_running_pod_is_handed_to_its_node_with_one_write() -> None:
+    actions = plan(seen(a_vm(phase="Scheduling", attempts=[an_attempt()]), a_pod()))
+    status = written(actions)
+    assert (status["phase"], status["nodeName"], status["podUID"]) == ("Scheduled", "node1", uid_of(a_pod()))
+    assert kinds(actions).count("WriteStatus") == 1
+
+
+def test_what_keeps_a_pod_from_running_is_said_and_nothing_else_happens() -> None:
+    pod = a_pod(phase="Pending", node="")
+    pod["status"]["conditions"] = [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/2 nodes: memory"}]
+    actions = plan(seen(a_vm(phase="Scheduling", attempts=[an_attempt()]), pod, now=NOW + timedelta(days=1)))
+    ready = condition(written(actions)["conditions"], "Ready")
+    assert ready is not None
+    assert (ready["reason"], "0/2 nodes: memory" in ready["message"]) == ("Unschedulable", True)
+    assert kinds(actions) == ["WriteStatus", "Emit"]
+
+
+@pytest.mark.parametrize("phase", ["Scheduling", "Scheduled"])
+def test_an_attempt_that_takes_too_long_loses_its_pod_and_counts_as_failed(phase: str) -> None:
+    vm, pod = a_vm(phase=phase, attempts=[an_attempt()]), a_pod(phase="Pending" if phase == "Scheduling" else "Running")
+    late = NOW + timedelta(seconds=180)
+    actions = plan(seen(vm, pod, now=late))
+    assert DeletePod(name_of(pod), uid_of(pod)) in actions
+    vm["status"] = written(actions)
+    ended = written(plan(seen(vm, now=late)))
+    assert ended["phase"] == "Failed"
+    assert "did not run within 180 s on node node1" in ended["attempts"][0]["message"]
+
+
+def test_in_time_the_deadline_is_waited_for() -> None:
+    actions = plan(seen(a_vm(phase="Scheduled", attempts=[an_attempt()]), a_pod()))
+    assert actions == (LookAgain(120.0),)
+
+
+@pytest.mark.parametrize(
+    ("pod", "result"),
+    [(a_pod(phase="Succeeded", exit_code=0), "Succeeded"), (a_pod(phase="Failed", exit_code=1), "Failed"), (None, "Failed")],
+    ids=["powered off", "crashed", "vanished"],
+)
+def test_the_end_that_virt_handler_did_not_write_is_read_from_the_pod(pod: dict[str, Any] | None, result: str) -> None:
+    vm = a_vm(phase="Running", attempts=[an_attempt(runningTime="2026-01-01T00:00:10Z")])
+    status = written(plan(seen(vm, *([pod] if pod else []))))
+    assert (status["phase"], status["attempts"][0]["result"]) == (result, result)
+
+
+def test_a_pod_that_somebody_deleted_is_no_success() -> None:
+    vm = a_vm(phase="Running", attempts=[an_attempt(runningTime="2026-01-01T00:00:10Z")])
+    assert written(plan(seen(vm, a_pod(phase="Succeeded", exit_code=0, deleting=True))))["phase"] == "Failed"
+
+
+def test_a_pod_called_failed_whose_container_was_never_seen_to_end_is_not_over() -> None:
+    vm = a_vm(phase="Running", attempts=[an_attempt()])
+    pod = a_pod(deleting=True)
+    pod["status"]["phase"] = "Failed"
+    assert plan(seen(vm, pod)) == ()
+
+
+def test_a_restart_ends_the_old_pod_before_the_new_one_is_made() -> None:
+    vm = a_vm(phase="Running", attempts=[an_attempt()])
+    vm["status"]["request"] = {"action": "Restart", "runStrategy": "RerunOnFailure", "attempt": 2}
+    pod = a_pod()
+    assert plan(seen(vm, pod)) == (DeletePod(name_of(pod), uid_of(pod)),)
+    assert plan(seen(vm, a_pod(deleting=True))) == ()
+    ended = written(plan(seen(vm)))
+    assert ended["attempts"][0]["result"] == "Stopped"
+    assert "CreatePod" in kinds(plan(seen({**vm, "status": ended})))
+
+
+def test_the_target_of_a_migration_is_left_alone() -> None:
+    vm = a_vm(phase="Running", attempts=[an_attempt()])
+    assert plan(seen(vm, a_pod(), a_pod(migration="m", node="node2"))) == ()
+
+
+def test_a_source_pod_that_ended_does_not_end_the_attempt_while_the_target_lives() -> None:
+    vm = a_vm(phase="Running", attempts=[an_attempt()])
+    assert plan(seen(vm, a_pod(phase="Succeeded", exit_code=0), a_pod(migration="m", node="node2"))) == ()
+
+
+def test_stopping_in_the_middle_of_a_migration_stops_both_sides() -> None:
+    vm = a_vm(phase="Running", attempts=[an_attempt()])
+    vm["status"]["request"] = {"action": "Stop", "runStrategy": "RerunOnFailure"}
+    assert kinds(plan(seen(vm, a_pod(), a_pod(migration="m", node="node2")))) == ["DeletePod", "DeletePod"]
+
+
+def test_a_lost_node_is_said_and_waited_for() -> None:
+    vm = a_vm(phase="Running", attempts=[an_attempt()])
+    actions = plan(seen(vm, a_pod(deleting=True), silent_nodes=frozenset({"node1"})))
+    assert written(actions)["phase"] == "Unknown"
+    vm["status"] = written(actions)
+    assert plan(seen(vm, a_pod(deleting=True), silent_nodes=frozenset({"node1"}))) == ()
+
+
+def test_failures_in_a_row_are_followed_by_growing_pauses() -> None:
+    attempts = [an_attempt(number, result="Failed", endTime="2026-01-01T00:00:58Z") for number in (1, 2)]
+    actions = plan(seen(a_vm(phase="Failed", attempts=attempts, runStrategy="Always")))
+    assert actions[-1] == LookAgain(3.0)
+
+
+def test_a_guest_that_ended_may_take_its_pod_along_in_its_own_time() -> None:
+    vm = a_vm(phase="Failed", attempts=[an_attempt(result="Failed", endTime="2026-01-01T00:00:50Z")])
+    assert plan(seen(vm, a_pod())) == (LookAgain(20.0),)
+    assert kinds(plan(seen(vm, a_pod(), now=NOW + timedelta(minutes=1)))) == ["DeletePod"]
+
+
+def test_a_deleted_machine_waits_for_its_pods_and_then_goes() -> None:
+    vm = a_vm(phase="Running", attempts=[an_attempt()], deleting=True)
+    assert kinds(plan(seen(vm, a_pod()))) == ["DeletePod"]
+    assert plan(seen(vm, a_pod(deleting=True))) == ()
+    assert plan(seen(vm)) == (RemoveFinalizer(names.VM_FINALIZER),)
+
+
+def test_a_merge_patch_says_what_went_away() -> None:
+    vm = a_vm(phase="Running", attempts=[])
+    vm["status"] |= {"domain": {"state": "running", "reason": "booted"}, "nodeName": "node1"}
+    patch = status_patch(vm, {"phase": "Running", "attempt": 0, "attempts": [], "domain": {"state": "paused"}})
+    assert patch["status"] == {"nodeName": None, "domain": {"state": "paused", "reason": None}}
+    assert patch["metadata"] == {"resourceVersion": "1", "uid": UID}
+
+
+PODS = st.lists(
+    st.builds(
+        a_pod,
+        st.integers(1, 3),
+        phase=st.sampled_from(["Pending", "Running", "Succeeded", "Failed"]),
+        node=st.sampled_from(["", "node1", "node2"]),
+        exit_code=st.sampled_from([None, 0, 1]),
+        deleting=st.booleans(),
+        migration=st.sampled_from(["", "", "m"]),
+    ),
+    max_size=3,
+    unique_by=name_of,
+)
+ATTEMPTS = st.integers(0, 3).flatmap(
+    lambda count: st.tuples(
+        *(
+            st.builds(
+                an_attempt,
+                st.just(number),
+                result=st.sampled_from(["Succeeded", "Failed", "Stopped"] + ([""] if number == count else [])),
+                endTime=st.just("2026-01-01T00:00:30Z"),
+            )
+            for number in range(1, count + 1)
+        )
+    )
+)
+REQUESTS = st.none() | st.builds(
+    lambda action, attempt: {"action": action, "attempt": attempt, "runStrategy": "RerunOnFailure"},
+    st.sampled_from(power.ACTIONS),
+    st.integers(0, 4),
+)
+
+
+@st.composite
+def observations(draw: st.DrawFn) -> Observed:
+    attempts = [{key: value for key, value in each.items() if value} for each in draw(ATTEMPTS)]
+    for each in attempts:
+        if not each.get("result"):
+            each.pop("endTime", None)
+    vm = a_vm(
+        phase=draw(st.sampled_from(phases.VM_PHASES)),
+        attempts=attempts,
+        deleting=draw(st.booleans()),
+        runStrategy=draw(st.sampled_from(power.RUN_STRATEGIES)),
+    )
+    if request := draw(REQUESTS):
+        vm["status"]["request"] = request
+    silent = draw(st.sets(st.sampled_from(["node1", "node2"])))
+    return seen(vm, *draw(PODS), silent_nodes=frozenset(silent), now=NOW + timedelta(hours=draw(st.integers(0, 1))))
+
+
+def apply(observed: Observed, actions: tuple[Action, ...]) -> Observed:
+    """The world after the actions: a model of what :class:`controller.reconcilers.actions.Deeds` does."""
+    vm, pods = copy.deepcopy(observed.vm), {name_of(pod): copy.deepcopy(pod) for pod in observed.pods}
+    for action in actions:
+        match action:
+            case CreatePod():
+                assert name_of(action.pod) not in pods
+                pods[name_of(action.pod)] = {**action.pod, "status": {"phase": "Pending"}}
+                pods[name_of(action.pod)]["metadata"]["uid"] = f"uid-of-{name_of(action.pod)}"
+            case DeletePod():
+                pod = pods[action.name]
+                assert not is_deleting(pod)
+                if pod_state.is_over(pod) or not pod_state.node_of(pod):
+                    del pods[action.name]
+                else:
+                    pod["metadata"]["deletionTimestamp"] = "2026-01-01T00:01:00Z"
+            case WriteStatus():
+                vm["status"] = copy.deepcopy(action.status)
+            case RemoveFinalizer():
+                vm["metadata"]["finalizers"].remove(action.finalizer)
+            case Emit() | LookAgain():
+                pass
+    return Observed(vm, tuple(pods.values()), observed.claims, observed.now, observed.settings, silent_nodes=observed.silent_nodes)
+
+
+@given(observations())
+def test_a_plan_carried_out_leads_to_rest(observed: Observed) -> None:
+    for _ in range(8):
+        actions = tuple(each for each in plan(observed) if not isinstance(each, LookAgain))
+        if not actions:
+            return
+        observed = apply(observed, actions)
+    pytest.fail(f"still planning {kinds(plan(observed))} for {json.dumps(observed.vm['status'])}")
+
+
+@given(observations())
+def test_no_pod_is_ever_made_beside_one_that_may_run(observed: Observed) -> None:
+    before = copy.deepcopy(observed.vm), copy.deepcopy(observed.pods)
+    actions = plan(observed)
+    if any(isinstance(each, CreatePod) for each in actions):
+        assert all(pod_state.is_over(pod) for pod in observed.pods)
+        assert len([each for each in actions if isinstance(each, CreatePod)]) == 1
+        assert not is_deleting(observed.vm)
+    assert (observed.vm, observed.pods) == before
+    assert plan(observed) == actions
+
+
+@given(observations())
+def test_a_status_is_written_at_most_once_a_pass(observed: Observed) -> None:
+    assert len([each for each in plan(observed) if isinstance(each, WriteStatus)]) <= 1
+
+
+@given(observations())
+def test_a_machine_is_let_go_only_without_pods_that_may_run(observed: Observed) -> None:
+    if any(isinstance(each, RemoveFinalizer) for each in plan(observed)):
+        assert all(pod_state.is_over(pod) for pod in observed.pods)
