@@ -74,7 +74,8 @@ def parse(text: str) -> Selector:
         field, operator, value = _split_term(part)
         if not operator:
             raise ValueError(f"invalid selector: '{text}'; can't understand '{part}'")
-        terms.append(Term(field, unescape(value), operator != "!="))
+        if field or value:  # apimachinery takes a bare operator for no condition
+            terms.append(Term(field, unescape(value), operator != "!="))
     return Selector(tuple(terms))
 
 

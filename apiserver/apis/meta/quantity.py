@@ -13,13 +13,16 @@ from typing import Final
 
 _NANO: Final = 10**9
 _MAX: Final = (2**63 - 1) * _NANO
-_PATTERN: Final = re.compile(r"([+-]?)([0-9]*)(?:\.([0-9]*))?([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]+)?")
+_PATTERN: Final = re.compile(r"([+-]?)([0-9]*)(?:\.([0-9]*))?([eEinumkKMGTP]*[-+]?[0-9]*)")
+_EXPONENT: Final = re.compile(r"[eE][-+]?[0-9]+")
 _BINARY: Final = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
 _DECIMAL: Final = {-9: "n", -6: "u", -3: "m", 0: "", 3: "k", 6: "M", 9: "G", 12: "T", 15: "P", 18: "E"}
 _DECIMAL_EXPONENTS: Final = {suffix: exponent for exponent, suffix in _DECIMAL.items()}
 _MAX_TEXT: Final = 64
 _MAX_EXPONENT: Final = 64
 
+NUMBER_RULE: Final = "unable to parse numeric part of quantity"
+SUFFIX_RULE: Final = "unable to parse quantity's suffix"
 FORMAT_RULE: Final = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
 
 
@@ -76,19 +79,23 @@ def parse(text: str) -> Quantity:
         ValueError: it is none; the text is apimachinery's.
     """
     match = _PATTERN.fullmatch(text) if len(text) <= _MAX_TEXT else None
-    if match is None or not (match[2] or match[3]):
-        raise ValueError("quantities must be non-empty" if not text else FORMAT_RULE)
+    if match is None or not text:
+        raise ValueError(FORMAT_RULE)
+    if not (match[2] or match[3]):
+        raise ValueError(NUMBER_RULE)
     sign, whole, fraction, suffix = match[1], match[2] or "0", match[3] or "", match[4] or ""
     number = Fraction(int(whole + fraction), 10 ** len(fraction))
     if suffix in _BINARY[1:]:
         number, written = number * 1024 ** _BINARY.index(suffix), Format.BINARY_SI
     elif suffix in _DECIMAL_EXPONENTS:
         number, written = number * Fraction(10) ** _DECIMAL_EXPONENTS[suffix], Format.DECIMAL_SI
-    else:
+    elif _EXPONENT.fullmatch(suffix):
         exponent = int(suffix[1:])
         if abs(exponent) > _MAX_EXPONENT:
-            raise ValueError(FORMAT_RULE)
+            raise ValueError(NUMBER_RULE)
         number, written = number * Fraction(10) ** exponent, Format.DECIMAL_EXPONENT
+    else:
+        raise ValueError(SUFFIX_RULE)
     scaled = number * _NANO
     nanos = _divide_up(scaled.numerator, scaled.denominator)
     return Quantity(_bounded(-nanos if sign == "-" else nanos), written)

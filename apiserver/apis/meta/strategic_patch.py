@@ -91,7 +91,8 @@ def _merge_map(original: Mapping[str, Any], patch: Mapping[str, Any], shape: Sha
         elif isinstance(result.get(key), dict) and isinstance(value, dict) and "replace" not in shape.field(key).strategies:
             result[key] = _merge_map(result[key], value, shape.field(key))
         elif exists and not isinstance(value, list):
-            result[key] = _clean(value)
+            if not (isinstance(value, dict) and value.get(_PATCH) == "delete"):
+                result[key] = _clean(value)
         else:
             _merge_list_field(result, patch, key, shape.field(key))
     return result
@@ -129,10 +130,7 @@ def _merge_list_field(result: dict[str, Any], patch: Mapping[str, Any], key: str
         if isinstance(given, list):
             result[key] = [_clean(each) for each in given]
         return
-    kept = [each for each in original if _identity(each) not in deleted]
-    merged = _merge_list(original, given or [], shape, kept)
-    if order:
-        merged = _ordered(merged, order, original, shape.merge_key)
+    merged = [each for each in _merge_list(original, given or [], shape, order) if _identity(each) not in deleted]
     if merged or key in result or isinstance(given, list):
         result[key] = merged
 
@@ -146,22 +144,22 @@ def _list_directive(patch: Mapping[str, Any], key: str, message: str) -> list[An
     return value
 
 
-def _merge_list(original: Sequence[Any], patch: Sequence[Any], shape: Shape, kept: Sequence[Any]) -> list[Any]:
-    """Merge ``patch`` into ``kept``, which is ``original`` less what was deleted by value."""
-    if not any(isinstance(each, dict) for each in (*kept, *patch)):
-        present = {_identity(each) for each in kept}
+def _merge_list(original: Sequence[Any], patch: Sequence[Any], shape: Shape, order: Sequence[Any]) -> list[Any]:
+    """Merge ``patch`` into ``original``; the result follows ``order``, or the patch when that is empty."""
+    if not any(isinstance(each, dict) for each in (*original, *patch)):
+        present = {_identity(each) for each in original}
         added = {_identity(each): each for each in patch if _identity(each) not in present}
-        return _ordered([*kept, *added.values()], patch, original, "")
+        return _ordered([*original, *added.values()], order or patch, original, "")
     key = shape.merge_key
     if not key:
         raise errors.BadRequest("strategic merge patch format is not supported: a list of objects has no merge key")
     replaced, edits, removed = _directives(patch, key)
     if replaced:
         return [_clean(each) for each in edits]
-    merged = {_key(each, key): each for each in kept if _key(each, key) not in removed}
+    merged = {_key(each, key): each for each in original if _key(each, key) not in removed}
     for edit in edits:
         merged[_key(edit, key)] = _merge_map(merged.get(_key(edit, key), {}), edit, shape.element())
-    return _ordered(list(merged.values()), edits, original, key)
+    return _ordered(list(merged.values()), order or edits, original, key)
 
 
 def _directives(patch: Sequence[Any], key: str) -> tuple[bool, list[dict[str, Any]], set[str]]:

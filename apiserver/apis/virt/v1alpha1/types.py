@@ -231,7 +231,7 @@ class DomainStatus(Model):
 
     state: str | None = Field(None, description="libvirt's state: running, paused, shutdown, shutoff, crashed…")
     reason: str | None = Field(None, description="libvirt's reason for the state: booted, migrated, user…")
-    type: Literal["qemu", "kvm"] | None = Field(None, description="kvm: the processor runs the guest. qemu: it is emulated, and slower.")
+    type: str | None = Field(None, description="kvm: the processor runs the guest. qemu: it is emulated, and slower.")
 
 
 class InterfaceStatus(Model):

@@ -41,7 +41,7 @@ def test_a_quantity_is_read_and_written_as_apimachinery_does(text: str, canonica
 
 @pytest.mark.parametrize("text", ["", " 1", "1 Mi", "1mi", "Mi", "1.2.3", "--1", "1e", "0x10", "1_000", "٣", "1e999999999", "9" * 100, "."])
 def test_what_is_no_quantity_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="quantities must"):
+    with pytest.raises(ValueError, match=r"quantit(ies must|y)"):
         quantity.parse(text)
 
 
