@@ -79,7 +79,7 @@ def test_a_service_spreads_over_the_pods_of_both_nodes(bare_kubectl: Kubectl) ->
     bare_kubectl("create", "service", "clusterip", "web", "--tcp=80:8080")
     bare_kubectl("wait", "pod", "-l", "app=web", "--for=condition=Ready", "--timeout=60s", timeout=70)
 
-    ask = "for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do wget -q -T 5 -O - http://web/ || exit 1; done"
+    ask = "for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do fetch http://web/ || exit 1; done"
     printed = output_of(bare_kubectl, a_pod("ask", "sh", "-c", ask))
 
     assert set(printed.split()) == {"web1", "web2"}
@@ -120,6 +120,7 @@ def test_a_shared_claim_is_the_same_directory_on_both_nodes(bare_kubectl: Kubect
 
 
 def test_a_pod_reaches_nothing_outside_the_machine(bare_kubectl: Kubectl) -> None:
-    printed = output_of(bare_kubectl, a_pod("outside", "sh", "-c", "nc -w 2 192.0.2.1 80 </dev/null && echo reached || echo refused"))
+    # 192.0.2.1 is an address for documentation (RFC 5737); what matters is that the node has no route to it.
+    printed = output_of(bare_kubectl, a_pod("outside", "sh", "-c", "fetch http://192.0.2.1/ 2>&1 && exit 1 || true"))
 
-    assert printed.strip().endswith("refused")
+    assert "unreachable" in printed

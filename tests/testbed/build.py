@@ -123,6 +123,7 @@ PROGRAMS: dict[str, GoProgram | HelmProgram] = {
         GoProgram("etcd", ETCD, tuple(f"go.etcd.io/etcd/{name}/v3" for name in ("server", "etcdctl", "etcdutl")), (("etcd", "server"),)),
         GoProgram("coredns", COREDNS, (".",)),
         GoProgram("pause", "1", (".",)),
+        GoProgram("fetch", "1", (".",)),
         HelmProgram(),
     )
 }

@@ -57,7 +57,7 @@ def _prepare() -> None:
 
 
 def _build_programs() -> None:
-    for tool in ("etcd", "kubernetes", "containerd", "coredns", "pause"):
+    for tool in ("etcd", "kubernetes", "containerd", "coredns", "pause", "fetch"):
         build.ensure(tool)
 
 

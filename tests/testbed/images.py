@@ -11,6 +11,7 @@ import pathlib
 import tarfile
 from collections.abc import Callable, Iterable
 from concurrent import futures
+from typing import Any
 
 from tests.testbed import build, layout, nodes, oci, progress
 
@@ -78,11 +79,14 @@ def digest_of(parts: Iterable[str | bytes | pathlib.Path]) -> str:
     return content.hexdigest()[:12]
 
 
-def _of_program(reference: str, program: pathlib.Path, path: str, *, links: dict[str, str] | None = None) -> Image:
+def _of_program(
+    reference: str, program: pathlib.Path, path: str, *, links: dict[str, str] | None = None, also: dict[str, pathlib.Path] | None = None
+) -> Image:
+    files = {path: program, **(also or {})}
     return Image(
         reference,
-        digest_of([path, str(sorted((links or {}).items())), program.resolve() if program.is_absolute() else program]),
-        lambda archive: oci.write(archive, reference, {path: program}, [f"/{path}"], links=links),
+        digest_of([str(sorted(files)), str(sorted((links or {}).items())), *(file.resolve() for file in files.values())]),
+        lambda archive: oci.write(archive, reference, files, [f"/{path}"], links=links),
     )
 
 
@@ -91,7 +95,13 @@ def of_the_cluster() -> list[Image]:
     return [
         _of_program(nodes.SANDBOX_IMAGE, build.program("pause"), "pause"),
         _of_program(COREDNS, build.program("coredns"), "coredns"),
-        _of_program(BUSYBOX, _BUSYBOX, "bin/busybox", links={f"bin/{command}": "busybox" for command in _COMMANDS}),
+        _of_program(
+            BUSYBOX,
+            _BUSYBOX,
+            "bin/busybox",
+            links={f"bin/{command}": "busybox" for command in _COMMANDS},
+            also={"bin/fetch": build.program("fetch")},
+        ),
     ]
 
 
@@ -119,11 +129,18 @@ def import_into_nodes(images: Iterable[Image]) -> set[str]:
 
 def _import(node: layout.Node, images: Iterable[Image]) -> set[str]:
     present = present_on(node)
-    missing = [image for image in images if present.get(image.reference) != _manifest_digest(image.archive)]
+    missing = {}
+    for image in images:
+        manifest, identifier = _digests(image.archive)
+        if present.get(image.reference) != manifest or present.get(identifier) != manifest:
+            missing[image] = identifier
     if missing:
         with progress.step(f"Import {', '.join(image.reference.rpartition('/')[2] for image in missing)} on {node.name}"):
-            for image in missing:
+            for image, identifier in missing.items():
                 progress.run(nodes.ctr(node, "images", "import", "--local", image.archive))
+                # The kubelet mounts image volumes by the image's identifier. containerd names it so when a reference appears for the
+                # first time, and not when an import gives it another content.
+                progress.run(nodes.ctr(node, "images", "tag", "--force", "--local", "--skip-reference-check", image.reference, identifier))
     return {image.reference for image in missing}
 
 
@@ -133,9 +150,16 @@ def present_on(node: layout.Node) -> dict[str, str]:
     return {words[0]: words[2] for line in lines if len(words := line.split()) > 2}
 
 
-def _manifest_digest(archive: pathlib.Path) -> str:
+def _digests(archive: pathlib.Path) -> tuple[str, str]:
+    """Return the digests of the manifest, and of the configuration: the image's identifier."""
     with tarfile.open(archive) as tar:
-        index = tar.extractfile("index.json")
-        if index is None:
-            raise progress.StepFailed(f"{archive} is no OCI archive: remove it and try again")
-        return str(json.load(index)["manifests"][0]["digest"])
+        manifest = str(_member(tar, "index.json")["manifests"][0]["digest"])
+        return manifest, str(_member(tar, f"blobs/sha256/{manifest.partition(':')[2]}")["config"]["digest"])
+
+
+def _member(tar: tarfile.TarFile, name: str) -> dict[str, Any]:
+    file = tar.extractfile(name)
+    if file is None:
+        raise progress.StepFailed(f"{tar.name!r} is no OCI archive: remove it and try again")
+    content: dict[str, Any] = json.load(file)
+    return content

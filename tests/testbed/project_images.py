@@ -149,7 +149,7 @@ def _requirements(extra: str | None) -> list[str]:
     if extra is None:
         return []
     with (layout.REPOSITORY / "pyproject.toml").open("rb") as file:
-        return list(tomllib.load(file)["project"]["optional-dependencies"][extra])
+        return [str(each) for each in tomllib.load(file)["project"]["optional-dependencies"][extra]]
 
 
 def _wheels(process: Process) -> pathlib.Path:
@@ -200,7 +200,7 @@ def _mirror() -> str:
     ]
     if not found:
         raise progress.StepFailed("no Debian mirror stands in /etc/apt/sources.list or /etc/apt/sources.list.d; the images' base needs one")
-    return found[0]
+    return str(found[0])
 
 
 def _ensure_base() -> None:
@@ -238,8 +238,7 @@ def _driver() -> str:
             works = subprocess.run(command, check=False, capture_output=True, env=environment).returncode == 0
             subprocess.run(["umount", f"{scratch}/root/overlay"], check=False, capture_output=True)
         chosen.write_text("overlay" if works else "vfs")
-    driver: str = chosen.read_text()
-    return driver
+    return chosen.read_text()
 
 
 def _buildah(*arguments: str) -> None:

@@ -1,0 +1,3 @@
+module kubevirt.test/fetch
+
+go 1.26.0
