@@ -1,0 +1,114 @@
+"""The pods that machines become, as files: ``UPDATE_GOLDEN=1 pytest`` this file rewrites them."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from apiserver.apis.meta.objects import Object
+from controller.reconcilers.launcher_pod import MIB, Placement, launcher_pod, memory_overhead, target_pod
+from controller.reconcilers.settings import Settings
+from tests.unit.controller.reconcilers.builders import a_migration, a_vm
+
+GOLDEN = Path(__file__).parents[4] / "tests/golden/pods"
+SETTINGS = Settings("registry.example/virt-launcher:v1", image_pull_secrets=("pull",))
+
+TINY = a_vm(domain={"memory": {"guest": "128Mi"}, "devices": {"graphics": [], "interfaces": []}})
+DISKS = a_vm(
+    terminationGracePeriodSeconds=60,
+    domain={
+        "cpu": {"sockets": 1, "cores": 2, "threads": 2},
+        "memory": {"guest": "2Gi"},
+        "firmware": {"kernelBoot": {"container": {"image": "registry.example/kernel:v1", "kernelPath": "/vmlinuz"}}},
+        "devices": {
+            "disks": [
+                {"name": "root", "type": "PersistentVolumeClaim", "source": {"name": "myVolumeClaim"}},
+                {"name": "data", "type": "PersistentVolumeClaim", "source": {"name": "raw"}},
+                {
+                    "name": "cd",
+                    "type": "Image",
+                    "device": "cdrom",
+                    "source": {"reference": "registry.example/cd:v1", "pullPolicy": "Always"},
+                },
+            ]
+        },
+    },
+)
+CLAIMS: dict[str, Object | None] = {"myvolumeclaim": {"spec": {"volumeMode": "Filesystem"}}, "raw": {"spec": {"volumeMode": "Block"}}}
+TERM = {"matchExpressions": [{"key": "disk", "operator": "In", "values": ["ssd"]}]}
+PLACED = a_vm(
+    nodeSelector={"kubevirt.io/hostname": "node1"},
+    nodeName="node1",
+    tolerations=[{"operator": "Exists"}],
+    priorityClassName="high",
+    affinity={"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [TERM, TERM]}}},
+)
+MOVE = Placement(kvm=True, not_on_node="node1", node_selector={"kubevirt.io/hostname": "node2"})
+
+PODS = {
+    "tiny": launcher_pod(TINY, 1, {}, SETTINGS, Placement()),
+    "disks": launcher_pod(DISKS, 2, CLAIMS, SETTINGS, Placement(kvm=True, avoid_nodes=("node1", "node2"))),
+    "placed": launcher_pod(PLACED, 1, {}, SETTINGS, Placement()),
+    "target": target_pod(PLACED, a_migration(), 1, {}, SETTINGS, MOVE),
+}
+
+
+@pytest.mark.parametrize("name", PODS)
+def test_the_pod_is_as_reviewed(name: str) -> None:
+    path = GOLDEN / f"{name}.json"
+    text = json.dumps(PODS[name], indent=1) + "\n"
+    if os.environ.get("UPDATE_GOLDEN"):
+        path.write_text(text)
+    assert path.read_text() == text
+
+
+@pytest.mark.parametrize("name", PODS)
+def test_the_pod_passes_pod_security_restricted(name: str) -> None:
+    """https://kubernetes.io/docs/concepts/security/pod-security-standards/, the rules that a pod can break."""
+    spec = PODS[name]["spec"]
+    allowed = {"emptyDir", "persistentVolumeClaim", "image"}
+    assert all(set(volume) - {"name"} <= allowed for volume in spec["volumes"])
+    assert spec["securityContext"]["runAsNonRoot"] is True
+    assert spec["securityContext"]["runAsUser"] != 0
+    assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert not {"hostNetwork", "hostPID", "hostIPC"} & set(spec)
+    assert spec["automountServiceAccountToken"] is False
+    for container in spec["containers"]:
+        assert container["securityContext"] == {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+
+
+def test_the_pod_outlives_the_grace_period_of_its_guest() -> None:
+    assert PODS["disks"]["spec"]["terminationGracePeriodSeconds"] > 60
+
+
+def test_only_a_filesystem_claim_asks_for_a_group() -> None:
+    def group(claims: dict[str, Any]) -> Any:
+        vm = a_vm(domain={"devices": {"disks": [{"type": "PersistentVolumeClaim", "source": {"name": "c"}}]}})
+        return launcher_pod(vm, 1, claims, SETTINGS, Placement())["spec"]["securityContext"].get("fsGroup")
+
+    assert group({"c": {"spec": {"volumeMode": "Block"}}}) is None
+    assert group({"c": {"spec": {}}}) == 107
+
+
+def test_labels_of_the_machine_are_the_pods_but_cannot_claim_to_be_ours() -> None:
+    vm = a_vm()
+    vm["metadata"]["labels"] = {"app": "db", "kubevirt.io/created-by": "somebody-else"}
+    labels = launcher_pod(vm, 1, {}, SETTINGS, Placement())["metadata"]["labels"]
+    assert labels["app"] == "db"
+    assert labels["kubevirt.io/created-by"] == vm["metadata"]["uid"]
+
+
+def test_overhead_covers_what_was_measured() -> None:
+    """A guest of 128 MiB in emulation: 28 (launcher) + 32 (libvirtd) + 106 MiB (QEMU beyond the guest)."""
+    assert memory_overhead(TINY) >= 166 * MIB
+
+
+@pytest.mark.parametrize(
+    ("acceleration", "offered", "asks"), [("auto", True, True), ("auto", False, False), ("kvm", False, True), ("emulation", True, False)]
+)
+def test_kvm_is_asked_for_where_it_can_be_had_or_is_ordered(acceleration: Any, offered: bool, asks: bool) -> None:
+    assert Settings("launcher", acceleration=acceleration).wants_kvm(offered=offered) is asks

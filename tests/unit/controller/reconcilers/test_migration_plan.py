@@ -1,0 +1,224 @@
+from __future__ import annotations
+
+import copy
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from apiserver.apis.meta.objects import is_deleting, name_of, uid_of
+from apiserver.apis.virt import names, phases
+from controller.reconcilers import pod_state
+from controller.reconcilers.actions import Action, CreatePod, DeletePod, LookAgain, RemoveFinalizer, WriteStatus
+from controller.reconcilers.migration_plan import PREPARE_SECONDS, Observed, plan
+from controller.reconcilers.settings import Settings
+from tests.unit.controller.reconcilers.builders import UID, a_migration, a_pod, a_vm, an_attempt
+
+NOW = datetime(2026, 1, 1, 0, 1, tzinfo=UTC)
+SOURCE = names.launcher_pod_name("testvm", UID, 1)
+TARGET = names.target_pod_name("testvm", "migration-uid")
+SIDES: dict[str, Any] = {"sourcePod": SOURCE, "targetPod": TARGET, "sourceNode": "node1"}
+UNFINISHED = ("Scheduling", "PreparingTarget", "TargetReady", "Running")
+
+
+def a_running_vm(pod: str = SOURCE) -> dict[str, Any]:
+    vm = a_vm(phase="Running", attempts=[an_attempt()])
+    vm["status"] |= {"podName": pod, "nodeName": "node1"}
+    return vm
+
+
+def a_target(**rest: Any) -> dict[str, Any]:
+    return a_pod(migration="migration-uid", **{"node": "node2", **rest})
+
+
+def seen(migration: dict[str, Any], **rest: Any) -> Observed:
+    given: dict[str, Any] = {
+        "vm": a_running_vm(),
+        "source": a_pod(),
+        "target": None,
+        "claims": {},
+        "now": NOW,
+        "settings": Settings("launcher"),
+    }
+    return Observed(migration=migration, **{**given, **rest})
+
+
+def outcome(actions: tuple[Action, ...]) -> tuple[str, str]:
+    status = next(each.status for each in actions if isinstance(each, WriteStatus))
+    return status["phase"], status["message"]
+
+
+def kinds(actions: tuple[Action, ...]) -> list[str]:
+    return [type(each).__name__ for each in actions]
+
+
+def test_a_running_machine_gets_a_target_pod_anywhere_but_here() -> None:
+    actions = plan(seen(a_migration()))
+    assert kinds(actions) == ["CreatePod", "WriteStatus", "Emit"]
+    create = actions[0]
+    assert isinstance(create, CreatePod)
+    rule = create.pod["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+    assert rule == [{"matchFields": [{"key": "metadata.name", "operator": "NotIn", "values": ["node1"]}]}]
+    assert create.pod["metadata"]["labels"][names.MIGRATION_LABEL] == "migration-uid"
+    assert outcome(actions)[0] == "Scheduling"
+
+
+def test_a_machine_with_kvm_asks_for_kvm_on_the_target() -> None:
+    source = a_pod()
+    source["spec"]["containers"][0]["resources"]["limits"][names.KVM_RESOURCE] = "1"
+    create = plan(seen(a_migration(), source=source))[0]
+    assert isinstance(create, CreatePod)
+    assert create.pod["spec"]["containers"][0]["resources"]["limits"][names.KVM_RESOURCE] == "1"
+
+
+@pytest.mark.parametrize("phase", ["Pending", "Scheduling", "Scheduled", "Stopping", "Stopped", "Failed", "Unknown"])
+def test_a_machine_that_does_not_run_cannot_migrate(phase: str) -> None:
+    actions = plan(seen(a_migration(), vm=a_vm(phase=phase, attempts=[an_attempt()])))
+    assert outcome(actions)[0] == "Failed"
+    assert "testvm" in outcome(actions)[1]
+
+
+def test_a_claim_that_two_nodes_cannot_use_is_named() -> None:
+    vm = a_running_vm()
+    vm["spec"]["domain"]["devices"]["disks"] = [{"type": "PersistentVolumeClaim", "source": {"name": "root"}}]
+    claim = {"spec": {"accessModes": ["ReadWriteOnce"]}}
+    assert outcome(plan(seen(a_migration(), vm=vm, claims={"root": claim}))) == (
+        "Failed",
+        "PersistentVolumeClaim root is not ReadWriteMany: two nodes cannot use it at once",
+    )
+
+
+def test_a_target_without_a_node_waits_and_says_why() -> None:
+    target = a_target(phase="Pending", node="")
+    target["status"]["conditions"] = [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/1 nodes"}]
+    actions = plan(seen(a_migration(phase="Scheduling", **SIDES), target=target, now=NOW + timedelta(days=1)))
+    phase, message = outcome(actions)
+    assert phase == "Scheduling"
+    assert "0/1 nodes" in message
+
+
+def test_a_target_that_runs_is_prepared() -> None:
+    actions = plan(seen(a_migration(phase="Scheduling", **SIDES), target=a_target()))
+    assert outcome(actions)[0] == "PreparingTarget"
+
+
+def test_a_target_node_that_stays_silent_fails_the_migration_before_it_began() -> None:
+    stamps = [{"phase": "PreparingTarget", "time": "2026-01-01T00:01:00.000000Z"}]
+    migration = a_migration(phase="PreparingTarget", phaseTransitionTimestamps=stamps, targetNode="node2", **SIDES)
+    assert plan(seen(migration, target=a_target())) == (LookAgain(float(PREPARE_SECONDS)),)
+    late = plan(seen(migration, target=a_target(), now=NOW + timedelta(seconds=PREPARE_SECONDS)))
+    assert outcome(late)[0] == "Failed"
+
+
+@pytest.mark.parametrize("phase", ["", "Pending", "Scheduling", "PreparingTarget"])
+def test_a_migration_deleted_before_it_began_is_cancelled_here(phase: str) -> None:
+    assert outcome(plan(seen(a_migration(phase=phase, deleting=True, **SIDES), target=a_target())))[0] == "Cancelled"
+
+
+@pytest.mark.parametrize("phase", ["TargetReady", "Running"])
+def test_a_migration_deleted_under_way_is_left_to_virt_handler(phase: str) -> None:
+    actions = plan(seen(a_migration(phase=phase, deleting=True, **SIDES), target=a_target()))
+    assert outcome(actions)[0] == phase
+
+
+@pytest.mark.parametrize("phase", UNFINISHED)
+def test_a_target_that_ended_fails_the_migration_whatever_its_phase(phase: str) -> None:
+    for target in (None, a_target(phase="Failed", exit_code=1)):
+        assert outcome(plan(seen(a_migration(phase=phase, **SIDES), target=target)))[0] == "Failed"
+
+
+def test_the_machine_on_the_target_is_a_success_even_if_its_virt_handler_died_before_it_said_so() -> None:
+    migration = a_migration(phase="Running", targetNode="node2", **SIDES)
+    assert outcome(plan(seen(migration, vm=a_running_vm(TARGET), target=a_target())))[0] == "Succeeded"
+
+
+@pytest.mark.parametrize(
+    ("phase", "holder", "loser"),
+    [("Succeeded", TARGET, SOURCE), ("Failed", SOURCE, TARGET), ("Cancelled", SOURCE, TARGET), ("Failed", TARGET, SOURCE)],
+)
+def test_the_pod_without_the_guest_is_deleted_at_the_end(phase: str, holder: str, loser: str) -> None:
+    actions = plan(seen(a_migration(phase=phase, **SIDES), vm=a_running_vm(holder), target=a_target()))
+    assert [each.name for each in actions if isinstance(each, DeletePod)] == [loser]
+    assert actions[-1] == RemoveFinalizer(names.MIGRATION_FINALIZER)
+
+
+def test_both_pods_go_with_a_machine_that_is_gone() -> None:
+    actions = plan(seen(a_migration(phase="Failed", **SIDES), vm=None, target=a_target()))
+    assert kinds(actions) == ["DeletePod", "DeletePod", "RemoveFinalizer"]
+
+
+MACHINES = st.none() | st.builds(
+    lambda phase, pod: {**a_running_vm(), "status": {**a_running_vm()["status"], "phase": phase, "podName": pod}},
+    st.sampled_from(phases.VM_PHASES),
+    st.sampled_from([SOURCE, TARGET, "virt-launcher-testvm-other"]),
+)
+POD = {"phase": st.sampled_from(["Pending", "Running", "Succeeded", "Failed"]), "deleting": st.booleans()}
+OBSERVED = st.builds(
+    lambda migration, vm, source, target, hours: seen(migration, vm=vm, source=source, target=target, now=NOW + timedelta(hours=hours)),
+    st.builds(
+        a_migration,
+        phase=st.sampled_from(("", *phases.MIGRATION_PHASES)),
+        deleting=st.booleans(),
+        **{key: st.just(value) for key, value in SIDES.items()},
+    ),
+    MACHINES,
+    st.none() | st.builds(a_pod, **POD),
+    st.none() | st.builds(a_target, **POD),
+    st.integers(0, 1),
+)
+
+
+def apply(observed: Observed, actions: tuple[Action, ...]) -> Observed:
+    migration = copy.deepcopy(observed.migration)
+    sides = {name_of(pod): copy.deepcopy(pod) for pod in (observed.source, observed.target) if pod is not None}
+    for action in actions:
+        if isinstance(action, CreatePod):
+            sides.setdefault(name_of(action.pod), {**action.pod, "status": {"phase": "Pending"}})
+        elif isinstance(action, DeletePod):
+            assert action.uid == uid_of(sides[action.name])
+            if pod_state.is_over(sides[action.name]):
+                del sides[action.name]
+            else:
+                sides[action.name]["metadata"]["deletionTimestamp"] = "2026-01-01T00:01:00Z"
+        elif isinstance(action, WriteStatus):
+            migration["status"] = copy.deepcopy(action.status)
+        elif isinstance(action, RemoveFinalizer):
+            migration["metadata"]["finalizers"].remove(action.finalizer)
+    source, target = sides.get(SOURCE), sides.get(TARGET)
+    return Observed(migration, observed.vm, source, target, observed.claims, observed.now, observed.settings)
+
+
+@given(OBSERVED)
+def test_a_plan_carried_out_leads_to_rest(observed: Observed) -> None:
+    for _ in range(8):
+        actions = tuple(each for each in plan(observed) if not isinstance(each, LookAgain))
+        if not actions:
+            return
+        observed = apply(observed, actions)
+    pytest.fail(f"still planning {kinds(plan(observed))}")
+
+
+@given(OBSERVED)
+def test_every_write_follows_the_table_of_phases(observed: Observed) -> None:
+    for action in plan(observed):
+        if isinstance(action, WriteStatus):
+            before, after = phases.phase_of(observed.migration), action.status["phase"]
+            assert phases.may_follow(phases.MIGRATION_TRANSITIONS, before, after), (before, after)
+
+
+@given(OBSERVED)
+def test_the_pod_that_holds_the_guest_is_never_deleted(observed: Observed) -> None:
+    for action in plan(observed):
+        if isinstance(action, DeletePod) and observed.vm is not None:
+            assert action.name != observed.vm["status"]["podName"]
+            assert phases.phase_of(observed.migration) in phases.MIGRATION_FINAL
+
+
+@given(OBSERVED)
+def test_a_plan_depends_on_what_is_seen_alone(observed: Observed) -> None:
+    before = copy.deepcopy(observed)
+    assert plan(observed) == plan(before)
+    assert observed == before
+    assert not any(isinstance(each, DeletePod) and is_deleting(observed.source or {}) and each.name == SOURCE for each in plan(observed))
