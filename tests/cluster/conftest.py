@@ -64,6 +64,12 @@ def kubectl(kubeconfig: Path, _binary: str, request: pytest.FixtureRequest) -> I
     yield from _namespace(Kubectl(kubeconfig, "default", _binary), request.module.__name__.rpartition(".")[2])
 
 
+@pytest.fixture(scope="session")
+def system(kubeconfig: Path, _binary: str) -> Kubectl:
+    """kubectl in the namespace of the release."""
+    return Kubectl(kubeconfig, release.NAMESPACE, _binary)
+
+
 @pytest.fixture(scope="module")
 def make_namespace(kubectl: Kubectl) -> Iterator[Callable[[str], Kubectl]]:
     """Make further namespaces like that of ``kubectl``; what is left of them goes with the module."""
