@@ -12,7 +12,7 @@ from xml.etree import ElementTree as ET
 import libvirt
 
 from launcher.domain.document import AGENT_CHANNEL
-from launcher.domain.states import State, reason_of, state_of
+from launcher.domain.states import ACTIVE, State, reason_of, state_of
 from launcher.hypervisor import eventloop, facts
 from launcher.hypervisor.port import (
     DomainExists,
@@ -62,6 +62,8 @@ class LibvirtHypervisor:
             emulated_by: the path of the emulator about which to ask ahead, so that the first domain need not wait for it.
         """
         self._uri = uri
+        self._test_driver = uri.startswith("test:")
+        """libvirt's own double, in this process: no flags, no keep-alive, no agent."""
         self._emulator = emulated_by
         self._connection: libvirt.virConnect | None = None
         self._callbacks: list[Callable[[], None]] = []
@@ -132,7 +134,9 @@ class LibvirtHypervisor:
                 raise DomainExists(f"define domain {name}: it exists already")
             domain = connection.defineXML(xml)
             try:
-                domain.createWithFlags(libvirt.VIR_DOMAIN_START_PAUSED)
+                domain.createWithFlags(0 if self._test_driver else libvirt.VIR_DOMAIN_START_PAUSED)
+                if self._test_driver:
+                    domain.suspend()
             except libvirt.libvirtError:
                 _undefine(domain)
                 raise
@@ -144,7 +148,7 @@ class LibvirtHypervisor:
 
         def resume(connection: libvirt.virConnect) -> None:
             domain = connection.lookupByName(name)
-            if state_of(domain.state()[0]) is not State.RUNNING:
+            if _active_state(domain) is not State.RUNNING:
                 domain.resume()
 
         await self._call(f"resume domain {name}", resume)
@@ -154,7 +158,7 @@ class LibvirtHypervisor:
 
         def suspend(connection: libvirt.virConnect) -> None:
             domain = connection.lookupByName(name)
-            if state_of(domain.state()[0]) is not State.PAUSED:
+            if _active_state(domain) is not State.PAUSED:
                 domain.suspend()
 
         await self._call(f"suspend domain {name}", suspend)
@@ -162,8 +166,8 @@ class LibvirtHypervisor:
     async def press_power_button(self, name: str, *, agent: bool = False) -> None:
         """See the port."""
         flag = libvirt.VIR_DOMAIN_SHUTDOWN_GUEST_AGENT if agent else libvirt.VIR_DOMAIN_SHUTDOWN_ACPI_POWER_BTN
-        if self._uri.startswith("test:"):
-            flag = 0  # libvirt's test driver knows no other way
+        if self._test_driver:
+            flag = 0
         await self._call(f"shut down domain {name}", lambda connection: connection.lookupByName(name).shutdownFlags(flag))
 
     async def destroy(self, name: str) -> None:
@@ -281,7 +285,7 @@ class LibvirtHypervisor:
         def on_close(closed: object, _reason: int, _opaque: object) -> None:
             later(lambda: self._on_close(closed))
 
-        if not self._uri.startswith("test:"):
+        if not self._test_driver:
             connection.setKeepAlive(*KEEPALIVE)
             connection.registerCloseCallback(on_close, None)
             connection.domainEventRegisterAny(None, libvirt.VIR_DOMAIN_EVENT_ID_AGENT_LIFECYCLE, on_agent, None)
@@ -299,7 +303,7 @@ class LibvirtHypervisor:
     def _forget(self) -> None:
         connection, self._connection = self._connection, None
         self._ready.clear()
-        if connection is not None and not self._uri.startswith("test:"):
+        if connection is not None and not self._test_driver:
             try:
                 connection.unregisterCloseCallback()
                 connection.close()
@@ -310,6 +314,13 @@ class LibvirtHypervisor:
 def _lookup(connection: libvirt.virConnect, name: str) -> libvirt.virDomain | None:
     # lookupByName logs an error inside libvirtd for every absent domain; the list does not, and it never has more than a few.
     return next((domain for domain in connection.listAllDomains() if domain.name() == name), None)
+
+
+def _active_state(domain: libvirt.virDomain) -> State:
+    state = state_of(domain.state()[0])
+    if state not in ACTIVE:
+        raise OperationInvalid(f"domain {domain.name()} is not running")
+    return state
 
 
 def _type(connection: libvirt.virConnect, domain: libvirt.virDomain) -> str:

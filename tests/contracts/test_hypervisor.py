@@ -9,9 +9,10 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -41,7 +42,7 @@ def xml_for(kind: str) -> str:
 
 
 @contextmanager
-def libvirtd() -> Iterator[str]:
+def private_libvirtd() -> Iterator[str]:
     """Run a private session libvirtd and yield its URI."""
     directory = Path(tempfile.mkdtemp(prefix="hv"))
     run = directory / "run"
@@ -74,18 +75,22 @@ async def connected(uri: str) -> AsyncIterator[LibvirtHypervisor]:
             yield hypervisor
         finally:
             await hypervisor.destroy(NAME)
-            if uri.startswith("test:"):
-                await undefine(hypervisor)
+            await undefine(hypervisor)
             running.cancel()
 
 
 async def undefine(hypervisor: LibvirtHypervisor) -> None:
-    """Remove the domain: the test driver keeps its domains as long as the process lives."""
-    connection = hypervisor._connection
-    assert connection is not None
+    """Remove the domain, for the next test."""
+    connection: Any = hypervisor._connection
     for domain in connection.listAllDomains():
         if domain.name() == NAME:
             await asyncio.to_thread(domain.undefine)
+
+
+@pytest.fixture(scope="module")
+def libvirtd() -> Iterator[str]:
+    with private_libvirtd() as uri:
+        yield uri
 
 
 @pytest.fixture(params=["fake", "test", pytest.param("qemu", marks=pytest.mark.host)])
@@ -94,7 +99,7 @@ async def kind(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-async def hypervisor(kind: str) -> AsyncIterator[Hypervisor]:
+async def hypervisor(kind: str, request: pytest.FixtureRequest) -> AsyncIterator[Hypervisor]:
     match kind:
         case "fake":
             yield FakeHypervisor()
@@ -102,9 +107,8 @@ async def hypervisor(kind: str) -> AsyncIterator[Hypervisor]:
             async with connected("test:///default") as made:
                 yield made
         case _:
-            with libvirtd() as uri:
-                async with connected(uri) as made:
-                    yield made
+            async with connected(request.getfixturevalue("libvirtd")) as made:
+                yield made
 
 
 async def test_an_absent_domain_is_none(hypervisor: Hypervisor) -> None:
@@ -184,7 +188,11 @@ async def test_the_power_button_can_be_pressed(hypervisor: Hypervisor, kind: str
 async def test_every_change_is_announced(hypervisor: Hypervisor, kind: str) -> None:
     announced = asyncio.Event()
     hypervisor.subscribe(announced.set)
-    steps = (lambda: hypervisor.create(NAME, xml_for(kind)), lambda: hypervisor.resume(NAME), lambda: hypervisor.destroy(NAME))
+    steps: tuple[Callable[[], Awaitable[None]], ...] = (
+        lambda: hypervisor.create(NAME, xml_for(kind)),
+        lambda: hypervisor.resume(NAME),
+        lambda: hypervisor.destroy(NAME),
+    )
     for step in steps:
         await asyncio.sleep(0.05)
         announced.clear()

@@ -1,0 +1,177 @@
+"""A hypervisor in memory. ``tests/contracts/test_hypervisor.py`` holds it to the port's promises."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import uuid
+from collections.abc import Callable
+from xml.etree import ElementTree as ET
+
+from launcher.domain.states import State
+from launcher.hypervisor.port import (
+    DomainExists,
+    DomainNotFound,
+    GuestFacts,
+    HypervisorError,
+    MigrationAborted,
+    MigrationFailed,
+    Observation,
+    OperationInvalid,
+    Progress,
+    Unavailable,
+)
+
+
+class FakeHypervisor:
+    """Domains in memory; what a guest or the world would do is done by the methods below the port's."""
+
+    def __init__(self, *, connected: bool = True) -> None:
+        self.domains: dict[str, Observation] = {}
+        self.created: list[str] = []
+        """XML of every domain that was ever started."""
+        self.calls: list[str] = []
+        self.facts: GuestFacts | None = None
+        self.fail_next: HypervisorError | None = None
+        """Raised by the next ``create``, ``migrate`` or ``destroy``, before it does anything."""
+        self._callbacks: list[Callable[[], None]] = []
+        self._connected = asyncio.Event()
+        self._migrations: dict[str, asyncio.Future[None]] = {}
+        if connected:
+            self._connected.set()
+
+    # --- the port ---
+
+    async def ready(self) -> None:
+        await self._connected.wait()
+
+    def subscribe(self, callback: Callable[[], None]) -> None:
+        self._callbacks.append(callback)
+
+    async def observe(self, name: str) -> Observation | None:
+        await self._step("observe")
+        return self.domains.get(name)
+
+    async def create(self, name: str, xml: str) -> None:
+        await self._step("create")
+        self._fail()
+        if name in self.domains:
+            raise DomainExists(f"start domain {name}: it exists already")
+        try:
+            root = ET.fromstring(xml)
+        except ET.ParseError as error:
+            raise HypervisorError(f"start domain {name}: {error}") from error
+        self.created.append(xml)
+        identity = root.findtext("uuid") or str(uuid.uuid4())
+        self._put(Observation(name, identity, root.get("type", ""), State.PAUSED, "user"))
+
+    async def resume(self, name: str) -> None:
+        await self._step("resume")
+        self._change(name, State.RUNNING, "unpaused")
+
+    async def suspend(self, name: str) -> None:
+        await self._step("suspend")
+        self._change(name, State.PAUSED, "user")
+
+    async def press_power_button(self, name: str, *, agent: bool = False) -> None:
+        await self._step("ask agent" if agent else "press power button")
+        self._active(name)
+
+    async def destroy(self, name: str) -> None:
+        await self._step("destroy")
+        self._fail()
+        domain = self.domains.get(name)
+        if domain is not None and domain.active:
+            self._put(dataclasses.replace(domain, state=State.SHUTOFF, reason="destroyed"))
+
+    async def migrate(self, name: str, *, libvirt_uri: str, data_uri: str) -> None:
+        await self._step(f"migrate to {libvirt_uri} and {data_uri}")
+        self._fail()
+        self._active(name)
+        future = self._migrations[name] = asyncio.get_running_loop().create_future()
+        try:
+            await future
+        finally:
+            del self._migrations[name]
+        del self.domains[name]
+        self._changed()
+
+    async def abort_job(self, name: str) -> None:
+        await self._step("abort")
+        self.end_migration(name, MigrationAborted(f"migrate domain {name}: aborted"))
+
+    async def progress(self, name: str, *, completed: bool = False) -> Progress | None:
+        await self._step("progress")
+        return Progress(elapsed_milliseconds=1, memory_total_bytes=2) if name in self._migrations else None
+
+    async def guest_facts(self, name: str) -> GuestFacts:
+        await self._step("facts")
+        if not self._active(name).agent_connected or self.facts is None:
+            raise OperationInvalid("no agent")
+        return self.facts
+
+    # --- the world ---
+
+    def connect(self, *, connected: bool) -> None:
+        """Come back, or go away."""
+        if connected:
+            self._connected.set()
+        else:
+            self._connected.clear()
+        self._changed()
+
+    def become(self, name: str, state: State, reason: str, *, agent: bool = False) -> None:
+        """Have a domain be in this state, from nothing if need be: a guest that powered off, one that arrives."""
+        domain = self.domains.get(name) or Observation(name, str(uuid.uuid4()), "qemu", state, reason)
+        self._put(dataclasses.replace(domain, state=state, reason=reason, agent_connected=agent))
+
+    def vanish(self, name: str) -> None:
+        """Have a domain be gone."""
+        del self.domains[name]
+        self._changed()
+
+    def end_migration(self, name: str, error: MigrationFailed | Unavailable | None = None) -> None:
+        """End the migration that runs, if one does."""
+        future = self._migrations.get(name)
+        if future is not None and not future.done():
+            if error is None:
+                future.set_result(None)
+            else:
+                future.set_exception(error)
+
+    @property
+    def migrating(self) -> bool:
+        """Tell whether a migration runs."""
+        return bool(self._migrations)
+
+    async def _step(self, call: str) -> None:
+        self.calls.append(call)
+        await asyncio.sleep(0)
+        if not self._connected.is_set():
+            raise Unavailable(f"{call}: not connected")
+
+    def _fail(self) -> None:
+        error, self.fail_next = self.fail_next, None
+        if error is not None:
+            raise error
+
+    def _active(self, name: str) -> Observation:
+        domain = self.domains.get(name)
+        if domain is None:
+            raise DomainNotFound(f"no domain {name}")
+        if not domain.active:
+            raise OperationInvalid(f"domain {name} is not running")
+        return domain
+
+    def _change(self, name: str, state: State, reason: str) -> None:
+        domain = self._active(name)
+        if domain.state is not state:
+            self._put(dataclasses.replace(domain, state=state, reason=reason))
+
+    def _put(self, domain: Observation) -> None:
+        self.domains[domain.name] = domain
+        self._changed()
+
+    def _changed(self) -> None:
+        for callback in self._callbacks:
+            callback()

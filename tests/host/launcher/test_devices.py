@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from apiserver.apis.virt import layout
+from launcher.protocol import messages
+from tests.host.launcher.sandbox import Launcher, a_machine
+
+pytestmark = pytest.mark.host
+
+
+def a_disk_image(path: Path, content: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content.encode().ljust(1 << 20, b"\0"))
+    path.chmod(0o644)
+
+
+def test_disks_of_every_kind_are_seen_by_the_guest(start: Callable[[], Launcher]) -> None:
+    pod = start()
+    a_disk_image(pod.disks / "claim/disk.img", "from-the-claim")
+    subprocess.run(["chown", "-R", "107:107", pod.disks], check=True)
+    a_disk_image(pod.images / "image/disk/disk.img", "from-the-image")
+    a_disk_image(pod.images / "extra/disk/disk.img", "from-the-extra")
+    subprocess.run(["chmod", "-R", "a+rX", pod.images], check=True)
+    disks = [
+        {"name": "claim", "type": "PersistentVolumeClaim", "source": {"name": "c"}, "serial": "claim-1"},
+        {"name": "image", "type": "Image", "source": {"reference": "x"}},
+        {"name": "extra", "type": "Image", "source": {"reference": "x"}, "target": {"bus": "scsi"}, "readOnly": True},
+        {"name": "cd", "type": "PersistentVolumeClaim", "source": {"name": "c"}, "device": "cdrom", "target": {"bus": "sata"}},
+    ]
+    a_disk_image(pod.disks / "cd/disk.img", "from-the-cd")
+    subprocess.run(["chown", "-R", "107:107", pod.disks], check=True)
+    machine = a_machine(devices={"disks": disks, "graphics": [{"type": "vnc"}, {"type": "spice"}], "interfaces": []})
+    with pod.client() as client, pod.console() as viewer:
+        status = client.ask(messages.Sync(machine))
+        assert "image" in status.not_migratable
+        viewer.expect("GUEST-READY")
+        assert viewer.sh("head -c 14 /dev/vda; cat /sys/block/vda/serial") == "from-the-claimclaim-1"
+        assert viewer.sh("head -c 14 /dev/vdb") == "from-the-image"
+        assert viewer.sh("head -c 14 /dev/sda") == "from-the-extra"
+        viewer.sh("echo written-over-it | dd of=/dev/vdb conv=fsync; echo written-over-it | dd of=/dev/vda conv=fsync")
+        assert viewer.sh("head -c 15 /dev/vdb") == "written-over-it"
+        assert (pod.images / "image/disk/disk.img").read_bytes().startswith(b"from-the-image")
+        assert (pod.disks / "claim/disk.img").read_bytes().startswith(b"written-over-it")
+        with pod.socket(layout.VNC_SOCKET) as vnc:
+            assert vnc.recv(12) == b"RFB 003.008\n"
+        pod.socket(layout.SPICE_SOCKET).close()
+        refused = client.call(messages.Migrate("m1"))
+        assert isinstance(refused, messages.Refusal)
+        assert refused.reason == "Invalid"
+
+
+def test_a_claim_without_an_image_in_it_fails_the_start_and_is_named(start: Callable[[], Launcher]) -> None:
+    pod = start()
+    (pod.disks / "claim").mkdir()
+    machine = a_machine(devices={"disks": [{"name": "claim", "type": "PersistentVolumeClaim", "source": {"name": "c"}}]})
+    with pod.client() as client:
+        answer = client.call(messages.Sync(machine))
+        assert isinstance(answer, messages.Refusal)
+        assert "'claim'" in answer.message
+    assert pod.wait() == 1
