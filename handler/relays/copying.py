@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Set
 from typing import Final
 
 CHUNK_BYTES: Final = 256 << 10
@@ -42,3 +43,13 @@ async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
     except OSError as error:  # ssl.SSLError is one
         raise _Ended from error
     raise _Ended
+
+
+async def drained(writers: Set[asyncio.StreamWriter]) -> None:
+    """Close these connections and wait (a bounded while) until the tasks that carry them have taken them out of the set."""
+    for writer in list(writers):
+        writer.close()
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(2 * FLUSH_SECONDS):
+            while writers:  # noqa: ASYNC110 - the set is emptied by tasks that asyncio keeps
+                await asyncio.sleep(0.01)

@@ -31,6 +31,7 @@ class Incoming:
         self._kubelet = kubelet
         self._expected: dict[str, str] = {}
         self._connections: dict[str, set[asyncio.StreamWriter]] = {}
+        self._all: set[asyncio.StreamWriter] = set()
 
     def expect(self, migration_uid: str, pod_uid: str) -> None:
         """Let connections of this migration through to this pod."""
@@ -59,10 +60,11 @@ class Incoming:
         finally:
             self.ready.clear()
             server.close()
-            for uid in list(self._expected):
-                self.forget(uid)
+            self._expected.clear()
+            await copying.drained(self._all)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._all.add(writer)
         try:
             peer = peers.common_name(writer.transport)
             if peer != names.HANDLER:
@@ -79,6 +81,7 @@ class Incoming:
         except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, ValueError) as error:
             logger.warning("a relay ended: %s", str(error) or type(error).__name__)
         finally:
+            self._all.discard(writer)
             writer.close()
 
     async def _lead(self, wanted: header.Header, pod_uid: str, connection: copying.Connection) -> None:

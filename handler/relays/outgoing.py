@@ -100,15 +100,14 @@ class Outgoing:
 
     @asynccontextmanager
     async def _served(self, listener: socket.socket, first: header.Header) -> AsyncIterator[None]:
-        # The list of tasks is asyncio's: start_unix_server runs each connection's coroutine in a task, ended by closing its writer.
+        # start_unix_server runs each connection in a task of its own, which closing its writer ends.
         writers: set[asyncio.StreamWriter] = set()
         server = await asyncio.start_unix_server(self._carrier(first, writers), sock=listener, limit=copying.CHUNK_BYTES)
         try:
             yield
         finally:
             server.close()
-            for writer in writers:
-                writer.close()
+            await copying.drained(writers)
 
     def _carrier(
         self, first: header.Header, writers: set[asyncio.StreamWriter]

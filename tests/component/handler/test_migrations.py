@@ -1,0 +1,165 @@
+"""Two nodes' handlers, two launchers, one API: a migration to its end, and what is left when one of them dies on the way."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import pytest
+
+from launcher.protocol import messages
+from tests.component.handler.world import MIGS, VMS, Handler, World, a_world, eventually
+from tests.fakes.launcher import FakeLauncher
+from tests.unit.handler.reconcilers.builders import a_migration
+
+
+class Scene:
+    """A guest that runs on n, and a target pod on n2."""
+
+    def __init__(self, world: World, source: FakeLauncher, target: FakeLauncher) -> None:
+        self.world, self.source, self.target = world, source, target
+
+    def phase(self) -> str:
+        return str(self.world.api.get(MIGS, "default", "m")["status"]["phase"])
+
+    def state(self) -> str:
+        known = self.source.status.migration_of("mig-1")
+        return known.state if known else ""
+
+    async def begin(self) -> None:
+        migration = a_migration("PreparingTarget")
+        del migration["metadata"]["resourceVersion"]
+        migration["metadata"]["finalizers"] = ["kubevirt.io/migration"]
+        await self.world.api.put(MIGS, {"apiVersion": "kubevirt.io/v1alpha1", "kind": "Migration", **migration})
+
+    def arrive(self) -> None:
+        """Let libvirt succeed: the domain is on the target from now on."""
+        domain = self.source.status.domain
+        self.source.migration("mig-1", "outgoing", "succeeded")
+        self.source.end("migrated")
+        self.target.change(started=True, domain=domain)
+        self.target.migration("mig-1", "incoming", "succeeded")
+
+    def starts(self) -> int:
+        return self.source.starts + self.target.starts
+
+
+@pytest.fixture
+async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
+    async with a_world(tmp_path) as world:
+        await world.vm()
+        source, target = await world.launcher("pod-1"), await world.launcher("pod-2")
+        async with world.handler("n"):
+            await eventually(lambda: world.status()["phase"] == "Running")
+        yield Scene(world, source, target)
+
+
+async def both(stack: AsyncExitStack, scene: Scene) -> tuple[Handler, Handler]:
+    return await stack.enter_async_context(scene.world.handler("n")), await stack.enter_async_context(scene.world.handler("n2"))
+
+
+async def test_a_migration_moves_the_machine_and_then_succeeds(scene: Scene) -> None:
+    async with AsyncExitStack() as stack:
+        source, target = await both(stack, scene)
+        await scene.begin()
+        await eventually(lambda: scene.state() == "running")
+        assert scene.phase() == "Running"
+        assert source.relays.open_ones == {"mig-1": ("pod-1", "n2:8445")}
+        assert target.relays.expected == {"mig-1": "pod-2"}
+        scene.arrive()
+        await eventually(lambda: scene.phase() == "Succeeded")
+        status = scene.world.status()
+        assert (status["nodeName"], status["podName"], status["podUID"]) == ("n2", "p2", "pod-2")
+        assert status["phase"] == "Running"
+        assert status["migration"]["phase"] == "Succeeded"
+        await eventually(lambda: not source.relays.open_ones and not target.relays.expected)
+        await eventually(lambda: "Migrated" in scene.world.events())
+        # The machine is the target's now.
+        scene.target.end("shutdown")
+        await eventually(lambda: scene.world.status()["phase"] == "Succeeded")
+    assert scene.starts() == 1
+
+
+async def test_a_failed_migration_leaves_the_guest_where_it_is(scene: Scene) -> None:
+    async with AsyncExitStack() as stack:
+        await both(stack, scene)
+        await scene.begin()
+        await eventually(lambda: scene.state() == "running")
+        scene.source.migration("mig-1", "outgoing", "failed", "client socket is closed")
+        await eventually(lambda: scene.phase() == "Failed")
+
+    assert "client socket" in scene.world.api.get(MIGS, "default", "m")["status"]["message"]
+    assert scene.world.status()["nodeName"] == "n"
+
+
+async def test_deleting_an_unfinished_migration_cancels_it(scene: Scene) -> None:
+    async with AsyncExitStack() as stack:
+        await both(stack, scene)
+        await scene.begin()
+        await eventually(lambda: scene.state() == "running")
+        await scene.world.client.request("DELETE", "/apis/kubevirt.io/v1alpha1/namespaces/default/migrations/m")
+        await eventually(lambda: scene.phase() == "Cancelled")
+
+    assert messages.AbortMigration("mig-1") in scene.source.received
+
+
+async def test_a_source_handler_that_dies_during_the_migration_finds_out_how_it_went(scene: Scene) -> None:
+    async with scene.world.handler("n2"):
+        async with scene.world.handler("n"):
+            await scene.begin()
+            await eventually(lambda: scene.state() == "running")
+        # Its relays died with it, so libvirt gives up.
+        scene.source.migration("mig-1", "outgoing", "failed", "the connection was closed")
+        async with scene.world.handler("n"):
+            await eventually(lambda: scene.phase() == "Failed")
+
+    assert scene.starts() == 1
+
+
+async def test_a_source_handler_that_dies_before_it_asked_the_launcher_goes_on_where_it_was(scene: Scene) -> None:
+    async with scene.world.handler("n2"):
+        async with scene.world.handler("n") as first:
+            first.relays.fault = None
+            await scene.begin()
+            await eventually(lambda: scene.phase() in ("TargetReady", "Running"))
+        async with scene.world.handler("n"):
+            await eventually(lambda: scene.state() == "running")
+            scene.arrive()
+            await eventually(lambda: scene.phase() == "Succeeded")
+
+
+async def test_a_target_handler_that_was_away_when_the_guest_arrived_takes_it_over_when_it_is_back(scene: Scene) -> None:
+    async with scene.world.handler("n"):
+        async with scene.world.handler("n2"):
+            await scene.begin()
+            await eventually(lambda: scene.state() == "running")
+        scene.arrive()
+        async with scene.world.handler("n2"):
+            await eventually(lambda: scene.phase() == "Succeeded")
+
+    assert scene.world.status()["nodeName"] == "n2"
+
+
+async def test_a_target_handler_that_dies_between_its_two_writes_writes_the_second_later(scene: Scene) -> None:
+    async with scene.world.handler("n"):
+        async with scene.world.handler("n2"):
+            await scene.begin()
+            await eventually(lambda: scene.state() == "running")
+        await scene.world.api.edit(VMS, "default", "testvm", lambda vm: vm["status"].update(nodeName="n2", podName="p2", podUID="pod-2"))
+        scene.arrive()
+        async with scene.world.handler("n2"):
+            await eventually(lambda: scene.phase() == "Succeeded")
+
+    assert scene.world.status()["podUID"] == "pod-2"
+
+
+async def test_a_way_that_cannot_be_opened_fails_the_migration(scene: Scene) -> None:
+    async with AsyncExitStack() as stack:
+        source, _ = await both(stack, scene)
+        source.relays.fault = OSError("no route to host")
+        await scene.begin()
+        await eventually(lambda: scene.phase() == "Failed")
+
+    assert "no route to host" in scene.world.api.get(MIGS, "default", "m")["status"]["message"]
+    assert scene.state() == ""

@@ -1,0 +1,148 @@
+"""The device plugin against a kubelet of our own that speaks the published API over a real socket."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import grpc
+import grpc.aio
+import pytest
+
+from handler.devices import plugin
+from handler.devices.plugin import Device, Plugin
+from handler.devices.v1beta1 import api_pb2
+
+TUN = Device("devices.kubevirt.io/tun", "/dev/net/tun", 10, 200)
+
+
+class Kubelet:
+    """Registers plugins, dials them back, and forgets everything when it is restarted."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.registered: list[api_pb2.RegisterRequest] = []
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        for left in self.directory.iterdir():  # what a real kubelet does when it starts
+            left.unlink()
+        server = grpc.aio.server()
+        register = grpc.unary_unary_rpc_method_handler(
+            self._register, request_deserializer=api_pb2.RegisterRequest.FromString, response_serializer=api_pb2.Empty.SerializeToString
+        )
+        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("v1beta1.Registration", {"Register": register}),))
+        server.add_insecure_port(f"unix://{self.directory}/kubelet.sock")
+        await server.start()
+        try:
+            yield
+        finally:
+            await server.stop(grace=None)
+            (self.directory / "kubelet.sock").unlink(missing_ok=True)
+
+    async def _register(self, request: api_pb2.RegisterRequest, context: object) -> api_pb2.Empty:
+        self.registered.append(request)
+        return api_pb2.Empty()
+
+    @asynccontextmanager
+    async def channel(self) -> AsyncIterator[grpc.aio.Channel]:
+        async with grpc.aio.insecure_channel(f"unix://{self.directory}/{self.registered[-1].endpoint}") as channel:
+            yield channel
+
+
+def watch(channel: grpc.aio.Channel) -> Any:
+    call = channel.unary_stream(
+        "/v1beta1.DevicePlugin/ListAndWatch",
+        request_serializer=api_pb2.Empty.SerializeToString,
+        response_deserializer=api_pb2.ListAndWatchResponse.FromString,
+    )
+    return call(api_pb2.Empty())
+
+
+@asynccontextmanager
+async def offering(offer: Plugin) -> AsyncIterator[None]:
+    async with asyncio.TaskGroup() as tasks:
+        task = tasks.create_task(offer.run())
+        yield
+        task.cancel()
+
+
+async def registrations(kubelet: Kubelet, count: int) -> None:
+    async with asyncio.timeout(20):
+        while len(kubelet.registered) < count:
+            await asyncio.sleep(0.02)
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The times are constants that nobody configures; the tests only shorten the waiting."""
+    monkeypatch.setattr(plugin, "POLL_SECONDS", 0.05)
+    monkeypatch.setattr(plugin, "HEALTH_SECONDS", 0.05)
+
+
+async def test_the_kubelet_learns_of_the_device_and_is_told_where_it_lies(tmp_path: Path) -> None:
+    kubelet = Kubelet(tmp_path)
+    async with kubelet.running(), offering(Plugin(TUN, tmp_path, offered=True, check=lambda _: "")):
+        await registrations(kubelet, 1)
+        assert kubelet.registered[0].resource_name == TUN.resource
+        assert kubelet.registered[0].version == "v1beta1"
+        async with kubelet.channel() as channel:
+            devices = (await watch(channel).read()).devices
+            allocate = channel.unary_unary(
+                "/v1beta1.DevicePlugin/Allocate",
+                request_serializer=api_pb2.AllocateRequest.SerializeToString,
+                response_deserializer=api_pb2.AllocateResponse.FromString,
+            )
+            request = api_pb2.AllocateRequest(container_requests=[api_pb2.ContainerAllocateRequest(devices_ids=[devices[0].ID])])
+            answer = await allocate(request)
+
+    assert len({device.ID for device in devices}) == plugin.IDS
+    assert {device.health for device in devices} == {"Healthy"}
+    (spec,) = answer.container_responses[0].devices
+    assert (spec.host_path, spec.container_path, spec.permissions) == ("/dev/net/tun", "/dev/net/tun", "rw")
+
+
+async def test_a_restarted_kubelet_is_registered_with_again(tmp_path: Path) -> None:
+    kubelet = Kubelet(tmp_path)
+    async with offering(Plugin(TUN, tmp_path, offered=True, check=lambda _: "")):
+        async with kubelet.running():
+            await registrations(kubelet, 1)
+        await asyncio.sleep(0.1)
+        async with kubelet.running():
+            await registrations(kubelet, 2)
+            async with kubelet.channel() as channel:
+                assert len((await watch(channel).read()).devices) == plugin.IDS
+
+
+async def test_a_device_that_breaks_is_reported_unhealthy_and_healthy_again(tmp_path: Path) -> None:
+    faults = {"now": ""}
+    kubelet = Kubelet(tmp_path)
+    async with kubelet.running(), offering(Plugin(TUN, tmp_path, offered=True, check=lambda _: faults["now"])):
+        await registrations(kubelet, 1)
+        async with kubelet.channel() as channel, asyncio.timeout(10):
+            stream = watch(channel)
+            seen = []
+            for fault in ("", "open /dev/net/tun: No such device", ""):
+                faults["now"] = fault
+                seen.append((await stream.read()).devices[0].health)
+
+    assert seen == ["Healthy", "Unhealthy", "Healthy"]
+
+
+async def test_a_device_that_must_not_be_used_is_registered_with_none(tmp_path: Path) -> None:
+    kubelet = Kubelet(tmp_path)
+    async with kubelet.running(), offering(Plugin(TUN, tmp_path, offered=False)):
+        await registrations(kubelet, 1)
+        async with kubelet.channel() as channel:
+            assert list((await watch(channel).read()).devices) == []
+
+
+def test_a_plain_file_is_no_device(tmp_path: Path) -> None:
+    path = tmp_path / "tun"
+    path.write_text("")
+
+    assert "is not the character device 10:200" in plugin.problem(Device("devices.kubevirt.io/tun", str(path), 10, 200))
+    assert "No such file" in plugin.problem(Device("devices.kubevirt.io/tun", str(tmp_path / "absent"), 10, 200))

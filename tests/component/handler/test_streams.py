@@ -1,0 +1,223 @@
+"""Consoles over mTLS on loopback: who gets one, what errors look like, and how streams end."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from apiserver.apis.virt import layout, streams
+from certs.reloading import ClientTls, ServerTls
+from handler.streams.server import Server, Target
+from tests.component.handler.tls import Authority
+from tests.fakes.launcher import run_directory
+
+
+class Guest:
+    """The console socket of a pod: greets, and echoes in capitals."""
+
+    def __init__(self) -> None:
+        self.received = b""
+        self.writers: list[asyncio.StreamWriter] = []
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.writers.append(writer)
+        writer.write(b"login: ")
+        while data := await reader.read(1 << 16):
+            self.received += data
+            writer.write(data.upper())
+        writer.close()
+
+    def power_off(self) -> None:
+        for writer in self.writers:
+            writer.close()
+
+
+class Scene:
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.authority = Authority(root / "certs")
+        self.targets: dict[str, Target] = {"uid-1": Target("pod-1")}
+        self.guest = Guest()
+        tls = ServerTls(self.authority.issue("virt-handler"), clients=ssl.CERT_REQUIRED)
+        self.server = Server(lambda _namespace, _name, uid: self.targets.get(uid), tls, host="127.0.0.1", port=0, kubelet=root)
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        directory = os.open(run_directory(self.root, "pod-1"), os.O_PATH)
+        console = await asyncio.start_unix_server(self.guest.serve, f"/proc/self/fd/{directory}/{layout.CONSOLE_SOCKET}")
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                task = tasks.create_task(self.server.run())
+                await self.server.ready.wait()
+                yield
+                task.cancel()
+        finally:
+            self.guest.power_off()
+            console.close()
+            os.close(directory)
+
+    @asynccontextmanager
+    async def session(self, name: str = "virt-api") -> AsyncIterator[aiohttp.ClientSession]:
+        context = ClientTls(self.authority.issue(name)).context
+        async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=context)) as session:
+            yield session
+
+    def url(self, uid: str = "uid-1", stream: streams.Stream = "console") -> str:
+        return f"https://127.0.0.1:{self.server.port}{streams.handler_path('default', 'testvm', uid, stream)}"
+
+    @asynccontextmanager
+    async def console(self) -> AsyncIterator[aiohttp.ClientWebSocketResponse]:
+        async with (
+            self.session() as session,
+            session.ws_connect(self.url(), protocols=(streams.SUBPROTOCOL,), server_hostname="virt-handler") as socket,
+        ):
+            yield socket
+
+    async def refused(self, url: str, name: str = "virt-api", protocol: str = streams.SUBPROTOCOL) -> dict[str, object]:
+        headers = {
+            "Connection": "Upgrade",
+            "Upgrade": "websocket",
+            "Sec-WebSocket-Version": "13",
+            "Sec-WebSocket-Key": "AAAAAAAAAAAAAAAAAAAAAA==",
+        }
+        async with (
+            self.session(name) as session,
+            session.get(url, headers={**headers, "Sec-WebSocket-Protocol": protocol}, server_hostname="virt-handler") as response,
+        ):
+            body: dict[str, object] = await response.json()
+            assert body["kind"] == "Status"
+            assert body["code"] == response.status
+            return body
+
+
+@pytest.fixture
+async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
+    made = Scene(tmp_path)
+    async with made.running():
+        yield made
+
+
+async def test_a_console_carries_bytes_both_ways(scene: Scene) -> None:
+    async with scene.console() as socket:
+        assert socket.protocol == streams.SUBPROTOCOL
+        assert await socket.receive_bytes() == b"login: "
+        await socket.send_bytes(b"root\n")
+        assert await socket.receive_bytes() == b"ROOT\n"
+        assert scene.server.count == 1
+
+    assert scene.guest.received == b"root\n"
+
+
+async def test_several_may_attach_to_one_console(scene: Scene) -> None:
+    async with scene.console() as one, scene.console() as other:
+        assert await one.receive_bytes() == await other.receive_bytes() == b"login: "
+
+
+async def test_only_virt_api_is_served(scene: Scene) -> None:
+    body = await scene.refused(scene.url(), name="virt-handler")
+
+    assert body["code"] == 403
+    assert "virt-handler" in str(body["message"])
+
+
+async def test_a_client_without_a_certificate_does_not_get_through_the_handshake(scene: Scene) -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=context)) as session:
+        with pytest.raises(aiohttp.ClientError):
+            await session.get(scene.url())
+
+
+async def test_errors_come_before_the_upgrade_as_status_objects(scene: Scene) -> None:
+    scene.targets["uid-off"] = Target("pod-1", "the guest does not run (phase Stopped)")
+
+    assert (await scene.refused(scene.url("other")))["code"] == 404
+    assert (await scene.refused(scene.url().replace("console", "telnet")))["code"] == 404
+    off = await scene.refused(scene.url("uid-off"))
+    assert off["code"] == 400
+    assert "phase Stopped" in str(off["message"])
+    assert (await scene.refused(scene.url(), protocol="chat"))["code"] == 400
+    assert "has no vnc" in str((await scene.refused(scene.url(stream="vnc")))["message"])
+
+
+async def test_the_end_of_the_guest_closes_the_stream_with_a_reason(scene: Scene) -> None:
+    async with scene.console() as socket:
+        await socket.receive_bytes()
+        scene.guest.power_off()
+        message = await socket.receive()
+
+    assert (message.type, message.data, message.extra) == (aiohttp.WSMsgType.CLOSE, streams.CLOSE_NORMAL, "the guest is off")
+
+
+async def test_the_stream_of_a_guest_that_moved_says_dial_again(scene: Scene) -> None:
+    async with scene.console() as socket:
+        await socket.receive_bytes()
+        scene.targets["uid-1"] = Target("pod-1", "the guest does not run", moving=True)
+        scene.guest.power_off()
+        message = await socket.receive()
+
+    assert message.data == streams.CLOSE_GOING_AWAY
+
+
+async def test_a_text_message_ends_the_stream(scene: Scene) -> None:
+    async with scene.console() as socket:
+        await socket.receive_bytes()
+        await socket.send_str("hello")
+        message = await socket.receive()
+
+    assert (message.type, message.data) == (aiohttp.WSMsgType.CLOSE, 1003)
+
+
+async def test_a_link_in_place_of_the_socket_is_refused(scene: Scene) -> None:
+    directory = run_directory(scene.root, "pod-1")
+    (directory / layout.VNC_SOCKET).symlink_to(layout.CONSOLE_SOCKET)
+
+    body = await scene.refused(scene.url(stream="vnc"))
+
+    assert body["code"] == 400
+    assert scene.guest.writers == []
+
+
+async def test_a_slow_reader_makes_the_guest_wait_instead_of_filling_memory(scene: Scene) -> None:
+    async with scene.console() as socket:
+        await socket.receive_bytes()
+        await asyncio.sleep(0.05)
+        writer = scene.guest.writers[0]
+        sent, chunk = 0, bytes(1 << 20)
+        try:
+            async with asyncio.timeout(0.5):
+                while sent < 512 << 20:
+                    writer.write(chunk)
+                    await writer.drain()
+                    sent += len(chunk)
+        except TimeoutError:
+            pass
+
+    assert sent < 64 << 20
+
+
+async def test_a_stopping_handler_closes_streams_with_going_away(tmp_path: Path) -> None:
+    scene = Scene(tmp_path)
+    messages: list[aiohttp.WSMessage] = []
+    async with scene.session() as session:
+        async with scene.running():
+            socket = await session.ws_connect(scene.url(), protocols=(streams.SUBPROTOCOL,), server_hostname="virt-handler")
+            await socket.receive_bytes()
+
+            async def read() -> None:
+                messages.append(await socket.receive())
+
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(read())
+                await asyncio.sleep(0.05)
+                await scene.server._go_away(None)  # type: ignore[arg-type]  # what aiohttp calls when the server stops
+        await socket.close()
+
+    assert messages[0].data == streams.CLOSE_GOING_AWAY
