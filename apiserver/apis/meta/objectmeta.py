@@ -16,7 +16,8 @@ MAX_ANNOTATIONS_BYTES: Final = 256 * 1024
 ORPHAN_FINALIZER: Final = "orphan"
 FOREGROUND_FINALIZER: Final = "foregroundDeletion"
 
-Check = Callable[[Any, Path], list[FieldError]]
+Check = Callable[[Any, Path, list[str]], list[FieldError]]
+"""Returns what is wrong with a value; adds the paths of unknown fields in it to the list."""
 NameRule = Callable[[str], list[str]]
 """Returns what is wrong with a name."""
 
@@ -28,7 +29,9 @@ def read(metadata: Any, path: Path = ROOT) -> tuple[list[str], list[FieldError]]
     """Drop from ``metadata`` (in place) unknown fields and nulls; return (paths of unknown fields, fields of a wrong type)."""
     if not isinstance(metadata, dict):
         return [], [type_invalid(path, metadata, "must be an object")]
-    return _read_fields(metadata, path, _META)
+    unknown: list[str] = []
+    found = _read_fields(metadata, path, _META, unknown)
+    return unknown, found
 
 
 def validate(metadata: Mapping[str, Any], *, namespaced: bool, name_rule: NameRule = names.subdomain_errors) -> list[FieldError]:
@@ -130,8 +133,7 @@ def _as_name(generate_name: str) -> str:
     return base[:-1] + "a" if base.endswith("-") else base
 
 
-def _read_fields(obj: dict[str, Any], path: Path, fields: Mapping[str, Check]) -> tuple[list[str], list[FieldError]]:
-    unknown: list[str] = []
+def _read_fields(obj: dict[str, Any], path: Path, fields: Mapping[str, Check], unknown: list[str]) -> list[FieldError]:
     found: list[FieldError] = []
     for key in list(obj):
         check = fields.get(key)
@@ -141,68 +143,72 @@ def _read_fields(obj: dict[str, Any], path: Path, fields: Mapping[str, Check]) -
         elif obj[key] is None:
             del obj[key]
         else:
-            found += check(obj[key], path.child(key))
-    return unknown, found
+            found += check(obj[key], path.child(key), unknown)
+    return found
 
 
-def _string(value: Any, path: Path) -> list[FieldError]:  # noqa: ANN401 - a client's JSON
-    return [] if isinstance(value, str) else [type_invalid(path, value, "must be a string")]
+def _is_integer(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and -(2**63) <= value < 2**63
 
 
-def _integer(value: Any, path: Path) -> list[FieldError]:  # noqa: ANN401 - a client's JSON
-    if isinstance(value, int) and not isinstance(value, bool) and -(2**63) <= value < 2**63:
-        return []
-    return [type_invalid(path, value, "must be a 64-bit integer")]
-
-
-def _boolean(value: Any, path: Path) -> list[FieldError]:  # noqa: ANN401 - a client's JSON
-    return [] if isinstance(value, bool) else [type_invalid(path, value, "must be a boolean")]
-
-
-def _time(value: Any, path: Path) -> list[FieldError]:  # noqa: ANN401 - a client's JSON
+def _is_time(value: object) -> bool:
     try:
-        times.parse(value)
-    except (TypeError, ValueError):
-        return [type_invalid(path, value, "must be an RFC 3339 time such as 2006-01-02T15:04:05Z")]
-    return []
+        times.parse(str(value))
+    except ValueError:
+        return False
+    return isinstance(value, str)
 
 
-def _object(value: Any, path: Path) -> list[FieldError]:  # noqa: ANN401 - a client's JSON
-    return [] if isinstance(value, dict) else [type_invalid(path, value, "must be an object")]
+def _scalar(holds: Callable[[object], bool], rule: str) -> Check:
+    def read_scalar(value: Any, path: Path, _: list[str]) -> list[FieldError]:  # noqa: ANN401 - a client's JSON
+        return [] if holds(value) else [type_invalid(path, value, rule)]
+
+    return read_scalar
 
 
-def _strings(value: Any, path: Path) -> list[FieldError]:  # noqa: ANN401 - a client's JSON
+_string: Final = _scalar(lambda value: isinstance(value, str), "must be a string")
+_boolean: Final = _scalar(lambda value: isinstance(value, bool), "must be a boolean")
+_object: Final = _scalar(lambda value: isinstance(value, dict), "must be an object")
+_integer: Final = _scalar(_is_integer, "must be a 64-bit integer")
+_time: Final = _scalar(_is_time, "must be an RFC 3339 time such as 2006-01-02T15:04:05Z")
+
+
+def _strings(value: Any, path: Path, unknown: list[str]) -> list[FieldError]:  # noqa: ANN401 - a client's JSON
     if not isinstance(value, dict):
         return [type_invalid(path, value, "must be an object")]
     for key in [key for key, each in value.items() if each is None]:
         value[key] = ""  # Go decodes null into a string as the empty string
-    return [error for key, each in value.items() for error in _string(each, path.key(key))]
+    return [error for key, each in value.items() for error in _string(each, path.key(key), unknown)]
 
 
 def _list_of(check: Check) -> Check:
-    def read_list(value: Any, path: Path) -> list[FieldError]:  # noqa: ANN401 - a client's JSON
+    def read_list(value: Any, path: Path, unknown: list[str]) -> list[FieldError]:  # noqa: ANN401 - a client's JSON
         if not isinstance(value, list):
             return [type_invalid(path, value, "must be a list")]
-        return [error for position, each in enumerate(value) for error in check(each, path.index(position))]
+        return [error for position, each in enumerate(value) for error in check(each, path.index(position), unknown)]
 
     return read_list
 
 
 def _record(fields: Mapping[str, Check]) -> Check:
-    def read_record(value: Any, path: Path) -> list[FieldError]:  # noqa: ANN401 - a client's JSON
+    def read_record(value: Any, path: Path, unknown: list[str]) -> list[FieldError]:  # noqa: ANN401 - a client's JSON
         if not isinstance(value, dict):
             return [type_invalid(path, value, "must be an object")]
-        unknown, found = _read_fields(value, path, fields)
-        return [*(forbidden(Path(each), f'unknown field "{each}"') for each in unknown), *found]
+        return _read_fields(value, path, fields, unknown)
 
     return read_record
 
 
-def _finalizers(value: Any, path: Path) -> list[FieldError]:  # noqa: ANN401 - a client's JSON
-    found = _list_of(_string)(value, path)
+def _finalizers(value: Any, path: Path, unknown: list[str]) -> list[FieldError]:  # noqa: ANN401 - a client's JSON
+    found = _list_of(_string)(value, path, unknown)
     if found:
         return found
-    return [duplicate(path.index(position), each) for position, each in enumerate(value) if each in value[:position]]
+    seen: set[str] = set()
+    for position, each in enumerate(value):
+        if each in seen:
+            found.append(duplicate(path.index(position), each))
+        seen.add(each)
+    return found
 
 
 _OWNER: Final[Mapping[str, Check]] = {

@@ -90,10 +90,9 @@ def refuse_stop(vm: Object) -> Refusal:
 
 def refuse_restart(vm: Object) -> Refusal:
     """Say why this machine cannot be restarted."""
-    phase = phases.phase_of(vm)
-    if phase not in phases.WITH_POD:
-        return "the virtual machine is off; start it instead"
     decision = power.decide(vm)
+    if phases.phase_of(vm) not in phases.WITH_POD:
+        return "the virtual machine has not been started yet" if decision.on else "the virtual machine is off; start it instead"
     if not decision.on:
         return "the virtual machine is being shut down; start it instead"
     if decision.attempt != power.current_attempt(vm):

@@ -103,6 +103,7 @@ def test_pause_and_unpause_take_turns() -> None:
             "the virtual machine is already being shut down",
         ),
         ("restart", _off(), "the virtual machine is off; start it instead"),
+        ("restart", _vm("Pending", attempt=0), "the virtual machine has not been started yet"),
         ("pause", _off(), "only a running virtual machine can pause; this one is Succeeded"),
         ("unpause", _vm("Scheduled"), "only a running virtual machine can unpause; this one is Scheduled"),
         ("migrate", _vm("Pending"), "only a running virtual machine can migrate; this one is Pending"),

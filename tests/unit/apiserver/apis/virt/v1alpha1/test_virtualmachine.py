@@ -280,6 +280,13 @@ def test_the_domain_of_a_machine_that_is_on_stays_as_it_is() -> None:
     assert validation.validate_virtual_machine_update(new, old) == []
 
 
+def test_a_spec_that_did_not_change_is_not_judged_again() -> None:
+    old = _vm(domain={"memory": {"guest": "1Mi"}})
+    defaults.default_virtual_machine(old)
+    assert validation.validate_virtual_machine(old) != []
+    assert validation.validate_virtual_machine_update(copy.deepcopy(old), old) == []
+
+
 SPECS = st.fixed_dictionaries(
     {
         "domain": st.fixed_dictionaries(

@@ -1,0 +1,9 @@
+"""Settings of all unit tests."""
+
+from __future__ import annotations
+
+from hypothesis import HealthCheck, settings
+
+# A deadline per example measures the machine, which has two busy cores, and not the code; pytest's own timeout stays.
+settings.register_profile("unit", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("unit")
