@@ -1,0 +1,84 @@
+"""Giving device nodes away, with real device nodes in a directory that stands in for a pod's root."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from apiserver.apis.virt import layout
+from handler.devices import ownership
+from handler.devices.ownership import NotTheDevice
+
+pytestmark = pytest.mark.host
+
+
+@pytest.fixture
+def pod(tmp_path: Path) -> Iterator[tuple[Path, int]]:
+    (tmp_path / "dev/net").mkdir(parents=True)
+    (tmp_path / layout.DISKS_DIRECTORY.lstrip("/")).mkdir(parents=True)
+    root = os.open(tmp_path, os.O_PATH)
+    yield tmp_path, root
+    os.close(root)
+
+
+def node(path: Path, kind: int, major: int, minor: int) -> Path:
+    os.mknod(path, kind | 0o600, os.makedev(major, minor))
+    return path
+
+
+def test_the_expected_device_is_given_once(pod: tuple[Path, int]) -> None:
+    path = node(pod[0] / "dev/net/tun", stat.S_IFCHR, 10, 200)
+
+    assert ownership.give(pod[1], ownership.TUN)
+    assert not ownership.give(pod[1], ownership.TUN)
+    found = path.stat()
+    assert (found.st_uid, found.st_gid, stat.S_IMODE(found.st_mode)) == (107, 107, 0o660)
+
+
+def test_a_block_claim_is_given_and_a_file_system_claim_is_left_alone(pod: tuple[Path, int]) -> None:
+    disks = pod[0] / layout.DISKS_DIRECTORY.lstrip("/")
+    block = node(disks / "data", stat.S_IFBLK, 7, 200)
+    (disks / "files").mkdir()
+
+    assert ownership.give(pod[1], ownership.disk("data"))
+    assert not ownership.give(pod[1], ownership.disk("files"))
+    assert not ownership.give(pod[1], ownership.disk("absent"))
+    assert block.stat().st_uid == 107
+    assert (disks / "files").stat().st_uid == 0
+
+
+@pytest.mark.parametrize("where", ["last", "middle"])
+def test_a_link_planted_by_the_pod_is_not_followed(pod: tuple[Path, int], tmp_path: Path, where: str) -> None:
+    outside = tmp_path.parent / f"{tmp_path.name}-outside"
+    outside.mkdir()
+    victim = node(outside / "tun", stat.S_IFCHR, 10, 200)
+    if where == "last":
+        (pod[0] / "dev/net/tun").symlink_to(victim)
+    else:
+        (pod[0] / "dev/net").rmdir()
+        (pod[0] / "dev/net").symlink_to(outside)
+
+    with pytest.raises(NotTheDevice, match=r"reached through a link|is not a"):
+        ownership.give(pod[1], ownership.TUN)
+    assert victim.stat().st_uid == 0
+
+
+def test_another_device_in_its_place_is_refused(pod: tuple[Path, int]) -> None:
+    other = node(pod[0] / "dev/kvm", stat.S_IFCHR, 1, 1)
+
+    with pytest.raises(NotTheDevice, match="10:232"):
+        ownership.give(pod[1], ownership.KVM)
+    assert other.stat().st_uid == 0
+
+
+def test_a_file_in_place_of_a_block_device_is_refused(pod: tuple[Path, int]) -> None:
+    path = pod[0] / layout.DISKS_DIRECTORY.lstrip("/") / "data"
+    path.write_text("")
+
+    with pytest.raises(NotTheDevice):
+        ownership.give(pod[1], ownership.disk("data"))
+    assert path.stat().st_uid == 0
