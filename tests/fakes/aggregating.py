@@ -1,0 +1,75 @@
+"""The API server in memory with the real virt-api behind it, as kube-apiserver aggregates it: ``kubevirt.io`` is passed on."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import aiohttp
+from aiohttp import web
+
+from apiserver.client.config import Config
+from tests.fakes.kubeapi import FakeAPI
+
+
+class AggregatingAPI(FakeAPI):
+    """Use :meth:`aggregating` around :meth:`serving`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._behind: Config | None = None
+        self._session: aiohttp.ClientSession | None = None
+
+    @contextlib.asynccontextmanager
+    async def aggregating(self, directory: Path) -> AsyncIterator[Config]:
+        """Run virt-api with a store in memory while the block runs; yields how to reach it directly."""
+        kubeconfig, journal = directory / "kubeconfig", directory / "virt-api.log"
+        with journal.open("wb") as log:
+            process = await asyncio.create_subprocess_exec(
+                sys.executable, "-m", "apiserver.server.dev", f"--directory={directory}", stdout=log, stderr=subprocess.STDOUT
+            )
+        try:
+            async with aiohttp.ClientSession() as self._session:
+                await self._ready(kubeconfig, journal)
+                assert self._behind is not None
+                yield self._behind
+        finally:
+            self._behind = None
+            if process.returncode is None:
+                process.terminate()
+            await process.wait()
+
+    async def _ready(self, kubeconfig: Path, journal: Path) -> None:
+        for _ in range(300):
+            with contextlib.suppress(OSError, aiohttp.ClientError):
+                config = Config.load(str(kubeconfig)) if kubeconfig.exists() else None
+                if config is not None and self._session is not None:
+                    async with self._session.get(f"{config.server}/readyz", ssl=config.ssl_context()) as response:
+                        if response.status == 200:
+                            self._behind = config
+                            return
+            await asyncio.sleep(0.1)
+        raise AssertionError(f"virt-api did not get ready:\n{journal.read_text()[-3000:]}")
+
+    async def _handle(self, request: web.Request) -> web.StreamResponse:
+        if not request.path.startswith("/apis/kubevirt.io"):
+            return await super()._handle(request)
+        self.requests.append((request.method, request.path, dict(request.query)))
+        if self._behind is None or self._session is None:
+            return web.Response(status=503, text="no endpoints available")
+        kept = {key: value for key, value in request.headers.items() if key in ("Accept", "Content-Type", "User-Agent")}
+        url = self._behind.server + request.path_qs
+        body = await request.read() or None
+        async with self._session.request(
+            request.method, url, data=body, headers=kept, ssl=self._behind.ssl_context(), timeout=aiohttp.ClientTimeout(total=None)
+        ) as answer:
+            response = web.StreamResponse(status=answer.status, headers={"Content-Type": answer.headers["Content-Type"]})
+            await response.prepare(request)
+            with contextlib.suppress(aiohttp.ClientError):
+                async for chunk in answer.content.iter_any():
+                    await response.write(chunk)
+            return response
