@@ -1,1 +1,36 @@
-"""virt-handler, the agent of a node: devices for pods, networks and streams of guests, and the owner of their status."""
+"""virt-handler, the agent of a node: devices for pods, networks and streams of guests, and the owner of their status.
+
+::
+
+    agent ─┬─ reconcilers   what to do about the guests and migrations of this node (plans are pure)
+           ├─ pods          from a pod's uid to its launcher: sockets, processes, the wire
+           ├─ devices       kvm and tun for the kubelet; whether KVM works; device nodes inside pods
+           ├─ network       masquerade: bridge, tap, nft, DHCP in a pod's network namespace
+           ├─ relays        the bytes of live migrations, over mTLS
+           └─ streams       consoles and displays for virt-api, over mTLS
+
+It remembers nothing that it could not ask for again: virt-launcher tells everything when it is connected to, the API holds the rest. It
+may be killed at any time, and guests, their consoles' sockets and their networks stay.
+
+What it is given on a node, and what for:
+
+========================================= ================================================================================
+``hostPID``                               process ids of launchers (SO_PEERCRED), their root, cgroup and network namespace
+privileged: device cgroup                 open /dev/kvm (trial guest) and /dev/net/tun (tap devices, health); block devices
+                                          of claims are changed without being opened
+privileged: SYS_ADMIN, NET_ADMIN, NET_RAW enter a pod's network namespace; bridge, tap, nft there; DHCP
+privileged: SYS_PTRACE                    /proc/PID/root and /proc/PID/ns of processes of another user
+privileged: CHOWN, FOWNER, DAC_OVERRIDE   device nodes and migration sockets for uid 107; run directories
+privileged: a writable /proc/sys          ip_forward in a pod's network namespace
+hostPath ``<kubelet>/pods``               run directories of launcher pods (read and write: migration sockets)
+hostPath ``<kubelet>/device-plugins``     the kubelet's registration socket and ours
+hostPath ``/dev``                         device nodes that appear after the start of the pod
+``/run/kubevirt-handler`` (may be empty)  pid files of DHCP servers
+Secret ``kubevirt-virt-handler-tls``      at /etc/kubevirt/tls; may come later
+========================================= ================================================================================
+
+It needs no host network. RBAC: ``virtualmachines`` and ``migrations`` get, list, watch; their ``status`` update; ``events`` create,
+patch; in its own namespace ``leases`` create, patch.
+
+Programs in its image: ``nsenter`` (util-linux), ``ip``, ``nft``, ``dnsmasq``, ``tee``.
+"""

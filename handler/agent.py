@@ -22,7 +22,7 @@ from controller.runtime.recorder import Recorder
 from handler import health, heartbeat
 from handler.devices.acceleration import Verdict
 from handler.health import Metrics
-from handler.network.dhcp import Servers
+from handler.network.dhcp import STATE_DIRECTORY, Servers
 from handler.node import Node
 from handler.options import Options
 from handler.pods import launcher
@@ -59,7 +59,8 @@ class Agent:
         self.metrics.verdict(verdict)
         self._clock = clock
         self._recorder = Recorder(client, names.HANDLER, clock, host=node)
-        self._servers = Servers()
+        # By node: where two nodes share a kernel (and process ids), neither may take the other's servers for its own.
+        self._servers = Servers(STATE_DIRECTORY / node)
         connect = functools.partial(launcher.connect, kubelet=options.kubelet)
         self.links = Links(connect, changed=self._link_changed, ended=self._servers.end)
         self._relays = Relays(self._outgoing, changed=self._relay_changed)
