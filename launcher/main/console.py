@@ -104,8 +104,9 @@ class Console:
         remove(path)
         server = await asyncio.start_unix_server(self._view, path)
         try:
-            await server.serve_forever()
+            await asyncio.get_running_loop().create_future()
         finally:
+            server.close()  # serve_forever would wait for every viewer to leave (since Python 3.12)
             for viewer in list(self._viewers):
                 viewer.close()
 

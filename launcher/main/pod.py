@@ -142,6 +142,8 @@ class Pod:
                     raise Refused("Invalid", f"this pod belongs to the virtual machine {self._machine.uid}")
                 if self.status.ending is not None and self.status.ending.kind == "start-failed":
                     raise Refused("Failed", self.status.ending.message)
+                if self._incoming() is not None:
+                    raise Refused("Conflict", "this pod is the target of a migration; nothing is started in it")
                 return
             if self._over.is_set():
                 raise Refused("Conflict", "this pod is ending")

@@ -66,7 +66,10 @@ class Server:
                 await self._serve(requests, reader, writer)
 
             server = await asyncio.start_unix_server(serve, path)
-            await server.serve_forever()
+            try:
+                await asyncio.get_running_loop().create_future()
+            finally:
+                server.close()  # serve_forever would wait for every client to leave (since Python 3.12)
 
     async def _serve(self, requests: asyncio.TaskGroup, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if len(self._connections) >= MAX_CONNECTIONS:

@@ -1,0 +1,172 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from launcher.main import console
+from launcher.main.console import Console
+
+
+class Guest:
+    """QEMU's end of the serial port."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.typed = b""
+        self.writer: asyncio.StreamWriter | None = None
+        self._server: asyncio.Server | None = None
+
+    async def start(self) -> None:
+        self._server = await asyncio.start_unix_server(self._serve, self.path)
+
+    def stop(self) -> None:
+        if self._server is not None:
+            self._server.close()
+        if self.writer is not None:
+            self.writer.close()
+        self.path.unlink(missing_ok=True)
+        self._server = self.writer = None
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.writer = writer
+        while data := await reader.read(65536):
+            self.typed += data
+
+    async def prints(self, data: bytes) -> None:
+        async with asyncio.timeout(5):
+            while self.writer is None:
+                await asyncio.sleep(0.005)
+            self.writer.write(data)
+            await self.writer.drain()
+
+
+class Desk:
+    def __init__(self, directory: Path) -> None:
+        self.changes = 0
+        self.guest = Guest(directory / "serial")
+        self.console = Console(directory / "serial", self._changed)
+        self.path = directory / "console"
+        self.writers: list[asyncio.StreamWriter] = []
+
+    def _changed(self) -> None:
+        self.changes += 1
+
+    async def viewer(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        while not self.path.exists():
+            await asyncio.sleep(0.005)
+        reader, writer = await asyncio.open_unix_connection(self.path)
+        self.writers.append(writer)
+        count = len(self.writers)
+        async with asyncio.timeout(5):
+            while self.console.viewers < count:
+                await asyncio.sleep(0.005)
+        return reader, writer
+
+
+@pytest.fixture
+async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
+    desk = Desk(tmp_path)
+    await desk.guest.start()
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(part) for part in (desk.console.run(), desk.console.serve(desk.path))]
+        yield desk
+        for writer in desk.writers:
+            writer.close()
+        desk.guest.stop()
+        for task in tasks:
+            task.cancel()
+    await asyncio.sleep(0.01)
+
+
+async def read(reader: asyncio.StreamReader, text: bytes) -> bytes:
+    async with asyncio.timeout(5):
+        return await reader.readuntil(text)
+
+
+async def test_it_connects_only_when_there_is_a_guest(desk: Desk) -> None:
+    await asyncio.sleep(0.05)
+    assert not desk.console.connected.is_set()
+    desk.console.attach()
+    async with asyncio.timeout(5):
+        await desk.console.connected.wait()
+
+
+async def test_every_viewer_sees_all_output_and_late_ones_the_replay(desk: Desk) -> None:
+    desk.console.attach()
+    first, _writer = await desk.viewer()
+    await desk.guest.prints(b"boot\nlogin:")
+    assert await read(first, b"login:") == b"boot\nlogin:"
+    late, _writer = await desk.viewer()
+    assert await read(late, b"login:") == b"boot\nlogin:"
+    await desk.guest.prints(b" root\n")
+    assert await read(first, b"root\n") == await read(late, b"root\n") == b" root\n"
+    assert desk.console.viewers == 2
+
+
+async def test_what_any_viewer_types_reaches_the_guest(desk: Desk) -> None:
+    desk.console.attach()
+    await desk.guest.prints(b"")
+    (_reader, one), (_reader, two) = await desk.viewer(), await desk.viewer()
+    for writer, text in ((one, b"a"), (two, b"b"), (one, b"c")):
+        writer.write(text)
+        async with asyncio.timeout(5):
+            while not desk.guest.typed.endswith(text):
+                await asyncio.sleep(0.005)
+    assert desk.guest.typed == b"abc"
+
+
+async def test_viewers_stay_while_the_guest_is_replaced(desk: Desk) -> None:
+    desk.console.attach()
+    reader, writer = await desk.viewer()
+    await desk.guest.prints(b"one\n")
+    await read(reader, b"one\n")
+    desk.guest.stop()
+    async with asyncio.timeout(5):
+        while desk.console.connected.is_set():
+            await asyncio.sleep(0.005)
+    writer.write(b"lost")
+    await asyncio.sleep(0.02)
+    await desk.guest.start()
+    await desk.guest.prints(b"two\n")
+    assert await read(reader, b"two\n") == b"two\n"
+    assert desk.guest.typed == b""
+
+
+async def test_a_viewer_that_does_not_read_is_cut_off_and_the_others_are_not(desk: Desk) -> None:
+    desk.console.attach()
+    _idle, idle_writer = await desk.viewer()
+    idle_writer.transport.pause_reading()  # type: ignore[attr-defined]  # a socket's transport has it
+    good, _writer = await desk.viewer()
+    chunk = b"x" * 65535 + b"\n"
+    for _ in range(40):
+        await desk.guest.prints(chunk)
+        await read_exactly(good, len(chunk))
+    assert desk.console.viewers == 1
+
+
+async def read_exactly(reader: asyncio.StreamReader, count: int) -> None:
+    async with asyncio.timeout(5):
+        await reader.readexactly(count)
+
+
+async def test_more_viewers_than_allowed_are_turned_away(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(console, "MAX_VIEWERS", 1)
+    await desk.viewer()
+    reader, writer = await asyncio.open_unix_connection(desk.path)
+    async with asyncio.timeout(5):
+        assert await reader.read() == b""
+    writer.close()
+    assert desk.console.viewers == 1
+
+
+async def test_the_number_of_viewers_is_announced(desk: Desk) -> None:
+    _reader, writer = await desk.viewer()
+    assert desk.changes == 1
+    writer.close()
+    async with asyncio.timeout(5):
+        while desk.changes < 2:
+            await asyncio.sleep(0.005)
+    assert desk.console.viewers == 0

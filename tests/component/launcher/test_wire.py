@@ -1,0 +1,181 @@
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from launcher.main import wire
+from launcher.main.wire import Refused, Server
+from launcher.protocol import codec, messages
+
+
+class Life:
+    """A status, and a handler that does as the request says."""
+
+    def __init__(self) -> None:
+        self.status = messages.Status(0)
+        self.handled: list[messages.Request] = []
+        self.gate = asyncio.Event()
+
+    async def handle(self, request: messages.Request) -> None:
+        match request:
+            case messages.Suspend():
+                raise Refused("Conflict", "no guest")
+            case messages.Resume():
+                raise RuntimeError("a bug")
+            case messages.Sync():
+                await self.gate.wait()
+        self.handled.append(request)
+
+
+class Client:
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader, self.writer = reader, writer
+        self.receiver = codec.replies()
+        self.received: list[messages.FromLauncher] = []
+
+    def send(self, number: int, request: messages.Request) -> None:
+        self.writer.write(codec.encode(messages.Call(number, request)))
+
+    async def next(self) -> messages.FromLauncher:
+        async with asyncio.timeout(5):
+            while not self.received:
+                data = await self.reader.read(65536)
+                if not data:
+                    raise EOFError
+                self.received += self.receiver.receive(data)
+        return self.received.pop(0)
+
+
+class Serving:
+    def __init__(self, life: Life, server: Server, path: Path) -> None:
+        self.life, self.server, self.path = life, server, path
+
+    def change(self) -> None:
+        self.life.status = dataclasses.replace(self.life.status, revision=self.life.status.revision + 1)
+        self.server.status_changed()
+
+    @asynccontextmanager
+    async def client(self) -> AsyncIterator[Client]:
+        async with asyncio.timeout(5):
+            while not self.path.exists():
+                await asyncio.sleep(0.01)
+        reader, writer = await asyncio.open_unix_connection(self.path)
+        try:
+            client = Client(reader, writer)
+            assert isinstance(await client.next(), messages.Hello)
+            yield client
+        finally:
+            writer.close()
+
+
+@pytest.fixture
+async def serving(tmp_path: Path) -> AsyncIterator[Serving]:
+    life = Life()
+    server = Server("1.2.3", lambda: life.status, life.handle)
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(server.run(tmp_path / "s"))
+        yield Serving(life, server, tmp_path / "s")
+        life.gate.set()
+        task.cancel()
+    await asyncio.sleep(0.01)
+
+
+async def test_the_greeting_has_version_and_status(serving: Serving) -> None:
+    serving.change()
+    async with serving.client():
+        pass
+    reader, writer = await asyncio.open_unix_connection(serving.path)
+    hello = codec.replies().receive(await reader.readline())[0]
+    writer.close()
+    assert hello == messages.Hello(messages.PROTOCOL, "1.2.3", messages.Status(1))
+
+
+async def test_answers_carry_the_id_and_may_overtake_each_other(serving: Serving) -> None:
+    machine = messages.Machine("a", "b", "c", {}, "qemu")
+    async with serving.client() as client:
+        client.send(7, messages.Sync(machine))
+        client.send(8, messages.GetStatus())
+        assert await client.next() == messages.Reply(8, messages.Status(0))
+        serving.life.gate.set()
+        assert await client.next() == messages.Reply(7, messages.Status(0))
+
+
+async def test_refusals_and_faults_are_answers(serving: Serving) -> None:
+    async with serving.client() as client:
+        client.send(1, messages.Suspend())
+        assert await client.next() == messages.Refusal(1, "Conflict", "no guest", messages.Status(0))
+        client.send(2, messages.Resume())
+        answer = await client.next()
+        assert isinstance(answer, messages.Refusal)
+        assert answer.reason == "Failed"
+
+
+async def test_changes_reach_every_client_and_the_newest_is_the_last(serving: Serving) -> None:
+    async with serving.client() as first, serving.client() as second:
+        for _ in range(100):
+            serving.change()
+        for client in (first, second):
+            while (await client.next()).status.revision < 100:
+                pass
+
+
+async def test_a_request_goes_on_when_its_client_hangs_up(serving: Serving) -> None:
+    machine = messages.Machine("a", "b", "c", {}, "qemu")
+    async with serving.client() as client:
+        client.send(1, messages.Sync(machine))
+        client.send(2, messages.GetStatus())
+        await client.next()
+    serving.life.gate.set()
+    async with serving.client() as client, asyncio.timeout(5):
+        while messages.Sync(machine) not in serving.life.handled:
+            await asyncio.sleep(0.01)
+
+
+async def test_nonsense_ends_the_connection_and_nothing_else(serving: Serving) -> None:
+    async with serving.client() as good, serving.client() as bad:
+        bad.writer.write(b"nonsense\n")
+        with pytest.raises(EOFError):
+            await bad.next()
+        good.send(1, messages.GetStatus())
+        assert isinstance(await good.next(), messages.Reply)
+
+
+async def test_too_many_connections_cost_the_oldest(serving: Serving) -> None:
+    async with serving.client() as oldest:
+        writers = []
+        for _ in range(wire.MAX_CONNECTIONS):
+            reader, writer = await asyncio.open_unix_connection(serving.path)
+            await reader.readline()
+            writers.append(writer)
+        with pytest.raises((EOFError, ConnectionResetError)):
+            await oldest.next()
+        for writer in writers:
+            writer.close()
+
+
+async def test_a_client_that_does_not_read_is_left(serving: Serving, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wire, "SEND_SECONDS", 0.1)
+    serving.life.status = messages.Status(0, not_migratable="x" * 200_000)
+    async with serving.client() as client:
+        for _ in range(20):
+            serving.change()
+            await asyncio.sleep(0.03)
+        async with asyncio.timeout(5):
+            while serving.server._connections:
+                await asyncio.sleep(0.01)
+        client.writer.transport.abort()
+
+
+async def test_flush_returns_when_every_client_was_sent_the_last_status(serving: Serving) -> None:
+    async with serving.client() as client:
+        serving.change()
+        async with asyncio.timeout(5):
+            await serving.server.flush()
+        assert (await client.next()).status.revision == 1
+    async with asyncio.timeout(5):
+        await serving.server.flush()

@@ -1,0 +1,392 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from launcher.domain.states import State
+from launcher.hypervisor.port import GuestFacts, GuestInterface, HypervisorError, MigrationFailed, Unavailable
+from launcher.main import life, pod
+from launcher.main.children import Children
+from launcher.main.console import Console
+from launcher.main.pod import Pod
+from launcher.main.wire import Refused
+from launcher.protocol import messages
+from tests.fakes.hypervisor import FakeHypervisor
+
+NAME = "default_testvm"
+SPECIFICATION: dict[str, Any] = {"memory": {"guest": "128Mi"}}
+TAP = messages.Interface("default", "52:54:00:00:00:02", "tap0")
+MACHINE = messages.Machine("default", "testvm", "u-1", SPECIFICATION, "qemu", (TAP,), 0.4)
+SYNC = messages.Sync(MACHINE)
+
+
+class ConnectedConsole(Console):
+    """A console whose serial port is there as soon as it is wanted."""
+
+    def attach(self) -> None:
+        self.connected.set()
+
+
+class World:
+    """A pod over the double."""
+
+    def __init__(self, directory: Path) -> None:
+        self.hypervisor = FakeHypervisor()
+        self.pod = Pod(
+            self.hypervisor,
+            lambda changed: ConnectedConsole(directory / "serial", changed),
+            Children(),
+            qemu_log=lambda _name: directory / "log",
+            status_changed=lambda: None,
+        )
+        self.over = False
+
+    async def run(self) -> None:
+        await self.pod.run()
+        self.over = True
+
+    @property
+    def status(self) -> messages.Status:
+        return self.pod.status
+
+    async def until(self, condition: Callable[[], object]) -> None:
+        async with asyncio.timeout(5):
+            while not condition():
+                await asyncio.sleep(0.005)
+
+    async def ends(self, kind: str) -> None:
+        await self.until(lambda: self.over)
+        assert self.status.ending is not None
+        assert self.status.ending.kind == kind
+
+
+@pytest.fixture
+async def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
+    for name in ("POLL_SECONDS", "AGENT_SECONDS", "PROGRESS_SECONDS", "STOP_SECONDS"):
+        monkeypatch.setattr(pod, name, 0.01)
+    monkeypatch.setattr(life, "PRESS_SECONDS", 0.03)
+    monkeypatch.setattr(life, "DESTROY_MARGIN_SECONDS", 0.1)
+    world = World(tmp_path)
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(world.run())
+        yield world
+        task.cancel()
+
+
+async def test_sync_starts_the_domain_once(world: World) -> None:
+    await world.pod.handle(SYNC)
+    assert world.status.started
+    assert world.status.domain is not None
+    assert world.status.domain.state == "running"
+    await world.pod.handle(SYNC)
+    assert len(world.hypervisor.created) == 1
+
+
+async def test_two_syncs_at_once_start_one_domain(world: World) -> None:
+    async with asyncio.TaskGroup() as group:
+        for _ in range(5):
+            group.create_task(world.pod.handle(SYNC))
+    assert len(world.hypervisor.created) == 1
+
+
+async def test_a_paused_sync_leaves_the_domain_paused(world: World) -> None:
+    await world.pod.handle(messages.Sync(MACHINE, paused=True))
+    assert world.status.domain is not None
+    assert (world.status.domain.state, world.status.domain.reason) == ("paused", "user")
+
+
+async def test_after_its_end_a_domain_is_never_started_again(world: World) -> None:
+    await world.pod.handle(SYNC)
+    world.hypervisor.become(NAME, State.SHUTOFF, "shutdown")
+    await world.ends("shutdown")
+    await world.pod.handle(SYNC)
+    assert len(world.hypervisor.created) == 1
+    assert world.status.domain is None
+
+
+async def test_a_pod_belongs_to_one_virtual_machine(world: World) -> None:
+    await world.pod.handle(SYNC)
+    with pytest.raises(Refused, match="belongs to"):
+        await world.pod.handle(messages.Sync(messages.Machine("default", "testvm", "u-2", SPECIFICATION, "qemu")))
+
+
+async def test_a_failed_start_ends_the_pod_with_the_reason(world: World, tmp_path: Path) -> None:
+    (tmp_path / "log").write_text("qemu: no such machine\n")
+    world.hypervisor.fail_next = HypervisorError("start domain: no such machine")
+    with pytest.raises(Refused, match="no such machine"):
+        await world.pod.handle(SYNC)
+    await world.ends("start-failed")
+    assert world.status.ending is not None
+    assert world.status.ending.log == ("qemu: no such machine",)
+    assert not world.status.started
+
+
+async def test_an_invalid_specification_is_a_failed_start(world: World) -> None:
+    with pytest.raises(Refused, match=r"memory\.guest"):
+        await world.pod.handle(messages.Sync(messages.Machine("default", "testvm", "u-1", {}, "qemu")))
+    await world.ends("start-failed")
+
+
+async def test_a_start_of_unknown_outcome_leaves_no_domain(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    create = world.hypervisor.create
+
+    async def lost(name: str, xml: str) -> None:
+        await create(name, xml)
+        raise Unavailable("the connection broke")
+
+    monkeypatch.setattr(world.hypervisor, "create", lost)
+    with pytest.raises(Refused):
+        await world.pod.handle(SYNC)
+    assert world.hypervisor.domains[NAME].state is State.SHUTOFF
+    await world.ends("start-failed")
+
+
+async def test_sigterm_without_a_guest_ends_at_once(world: World) -> None:
+    world.pod.terminate()
+    await world.until(lambda: world.over)
+    assert world.status.ending is None
+
+
+async def test_sigterm_presses_the_button_again_and_again_and_then_destroys(world: World) -> None:
+    await world.pod.handle(SYNC)
+    world.pod.terminate()
+    assert world.status.stopping
+    await world.ends("destroyed")
+    assert world.hypervisor.calls.count("press power button") > 2
+
+
+async def test_sigterm_and_a_guest_that_obeys(world: World) -> None:
+    await world.pod.handle(SYNC)
+    world.pod.terminate()
+    await world.until(lambda: "press power button" in world.hypervisor.calls)
+    world.hypervisor.become(NAME, State.SHUTOFF, "shutdown")
+    await world.ends("shutdown-requested")
+
+
+async def test_the_agent_is_asked_first_where_there_is_one(world: World) -> None:
+    await world.pod.handle(SYNC)
+    world.hypervisor.become(NAME, State.RUNNING, "booted", agent=True)
+    await world.until(lambda: world.hypervisor.calls[-1] == "facts")
+    await world.pod.handle(messages.Shutdown(10))
+    await world.until(lambda: "press power button" in world.hypervisor.calls)
+    assert world.hypervisor.calls.index("ask agent") < world.hypervisor.calls.index("press power button")
+
+
+async def test_sigterm_during_the_start_shuts_down_what_was_started(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    go_on = asyncio.Event()
+    monkeypatch.setattr(world.hypervisor, "ready", go_on.wait)
+    async with asyncio.TaskGroup() as group:
+        group.create_task(world.pod.handle(SYNC))
+        await asyncio.sleep(0.02)
+        world.pod.terminate()
+        await asyncio.sleep(0.02)
+        assert not world.over
+        go_on.set()
+    await world.ends("destroyed")
+
+
+async def test_a_shorter_grace_period_counts_and_a_longer_one_does_not(world: World) -> None:
+    await world.pod.handle(SYNC)
+    await world.pod.handle(messages.Shutdown(0.2))
+    await world.pod.handle(messages.Shutdown(3600))
+    await world.ends("destroyed")
+
+
+async def test_destroy_ends_the_run(world: World) -> None:
+    await world.pod.handle(SYNC)
+    await world.pod.handle(messages.Destroy())
+    await world.ends("destroyed")
+    await world.pod.handle(messages.Destroy())
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [messages.Suspend(), messages.Resume(), messages.Destroy(), messages.Shutdown(1), messages.Migrate("m")],
+    ids=lambda r: type(r).__name__,
+)
+async def test_without_a_guest_there_is_nothing_to_do_it_to(world: World, request_: messages.Request) -> None:
+    with pytest.raises(Refused) as refused:
+        await world.pod.handle(request_)
+    assert refused.value.reason == "Conflict"
+
+
+async def test_libvirtd_away_leaves_the_last_status_and_ends_nothing(world: World) -> None:
+    await world.pod.handle(SYNC)
+    world.hypervisor.connect(connected=False)
+    await asyncio.sleep(0.05)
+    assert world.status.domain is not None
+    assert world.status.ending is None
+    with pytest.raises(Refused) as refused:
+        await world.pod.handle(messages.Suspend())
+    assert refused.value.reason == "Timeout"
+    world.hypervisor.domains[NAME] = world.hypervisor.domains[NAME].__class__(NAME, "u", "qemu", State.SHUTOFF, "crashed")
+    world.hypervisor.connect(connected=True)
+    await world.ends("crashed")
+
+
+async def test_what_the_agent_tells_is_in_the_status(world: World) -> None:
+    world.hypervisor.facts = GuestFacts("guest", "debian", interfaces=(GuestInterface("eth0", TAP.mac, ("10.0.2.2",)),))
+    await world.pod.handle(SYNC)
+    world.hypervisor.become(NAME, State.RUNNING, "booted", agent=True)
+    await world.until(lambda: world.status.agent.hostname == "guest")
+    assert world.status.interfaces == (messages.InterfaceStatus("default", TAP.mac, "eth0", ("10.0.2.2",)),)
+    world.hypervisor.become(NAME, State.RUNNING, "booted")
+    await world.until(lambda: not world.status.agent.connected)
+
+
+# --- migration, source ---
+
+
+def state_of(world: World, uid: str = "m1") -> str:
+    migration = world.status.migration_of(uid)
+    return migration.state if migration is not None else ""
+
+
+async def migrating(world: World) -> None:
+    await world.pod.handle(SYNC)
+    await world.pod.handle(messages.Migrate("m1"))
+    await world.until(lambda: world.hypervisor.migrating)
+
+
+async def test_a_domain_that_migrated_away_ends_the_pod(world: World) -> None:
+    await migrating(world)
+    world.hypervisor.end_migration(NAME)
+    await world.ends("migrated")
+    assert state_of(world) == "succeeded"
+    assert world.status.ending is not None
+    assert world.status.ending.migration_uid == "m1"
+    assert (
+        "migrate to qemu+unix:///session?socket=/run/kubevirt/migration/libvirt.sock and unix:///run/kubevirt/migration/data.sock"
+        in world.hypervisor.calls
+    )
+
+
+async def test_a_failed_migration_leaves_the_domain_and_its_uid_is_not_tried_again(world: World) -> None:
+    await migrating(world)
+    world.hypervisor.end_migration(NAME, MigrationFailed("the relay broke"))
+    await world.until(lambda: state_of(world) == "failed")
+    await world.pod.handle(messages.Migrate("m1"))
+    assert not world.hypervisor.migrating
+    assert world.status.ending is None
+    await world.pod.handle(messages.Migrate("m2"))
+    await world.until(lambda: world.hypervisor.migrating)
+    world.hypervisor.end_migration(NAME)
+    await world.ends("migrated")
+
+
+async def test_an_aborted_migration_is_cancelled(world: World) -> None:
+    await migrating(world)
+    await world.pod.handle(messages.AbortMigration("m1"))
+    await world.until(lambda: state_of(world) == "cancelled")
+    await world.pod.handle(messages.AbortMigration("m1"))
+    assert world.status.ending is None
+
+
+async def test_two_migrations_at_once_are_refused(world: World) -> None:
+    await migrating(world)
+    with pytest.raises(Refused):
+        await world.pod.handle(messages.Migrate("m2"))
+    world.hypervisor.end_migration(NAME)
+
+
+async def test_a_guest_that_powers_off_while_it_migrates_has_shut_down(world: World) -> None:
+    await migrating(world)
+    world.hypervisor.become(NAME, State.SHUTOFF, "shutdown")
+    await asyncio.sleep(0.02)
+    world.hypervisor.end_migration(NAME, MigrationFailed("domain is not running"))
+    await world.ends("shutdown")
+
+
+@pytest.mark.parametrize("gone", [True, False], ids=["gone", "still here"])
+async def test_when_libvirtd_dies_during_a_migration_its_successor_tells_the_outcome(world: World, *, gone: bool) -> None:
+    await migrating(world)
+    world.hypervisor.connect(connected=False)
+    world.hypervisor.end_migration(NAME, Unavailable("the connection broke"))
+    await asyncio.sleep(0.03)
+    assert state_of(world) == "running"
+    assert world.status.ending is None
+    if gone:
+        world.hypervisor.become(NAME, State.SHUTOFF, "migrated")
+    world.hypervisor.connect(connected=True)
+    await world.until(lambda: state_of(world) == ("succeeded" if gone else "failed"))
+    await asyncio.sleep(0.03)
+    assert world.over is gone
+
+
+async def test_progress_is_in_the_status(world: World) -> None:
+    await migrating(world)
+
+    def total() -> int:
+        migration = world.status.migration_of("m1")
+        return migration.memory_total_bytes if migration is not None else 0
+
+    await world.until(lambda: total() == 2)
+    world.hypervisor.end_migration(NAME)
+
+
+async def test_sigterm_during_a_migration_aborts_it_first(world: World) -> None:
+    await migrating(world)
+    world.pod.terminate()
+    await world.until(lambda: state_of(world) == "cancelled")
+    await world.until(lambda: "press power button" in world.hypervisor.calls)
+    await world.ends("destroyed")
+
+
+# --- migration, target ---
+
+PREPARE = messages.PrepareMigrationTarget("m1", MACHINE)
+
+
+async def test_a_domain_that_arrives_is_the_pods(world: World) -> None:
+    await world.pod.handle(PREPARE)
+    assert state_of(world) == "prepared"
+    world.hypervisor.become(NAME, State.PAUSED, "starting up")
+    await world.until(lambda: state_of(world) == "running")
+    assert world.status.started is False
+    world.hypervisor.become(NAME, State.RUNNING, "migrated")
+    await world.until(lambda: state_of(world) == "succeeded")
+    await world.until(lambda: world.status.started)
+    await world.pod.handle(SYNC)
+    assert world.hypervisor.created == []
+    world.hypervisor.become(NAME, State.SHUTOFF, "shutdown")
+    await world.ends("shutdown")
+
+
+async def test_a_domain_that_does_not_arrive_is_no_ending_and_no_sync_starts_another(world: World) -> None:
+    await world.pod.handle(PREPARE)
+    world.hypervisor.become(NAME, State.PAUSED, "starting up")
+    await world.until(lambda: state_of(world) == "running")
+    world.hypervisor.vanish(NAME)
+    await world.until(lambda: state_of(world) == "failed")
+    with pytest.raises(Refused, match="target of a migration"):
+        await world.pod.handle(SYNC)
+    assert world.hypervisor.created == []
+    assert world.status.ending is None
+    world.pod.terminate()
+    await world.until(lambda: world.over)
+
+
+async def test_a_target_that_must_end_destroys_what_has_not_arrived(world: World) -> None:
+    await world.pod.handle(PREPARE)
+    world.hypervisor.become(NAME, State.PAUSED, "starting up")
+    await world.until(lambda: state_of(world) == "running")
+    world.pod.terminate()
+    await world.until(lambda: world.over)
+    assert "destroy" in world.hypervisor.calls
+    assert "press power button" not in world.hypervisor.calls
+
+
+async def test_a_target_waits_no_longer_once_aborted(world: World) -> None:
+    await world.pod.handle(PREPARE)
+    await world.pod.handle(messages.AbortMigration("m1"))
+    assert state_of(world) == "cancelled"
+
+
+async def test_a_pod_with_a_guest_is_no_target(world: World) -> None:
+    await world.pod.handle(SYNC)
+    with pytest.raises(Refused):
+        await world.pod.handle(PREPARE)
