@@ -3,17 +3,29 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from apiserver.apis.meta.objects import Object, condition, dig, name_of
+from apiserver.apis.virt import power
 
-_NORMAL_WAITING = frozenset({"", "ContainerCreating", "PodInitializing"})
+_NORMAL_WAITING: Final = frozenset({"", "ContainerCreating", "PodInitializing"})
+
+
+MAX_MESSAGE: Final = 500
+"""Characters of what a pod says of its end: it comes from the guest's side of the fence."""
+_RESULTS: Final = {
+    "shutdown": power.RESULT_SUCCEEDED,
+    "shutdown-requested": power.RESULT_STOPPED,
+    "destroyed": power.RESULT_STOPPED,
+}
+"""By the first word of virt-launcher's termination message (``launcher.protocol.messages.EndingKind``); everything else is a failure."""
 
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """How a pod ended: ``failed`` when the guest never ran, or crashed."""
+    """How a pod ended: a ``RESULT_…`` of :mod:`apiserver.apis.virt.power`, and why, in one line."""
 
-    failed: bool
+    result: str
     message: str
 
 
@@ -51,12 +63,17 @@ def end_of(pod: Object) -> End:
     """Return how a pod that is over ended: in virt-launcher's own words, else in the kubelet's."""
     for each in dig(pod, "status", "containerStatuses") or ():
         if (terminated := dig(each, "state", "terminated")) is not None:
-            failed = terminated.get("exitCode") != 0
-            said = (terminated.get("message") or "").strip() or f"virt-launcher: {terminated.get('reason') or 'ended'}"
-            code = f" (exit code {terminated.get('exitCode')})" if failed else ""
-            return End(failed, f"{said}{code}")
+            code, said = terminated.get("exitCode"), str(terminated.get("message") or "")
+            result = _RESULTS.get(said.partition(":")[0], power.RESULT_FAILED) if code == 0 else power.RESULT_FAILED
+            words = said or f"virt-launcher ended: {terminated.get('reason') or 'for no known reason'}"
+            return End(result, _one_line(f"{words} (exit code {code})" if code else words))
     reason, message = dig(pod, "status", "reason") or "", dig(pod, "status", "message") or ""
-    return End(failed=True, message=": ".join(filter(None, (reason, message))) or f"pod {name_of(pod)} failed")
+    return End(power.RESULT_FAILED, _one_line(": ".join(filter(None, (reason, message))) or f"pod {name_of(pod)} failed"))
+
+
+def _one_line(text: str) -> str:
+    line = " | ".join("".join(each for each in line if each.isprintable()).strip() for line in text.strip().splitlines())
+    return line if len(line) <= MAX_MESSAGE else line[: MAX_MESSAGE - 1] + "…"
 
 
 def obstacle(pod: Object) -> tuple[str, str] | None:

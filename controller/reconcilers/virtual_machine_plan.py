@@ -210,9 +210,9 @@ def _result(seen: Observed, wish: power.Power, current: int) -> tuple[str, str]:
     if last is None:
         return power.RESULT_FAILED, "the pod was deleted, not by virt-controller"
     end = pod_state.end_of(last)
-    if is_deleting(last) and not end.failed:
-        return power.RESULT_FAILED, f"the pod was deleted, not by virt-controller ({end.message})"
-    return (power.RESULT_FAILED if end.failed else power.RESULT_SUCCEEDED), end.message
+    if is_deleting(last) and end.result != power.RESULT_FAILED:
+        return power.RESULT_STOPPED, f"the pod was deleted, not by virt-controller ({end.message})"
+    return end.result, end.message
 
 
 def _start(seen: Observed, wish: power.Power) -> tuple[Action, ...]:

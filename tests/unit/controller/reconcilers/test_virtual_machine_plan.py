@@ -99,9 +99,25 @@ def test_the_end_that_virt_handler_did_not_write_is_read_from_the_pod(pod: dict[
     assert (status["phase"], status["attempts"][0]["result"]) == (result, result)
 
 
-def test_a_pod_that_somebody_deleted_is_no_success() -> None:
+def test_a_guest_whose_pod_somebody_deleted_starts_again() -> None:
     vm = a_vm(phase="Running", attempts=[an_attempt(runningTime="2026-01-01T00:00:10Z")])
-    assert written(plan(seen(vm, a_pod(phase="Succeeded", exit_code=0, deleting=True))))["phase"] == "Failed"
+    vm["status"] = written(plan(seen(vm, a_pod(phase="Succeeded", exit_code=0, deleting=True))))
+    assert vm["status"]["phase"] == "Stopped"
+    assert "CreatePod" in kinds(plan(seen(vm)))
+
+
+def test_a_launcher_that_ended_in_peace_without_a_guest_is_a_failed_start() -> None:
+    pod = a_pod(phase="Succeeded", exit_code=0)
+    pod["status"]["containerStatuses"][0]["state"]["terminated"]["message"] = "no guest was started"
+    assert written(plan(seen(a_vm(phase="Scheduled", attempts=[an_attempt()]), pod)))["phase"] == "Failed"
+
+
+def test_what_a_launcher_says_of_its_end_is_one_bounded_line() -> None:
+    pod = a_pod(phase="Failed", exit_code=1)
+    pod["status"]["containerStatuses"][0]["state"]["terminated"]["message"] = "crashed: QEMU\n\x1b[2J" + "x" * 4000
+    message = pod_state.end_of(pod).message
+    assert message.startswith("crashed: QEMU | [2Jxxx")
+    assert len(message) == pod_state.MAX_MESSAGE
 
 
 def test_a_pod_called_failed_whose_container_was_never_seen_to_end_is_not_over() -> None:
