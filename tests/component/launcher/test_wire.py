@@ -29,6 +29,8 @@ class Life:
                 raise RuntimeError("a bug")
             case messages.Sync():
                 await self.gate.wait()
+            case _:
+                pass
         self.handled.append(request)
 
 
