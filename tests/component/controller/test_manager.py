@@ -1,0 +1,99 @@
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from controller.manager import options
+from controller.manager.health import Health
+from controller.manager.metrics import Metrics
+from controller.runtime.reconciling import Controller, Request, Result
+from tests.fakes.kubeapi import FakeAPI
+
+LEASES = "/apis/coordination.k8s.io/v1/leases"
+
+
+class Idle:
+    async def reconcile(self, request: Request) -> Result:
+        return Result()
+
+
+async def test_health_and_metrics_are_served() -> None:
+    metrics = Metrics()
+    metrics.reconciled("virtualmachines", "done", 0.01)
+    loop = Controller("virtualmachines", Idle())
+    metrics.watch_queue(loop)
+    loop.enqueue("ns", "vm")
+    ready = False
+    health = Health(0, metrics, lambda: ready, host="127.0.0.1")
+    async with asyncio.TaskGroup() as tasks, aiohttp.ClientSession() as session:
+        serving = tasks.create_task(health.run())
+        async with asyncio.timeout(5):
+            while not health.bound_port:
+                await asyncio.sleep(0.01)
+        base = f"http://127.0.0.1:{health.bound_port}"
+        async with session.get(f"{base}/livez") as response:
+            assert response.status == 200
+        async with session.get(f"{base}/readyz") as response:
+            assert response.status == 503
+        ready = True
+        async with session.get(f"{base}/readyz") as response:
+            assert response.status == 200
+        async with session.get(f"{base}/metrics") as response:
+            text = await response.text()
+        assert 'kubevirt_reconcile_total{controller="virtualmachines",outcome="done"} 1.0' in text
+        assert 'kubevirt_workqueue_depth{controller="virtualmachines"} 1.0' in text
+        serving.cancel()
+
+
+def test_the_launcher_image_must_be_named(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        options.parse([])
+    assert ended.value.code == 2
+    assert "--launcher-image" in capsys.readouterr().err
+
+
+async def a_process(*flags: str) -> asyncio.subprocess.Process:
+    return await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "controller.manager",
+        "--launcher-image=launcher",
+        "--metrics-port=0",
+        *flags,
+        stderr=asyncio.subprocess.PIPE,
+        env={**os.environ, "POD_NAME": "pod", "KUBERNETES_SERVICE_HOST": ""},
+    )
+
+
+async def test_without_a_cluster_the_process_says_what_to_do() -> None:
+    process = await a_process()
+    _, said = await process.communicate()
+    assert process.returncode == 2
+    assert b"name a kubeconfig" in said
+
+
+async def test_a_signal_ends_the_process_in_order_and_gives_the_lease_back(tmp_path: Path) -> None:
+    api = FakeAPI()
+    async with api.serving() as config:
+        kubeconfig = tmp_path / "config"
+        kubeconfig.write_text(f"""
+current-context: c
+contexts: [{{name: c, context: {{cluster: c, namespace: kubevirt}}}}]
+clusters: [{{name: c, cluster: {{server: "{config.server}"}}}}]
+""")
+        process = await a_process(f"--kubeconfig={kubeconfig}")
+        async with asyncio.timeout(20):
+            while not api.all(LEASES):
+                await asyncio.sleep(0.05)
+            assert api.all(LEASES)[0]["spec"]["holderIdentity"].startswith("pod_")
+            assert api.all(LEASES)[0]["metadata"]["namespace"] == "kubevirt"
+            process.send_signal(signal.SIGTERM)
+            _, said = await process.communicate()
+        assert process.returncode == 0, said.decode()
+        assert api.all(LEASES)[0]["spec"]["holderIdentity"] == ""
