@@ -223,6 +223,29 @@ async def test_5_a_range_without_limit_is_whole_however_large(store: Storage) ->
     assert len((await store.range("k", limit=1100)).entries) == 1100
 
 
+async def test_5_a_range_in_several_answers_is_one_picture_while_others_write(store: Storage) -> None:
+    await store.commit([], [Put("k/first", b"0"), Put("k/last", b"0")])
+    for part in range(10):
+        await store.commit([], [Put(f"k/{part}/{number:03}", b"") for number in range(120)])
+    over = False
+
+    async def write() -> None:
+        number = 0
+        while not over:
+            number += 1
+            await store.commit([], [Put("k/0", str(number).encode()), Put("k/last", str(number).encode())])
+
+    await store.commit([], [Put("k/0", b"0")])
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(write())
+        for _ in range(8):
+            page = await store.range("k/")
+            values = {entry.key: entry.value for entry in page.entries}
+            assert values["k/0"] == values["k/last"]
+            assert page.count == len(page.entries) == 1203
+        over = True
+
+
 async def test_5_a_range_at_a_revision_that_is_not_reached_is_refused(store: Storage) -> None:
     revision = await put(store, "a")
     with pytest.raises(FutureRevision):
@@ -267,6 +290,15 @@ async def test_6_all_changes_of_a_revision_come_in_one_batch(store: Storage) -> 
     holding = [batch for batch in found if any(c.entry and c.entry.mod_revision == revision for c in batch.changes)]
     assert len(holding) == 1
     assert [c.key for c in holding[0].changes if c.key != "p/last"] == [f"p/{number:02}" for number in range(70)]
+
+
+async def test_6_a_revision_larger_than_a_message_still_comes_in_one_batch(store: Storage) -> None:
+    large = bytes(20_000)
+    before = await store.commit([], [Put(f"p/{number:02}", large) for number in range(70)])
+    revision = await store.commit([], [Put(f"p/{number:02}", large[1:]) for number in range(70)])  # with what was before: 2.8 MB
+    async with store.watch("p/", after=before) as batches:
+        found = [batch for batch in await collect(batches, revision) if batch.changes]
+    assert [(batch.revision, len(batch.changes)) for batch in found] == [(revision, 70)]
 
 
 async def test_6_a_watch_larger_than_a_message_is_complete(store: Storage) -> None:

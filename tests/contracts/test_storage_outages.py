@@ -176,6 +176,19 @@ async def test_9_an_endpoint_that_is_dead_is_passed_over(etcd_server: EtcdServer
                 assert await store.get("endpoints") is not None
 
 
+async def test_9_an_endpoint_that_hangs_is_left_for_another(etcd_server: EtcdServer, durable: EtcdServer) -> None:
+    async with connected(durable.endpoint, etcd_server.endpoint, timeout_seconds=0.4) as store:
+        await store.commit([], [Put("endpoints", b"on the first")])
+        durable.pause()
+        with pytest.raises(Unavailable):
+            await store.get("endpoints")
+        await store.commit([], [Put("endpoints", b"on the second")])
+        durable.resume()
+        entry = await store.get("endpoints")
+        assert entry is not None
+        assert entry.value == b"on the second"
+
+
 async def test_a_prefix_separates_stores_and_is_not_seen(etcd_server: EtcdServer) -> None:
     async with connected(etcd_server.endpoint) as one:
         two = EtcdStorage(Settings((etcd_server.endpoint,), prefix="/test/inner/"))
