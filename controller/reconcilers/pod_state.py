@@ -13,6 +13,8 @@ _NORMAL_WAITING: Final = frozenset({"", "ContainerCreating", "PodInitializing"})
 
 MAX_MESSAGE: Final = 500
 """Characters of what a pod says of its end: it comes from the guest's side of the fence."""
+MIGRATED: Final = "migrated:"
+"""virt-launcher's first word when the guest went on in another pod."""
 _RESULTS: Final = {
     "shutdown": power.RESULT_SUCCEEDED,
     "shutdown-requested": power.RESULT_STOPPED,

@@ -201,7 +201,7 @@ def _record_end(seen: Observed, wish: power.Power) -> tuple[Action, ...]:
 
 def _result(seen: Observed, wish: power.Power, current: int) -> tuple[str, str]:
     asked_off = not wish.on or wish.attempt > current
-    last = _pod_named(seen.pods, dig(seen.vm, "status", "podName") or "") or _pod_of(seen.pods, current)
+    last = _last_pod(seen, current)
     if asked_off:
         return power.RESULT_STOPPED, wish.message
     ready = condition(dig(seen.vm, "status", "conditions"), "Ready") or {}
@@ -213,6 +213,14 @@ def _result(seen: Observed, wish: power.Power, current: int) -> tuple[str, str]:
     if is_deleting(last) and end.result != power.RESULT_FAILED:
         return power.RESULT_STOPPED, f"the pod was deleted, not by virt-controller ({end.message})"
     return end.result, end.message
+
+
+def _last_pod(seen: Observed, current: int) -> Object | None:
+    """Return the pod that the guest ended in: the machine's own, unless the guest moved out of it in its last moments."""
+    own = _pod_named(seen.pods, dig(seen.vm, "status", "podName") or "") or _pod_of(seen.pods, current)
+    if own is not None and pod_state.end_of(own).message.startswith(pod_state.MIGRATED):
+        return next((pod for pod in seen.pods if pod is not own and names.MIGRATION_LABEL in labels_of(pod)), own)
+    return own
 
 
 def _start(seen: Observed, wish: power.Power) -> tuple[Action, ...]:

@@ -129,6 +129,15 @@ def test_a_target_that_ended_fails_the_migration_whatever_its_phase(phase: str) 
         assert outcome(plan(seen(a_migration(phase=phase, **SIDES), target=target)))[0] == "Failed"
 
 
+@pytest.mark.parametrize("phase", UNFINISHED)
+def test_a_target_that_is_being_deleted_fails_the_migration_only_while_no_guest_can_be_in_it(phase: str) -> None:
+    actions = plan(seen(a_migration(phase=phase, **SIDES), target=a_target(deleting=True)))
+    if phase in ("TargetReady", "Running"):
+        assert actions == ()
+    else:
+        assert outcome(actions)[0] == "Failed"
+
+
 def test_the_machine_on_the_target_is_a_success_even_if_its_virt_handler_died_before_it_said_so() -> None:
     migration = a_migration(phase="Running", targetNode="node2", **SIDES)
     assert outcome(plan(seen(migration, vm=a_running_vm(TARGET), target=a_target())))[0] == "Succeeded"

@@ -112,6 +112,13 @@ def test_a_launcher_that_ended_in_peace_without_a_guest_is_a_failed_start() -> N
     assert written(plan(seen(a_vm(phase="Scheduled", attempts=[an_attempt()]), pod)))["phase"] == "Failed"
 
 
+def test_a_guest_that_moved_and_ended_at_once_ended_where_it_was_last() -> None:
+    source, target = a_pod(phase="Succeeded", exit_code=0), a_pod(phase="Succeeded", exit_code=0, migration="m", node="node2")
+    source["status"]["containerStatuses"][0]["state"]["terminated"]["message"] = "migrated: the guest runs on in another pod"
+    vm = a_vm(phase="Running", attempts=[an_attempt(runningTime="2026-01-01T00:00:10Z")])
+    assert written(plan(seen(vm, source, target)))["phase"] == "Succeeded"
+
+
 def test_what_a_launcher_says_of_its_end_is_one_bounded_line() -> None:
     pod = a_pod(phase="Failed", exit_code=1)
     pod["status"]["containerStatuses"][0]["state"]["terminated"]["message"] = "crashed: QEMU\n\x1b[2J" + "x" * 4000
