@@ -30,6 +30,8 @@ check: setup  ## format, lint, types, import contracts, and the tests that need 
 	$(PY) -m pytest -q -m "not slow and not cluster and not host" $(TESTS_INNER)
 
 test: check  ## every test, those on the real cluster with real guests included
+	@python3 -m tests.testbed packages
+	$(PY) -m pytest -q -m "slow or host or cluster" tests
 
 demo:  ## a real two-node Kubernetes on this machine, our chart, a virtual machine with a console (KUBECONFIG=… uses that cluster)
 	@python3 -m tests.testbed demo

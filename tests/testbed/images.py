@@ -106,18 +106,24 @@ def of_the_cluster() -> list[Image]:
 
 
 def ensure(wanted: Iterable[Image]) -> list[Image]:
-    """Build the archives that are not in the cache; older ones of the same image are removed."""
+    """Build the archives that are not in the cache, two at a time; older ones of the same image are removed."""
     images = list(wanted)
-    for image in images:
-        if not image.archive.exists():
-            with progress.step(f"Build image {image.reference}"):
-                image.archive.parent.mkdir(parents=True, exist_ok=True)
-                image.make(image.archive)
-            prefix = image.archive.name.removesuffix(f"{image.digest}.tar")
-            for older in image.archive.parent.glob(f"{prefix}{'[0-9a-f]' * 12}.tar"):
-                if older != image.archive:
-                    older.unlink()
+    with futures.ThreadPoolExecutor(2) as pool:
+        for _ in pool.map(_ensure, images):
+            pass
     return images
+
+
+def _ensure(image: Image) -> None:
+    if image.archive.exists():
+        return
+    with progress.step(f"Build image {image.reference}"):
+        image.archive.parent.mkdir(parents=True, exist_ok=True)
+        image.make(image.archive)
+    prefix = image.archive.name.removesuffix(f"{image.digest}.tar")
+    for older in image.archive.parent.glob(f"{prefix}{'[0-9a-f]' * 12}.tar"):
+        if older != image.archive:
+            older.unlink(missing_ok=True)
 
 
 def import_into_nodes(images: Iterable[Image]) -> set[str]:

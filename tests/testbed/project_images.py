@@ -6,6 +6,7 @@ The project's source is the last layer, so a change of code costs seconds.
 """
 
 import dataclasses
+import fcntl
 import os
 import pathlib
 import re
@@ -72,7 +73,7 @@ def _build(name: str, reference: str, archive: pathlib.Path) -> None:
         context = pathlib.Path(scratch)
         write_context(name, context)
         _ensure_base()
-        apt = _apt_cache()
+        apt = _apt_cache(name)
         _buildah(
             "build", "--layers", "--quiet", "--tag", reference, "--build-arg", f"BASE={_BASE}", "--file", f"{context}/Containerfile",
             "--volume", f"{apt}/lists:/var/lib/apt/lists", "--volume", f"{apt}/archives:/var/cache/apt/archives", str(context),
@@ -205,15 +206,16 @@ def _mirror() -> str:
 
 def _ensure_base() -> None:
     label = _base_digest()
-    have = _buildah_output("images", "--filter", f"label=base={label}", "--quiet")
-    if not have.strip():
-        directory = _base_archive()
-        _buildah("build", "--quiet", "--label", f"base={label}", "--tag", _BASE, "--file", f"{directory}/Containerfile", str(directory))
+    directory = _base_archive()
+    with (layout.cache() / ".base.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not _buildah_output("images", "--filter", f"label=base={label}", "--quiet").strip():
+            _buildah("build", "--quiet", "--label", f"base={label}", "--tag", _BASE, "--file", f"{directory}/Containerfile", str(directory))
 
 
-def _apt_cache() -> pathlib.Path:
-    """Return a directory that keeps lists and packages between builds; apt drops its rights, so others may write."""
-    directory = layout.cache() / "apt"
+def _apt_cache(name: str) -> pathlib.Path:
+    """Return a directory that keeps lists and packages between builds of one image: apt does not share them with another apt at work."""
+    directory = layout.cache() / "apt" / name
     for name in ("lists/partial", "archives/partial"):
         (directory / name).mkdir(parents=True, exist_ok=True)
     return directory
