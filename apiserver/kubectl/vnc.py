@@ -67,7 +67,7 @@ class Proxy:
             port = server.sockets[0].getsockname()[1]
             if proxy_only:
                 print(json.dumps({"port": port}), flush=True)
-                await server.serve_forever()
+                await asyncio.Event().wait()  # serve_forever would wait for every viewer to leave (since Python 3.12)
             await self._view(port)
 
     async def _view(self, port: int) -> None:
