@@ -7,8 +7,9 @@ written as JSON again.
 from __future__ import annotations
 
 import json
+import math
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final
 
 import orjson
@@ -20,7 +21,7 @@ from apiserver.endpoints.negotiation import YAML, body_type
 
 MAX_BYTES: Final = 3 << 20
 """Go's limit for the body of a write."""
-_MAX_NODES: Final = 200_000
+_MAX_NODES: Final = 50_000
 _MAX_DEPTH: Final = 200
 _YAML_TAG: Final = "tag:yaml.org,2002:"
 _INTEGER: Final = re.compile(r"[-+]?(0|[1-9][0-9]*)")
@@ -106,43 +107,86 @@ def _duplicates(raw: bytes) -> tuple[str, ...]:
     return tuple(found)
 
 
-class _Composer(yaml.CSafeLoader):
-    """Makes nodes; the nodes are turned into values below, with limits."""
-
-
-@dataclass(slots=True)
 class _Yaml:
-    """One conversion of YAML nodes: counts nodes, so that aliases cannot multiply."""
+    """One document, built from the parser's events: PyYAML's own composer recurses in C, and a deep document would end the process.
 
-    duplicates: dict[str, None] = field(default_factory=dict)
-    nodes: int = 0
+    Counts nodes, aliased ones as often as they are named, so that aliases cannot multiply.
+    """
 
-    def value(self, node: yaml.Node, depth: int) -> Any:  # noqa: ANN401 - any JSON value
-        self.nodes += 1
-        if self.nodes > _MAX_NODES or depth > _MAX_DEPTH:
-            raise BadRequest("the YAML document is too large or too deep once its aliases are written out")
-        if isinstance(node, yaml.SequenceNode):
-            return [self.value(each, depth + 1) for each in node.value]
-        if isinstance(node, yaml.MappingNode):
-            return self.mapping(node, depth)
-        return _scalar(node)
+    def __init__(self, raw: bytes) -> None:
+        self._loader = yaml.CSafeLoader(raw)
+        self._anchors: dict[str, tuple[Any, int]] = {}
+        self._nodes = 0
+        self.duplicates: dict[str, None] = {}
 
-    def mapping(self, node: yaml.MappingNode, depth: int) -> dict[str, Any]:
-        result: dict[str, Any] = {}
-        for key_node, value_node in node.value:
-            if not isinstance(key_node, yaml.ScalarNode) or key_node.tag == f"{_YAML_TAG}merge":
-                raise BadRequest("keys of YAML maps must be plain values, and merge keys are not supported")
-            key = _scalar(key_node)
-            key = key if isinstance(key, str) else key_node.value
-            if key in result:
-                self.duplicates[key] = None
-            result[key] = self.value(value_node, depth + 1)
+    def document(self) -> Any:  # noqa: ANN401 - any JSON value
+        """Return the first document; an empty one is an empty object. A second one is refused."""
+        try:
+            self._next()  # the stream begins
+            if isinstance(self._next(), yaml.StreamEndEvent):
+                return {}
+            value = self._value(self._next(), 0)
+            self._next()  # the document ends
+            if not isinstance(self._next(), yaml.StreamEndEvent):
+                raise BadRequest("the body of the request must be one YAML document")
+            return value
+        finally:
+            self._loader.dispose()
+
+    def _next(self) -> Any:  # noqa: ANN401 - the stubs know one kind of event only
+        return self._loader.get_event()
+
+    def _value(self, event: Any, depth: int) -> Any:  # noqa: ANN401 - any JSON value
+        if isinstance(event, yaml.AliasEvent):
+            value, size = self._anchors.get(event.anchor or "", (None, 0))
+            if not size:
+                raise BadRequest("the YAML document has an alias of nothing that stands before it")
+            self._count(size, depth)
+            return value
+        before = self._nodes
+        self._count(1, depth)
+        if isinstance(event, yaml.SequenceStartEvent):
+            value = self._sequence(depth)
+        elif isinstance(event, yaml.MappingStartEvent):
+            value = self._mapping(depth)
+        else:
+            value = self._scalar(event)
+        if event.anchor:
+            self._anchors[event.anchor] = (value, self._nodes - before)
+        return value
+
+    def _sequence(self, depth: int) -> list[Any]:
+        result = []
+        while not isinstance(event := self._next(), yaml.SequenceEndEvent):
+            result.append(self._value(event, depth + 1))
         return result
 
+    def _mapping(self, depth: int) -> dict[str, Any]:
+        result: dict[str, Any] = {}
+        while not isinstance(event := self._next(), yaml.MappingEndEvent):
+            if not isinstance(event, yaml.ScalarEvent) or (event.implicit[0] and event.value == "<<"):
+                raise BadRequest("keys of YAML maps must be plain values, and merge keys are not supported")
+            key = self._scalar(event)
+            key = key if isinstance(key, str) else event.value
+            if key in result:
+                self.duplicates[key] = None
+            result[key] = self._value(self._next(), depth + 1)
+        return result
 
-def _scalar(node: yaml.Node) -> Any:  # noqa: ANN401 - any JSON scalar
-    text: str = node.value
-    match node.tag.removeprefix(_YAML_TAG):
+    def _scalar(self, event: Any) -> Any:  # noqa: ANN401 - any JSON scalar
+        tag = event.tag
+        if tag in {None, "!"}:
+            tag = self._loader.resolve(yaml.ScalarNode, event.value, event.implicit)  # type: ignore[no-untyped-call]  # the stubs' lack
+        return _scalar(tag, event.value)
+
+    def _count(self, nodes: int, depth: int) -> None:
+        self._nodes += nodes
+        if self._nodes > _MAX_NODES or depth > _MAX_DEPTH:
+            raise BadRequest("the YAML document is too large or too deep once its aliases are written out")
+
+
+def _scalar(tag: str, text: str) -> Any:  # noqa: ANN401 - any JSON scalar
+    match tag.removeprefix(_YAML_TAG):
         case "null":
             return None
         case "bool":
@@ -151,6 +195,8 @@ def _scalar(node: yaml.Node) -> Any:  # noqa: ANN401 - any JSON scalar
             return int(text)
         case "int" | "float":
             loaded = yaml.safe_load(text) if len(text) < 64 else text
+            if isinstance(loaded, float) and not math.isfinite(loaded):
+                raise BadRequest(f"JSON has no number {text}")
             return loaded if isinstance(loaded, int | float) else text
         case "binary":
             raise BadRequest("binary values are not supported in YAML")
@@ -159,14 +205,9 @@ def _scalar(node: yaml.Node) -> Any:  # noqa: ANN401 - any JSON scalar
 
 
 def _from_yaml(raw: bytes) -> Body:
-    loader = _Composer(raw)
     try:
-        node = loader.get_single_node()
-        conversion = _Yaml()
-        value = conversion.value(node, 0) if node is not None else {}
-        value = orjson.loads(orjson.dumps(value))
-    except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
+        reader = _Yaml(raw)
+        value = orjson.loads(orjson.dumps(reader.document()))
+    except (yaml.YAMLError, ValueError, TypeError) as error:
         raise BadRequest(f"the body of the request is not valid YAML: {str(error)[:200]}") from None
-    finally:
-        loader.dispose()
-    return Body(value, tuple(conversion.duplicates))
+    return Body(value, tuple(reader.duplicates))

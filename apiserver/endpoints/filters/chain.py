@@ -20,7 +20,7 @@ from typing import Final, Protocol
 
 from aiohttp import web
 
-from apiserver.apis.meta.errors import Details, InternalError, ServiceUnavailable, StatusError, Timeout, TooManyRequests
+from apiserver.apis.meta.errors import BadRequest, Details, InternalError, ServiceUnavailable, StatusError, Timeout, TooManyRequests
 from apiserver.endpoints import queries, requestinfo, responses
 from apiserver.endpoints.application import Application
 from apiserver.endpoints.call import Call
@@ -97,6 +97,8 @@ class Chain:
             return await self._let_in(call, long_running=long_running)
         except StatusError as error:
             return responses.status_of(error)
+        except RecursionError:
+            return responses.status_of(BadRequest("the body of the request is nested too deeply"))
         except ConnectionError:
             raise  # the client is gone: nobody to tell
         except Exception:

@@ -34,6 +34,7 @@ from storage.port import Compacted, Entry
 _FORMAT: Final = "meta.k8s.io/v1"
 _MAX_TOKEN: Final = 4096
 _PAGE: Final = 500
+_ANY: Final = -1
 _TOO_OLD: Final = (
     "The provided continue parameter is too old to display a consistent list result. You can start a new list without the continue "
     "parameter, or use the continue token in this response to retrieve the remainder of the results. Continuing with the provided token "
@@ -69,7 +70,13 @@ def decode_token(token: str) -> Position:
         version, revision, start = raw["v"], raw["rv"], raw["start"]
     except (ValueError, KeyError, TypeError, binascii.Error):
         raise BadRequest("continue key is not valid: it cannot be decoded") from None
-    if version != _FORMAT or not isinstance(revision, int) or revision in {0, *range(-9, -1)} or not isinstance(start, str) or not start:
+    if (
+        version != _FORMAT
+        or type(revision) is not int
+        or not (0 < revision < 1 << 63 or revision == _ANY)
+        or not isinstance(start, str)
+        or not start
+    ):
         raise BadRequest("continue key is not valid: server does not recognize this encoded version, or part of it is missing")
     if start.startswith("/") or ".." in start.rstrip("\0").split("/"):
         raise BadRequest("continue key is not valid: it leads out of the collection")
@@ -196,4 +203,4 @@ def _page(items: Sequence[Item], prefix: str, revision: int, left: int, *, count
 def _expired(query: ListQuery, position: Position) -> Expired:
     if not query.token:
         return Expired(f"The resourceVersion for the provided list is too old: {position.revision}")
-    return Expired(_TOO_OLD, metadata={"continue": encode_token(Position(-1, position.start))})
+    return Expired(_TOO_OLD, metadata={"continue": encode_token(Position(_ANY, position.start))})

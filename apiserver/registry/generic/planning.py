@@ -12,7 +12,7 @@ from typing import Literal
 
 from apiserver.apis.meta import objectmeta
 from apiserver.apis.meta.objects import Object, name_of
-from apiserver.apis.meta.validation import FieldError, raise_if_any, unknown_field
+from apiserver.apis.meta.validation import FieldError, Reason, raise_if_any, unknown_field
 from apiserver.registry.generic import deletion, metadata
 from apiserver.registry.generic.codec import copy
 from apiserver.registry.generic.options import DeleteOptions, WriteOptions
@@ -38,10 +38,10 @@ class Planner:
         self._resource = strategy.resource
 
     def read(self, obj: Object, options: WriteOptions) -> list[FieldError]:
-        """Hold a client's object against the schema, in place; return what is wrong with unknown fields (``Strict``).
+        """Hold a client's object against the schema, in place; return what is wrong: unknown fields (``Strict``), values of no enumeration.
 
         Raises:
-            Invalid: fields of a wrong type; no hook could work with them. Unknown fields are named, too.
+            Invalid: fields of a wrong type; no hook could work with them. All else that was found is named, too.
         """
         obj.setdefault("metadata", {})
         unknown, wrong = objectmeta.read(obj["metadata"])
@@ -51,9 +51,10 @@ class Planner:
         if options.field_validation == "Warn":
             for each in unknown:
                 options.warn(f'unknown field "{each}"')
-        if wrong or reading.errors:
-            self._raise([*refused, *wrong, *reading.errors], obj)
-        return refused
+        found = [*refused, *wrong, *reading.errors]
+        if any(each.reason is Reason.TYPE_INVALID for each in found):
+            self._raise(found, obj)
+        return found
 
     def create(self, obj: Object, refused: Iterable[FieldError], now: datetime) -> Object:
         """Return the new object, ready to be stored; it was read before.

@@ -48,7 +48,7 @@ class Reading:
     unknown: tuple[str, ...] = ()
     """Paths of fields that the schema does not have (``spec.foo``, ``spec.disks[0].bar``); they have been dropped from the object."""
     errors: tuple[FieldError, ...] = ()
-    """Fields of a wrong type. With any of these no further hook is called."""
+    """Fields of a wrong type, or with values that are in no enumeration. With a wrong type no further hook is called."""
 
 
 class Verb:

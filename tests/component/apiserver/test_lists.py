@@ -6,7 +6,6 @@ import asyncio
 from typing import Any
 
 import aiohttp
-import pytest
 
 from storage.memory import MemoryStorage
 from storage.port import Put
@@ -81,32 +80,32 @@ async def test_an_expired_token_gives_one_that_goes_on_inconsistently(api: Api) 
     assert await names(api, f"?continue={expired.json['metadata']['continue']}") == ["b", "c", "d"]
 
 
-@pytest.mark.parametrize(
-    ("query", "code"),
-    [
-        ("resourceVersionMatch=Exact", 422),
-        ("resourceVersion=0&resourceVersionMatch=Exact", 422),
-        ("resourceVersion=0&resourceVersionMatch=NotOlderThan", 200),
-        ("resourceVersion=0&resourceVersionMatch=x", 422),
-        ("resourceVersion=abc", 400),
-        ("resourceVersion=1", 200),
-        ("limit=x", 400),
-        ("limit=-1", 400),
-        ("continue=x", 400),
-        ("continue=x&resourceVersion=5", 400),
-        ("sendInitialEvents=true", 422),
-        ("foo=bar", 200),
-        ("timeout=abc", 400),
-        ("timeout=5s", 200),
-        ("includeObject=x", 200),
-        ("watch=false", 200),
-        ("watch=1&sendInitialEvents=true", 422),
-        ("watch=1&resourceVersionMatch=NotOlderThan", 422),
-        ("watch=1&resourceVersion=abc", 400),
-    ],
+JUDGED = (
+    ("resourceVersionMatch=Exact", 422),
+    ("resourceVersion=0&resourceVersionMatch=Exact", 422),
+    ("resourceVersion=0&resourceVersionMatch=NotOlderThan", 200),
+    ("resourceVersion=0&resourceVersionMatch=x", 422),
+    ("resourceVersion=abc", 400),
+    ("resourceVersion=1", 200),
+    ("limit=x", 400),
+    ("limit=-1", 400),
+    ("continue=x", 400),
+    ("continue=x&resourceVersion=5", 400),
+    ("sendInitialEvents=true", 422),
+    ("foo=bar", 200),
+    ("timeout=abc", 400),
+    ("timeout=5s", 200),
+    ("includeObject=x", 200),
+    ("watch=false", 200),
+    ("watch=1&sendInitialEvents=true", 422),
+    ("watch=1&resourceVersionMatch=NotOlderThan", 422),
+    ("watch=1&resourceVersion=abc", 400),
 )
-async def test_the_parameters_are_judged_as_go_judges_them(api: Api, query: str, code: int) -> None:
-    assert (await api.get(f"?{query}")).code == code
+
+
+async def test_the_parameters_are_judged_as_go_judges_them(api: Api) -> None:
+    answers = [(query, (await api.get(f"?{query}")).code) for query, _ in JUDGED]
+    assert answers == list(JUDGED)
 
 
 async def test_a_list_at_an_exact_revision_shows_the_past(api: Api) -> None:
@@ -226,7 +225,8 @@ async def test_tables_and_metadata_alone_in_lists_and_watches(api: Api) -> None:
     assert (row["object"]["kind"], "spec" in row["object"]) == ("PartialObjectMetadata", False)
     whole = (await api.get("a?includeObject=Object", Accept="application/json;as=Table;v=v1;g=meta.k8s.io")).json
     assert whole["rows"][0]["object"]["spec"]["size"] == 1
-    accept = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
+    wanted = "as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+    accept = f"application/vnd.kubernetes.protobuf;{wanted},application/json;{wanted},application/json"
     partial = (await api.get(Accept=accept)).json
     assert (partial["kind"], sorted(partial["items"][0])) == ("PartialObjectMetadataList", ["apiVersion", "kind", "metadata"])
     async with api.watch("", Accept="application/json;as=Table;v=v1;g=meta.k8s.io") as frames:

@@ -6,6 +6,7 @@ import asyncio
 import io
 import json
 import ssl
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 import aiohttp
@@ -15,7 +16,7 @@ from aiohttp import web
 from apiserver.registry.generic.strategy import Destination
 from certs.issuing import Profile, new_authority
 from storage.memory import MemoryStorage
-from storage.port import Unavailable
+from storage.port import Condition, Delete, Put, Unavailable
 from tests.component.apiserver.conftest import HOUR, Api, Pki, serving
 from tests.component.apiserver.widgets import widget
 
@@ -56,22 +57,28 @@ async def test_openapi_is_served_by_hash(api: Api) -> None:
     assert (await api.get("/openapi/v3/nope")).code == 404
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
-        b"{", b"[]", b"5", b'{"a":NaN}', b'{"a":"\\ud800"}', b'{"a":' + b"[" * 5000 + b"]" * 5000 + b"}", b"\xff", b'{"a":1e999}', b"null",
-    ],
-)  # fmt: skip
-@pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE"])
-async def test_no_body_makes_the_server_fail(api: Api, body: bytes, method: str) -> None:
-    kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
-    answer = await api.call(method, "" if method == "POST" else "w1", body, Content_Type=kind)
-    assert (answer.code, answer.json["kind"]) == (400, "Status"), answer.body
+async def test_no_body_makes_the_server_fail(api: Api) -> None:
+    deep = b'{"a":' + b"[" * 5000 + b"]" * 5000 + b"}"
+    for body in (b"{", b"[]", b"5", b'{"a":NaN}', b'{"a":"\\ud800"}', deep, b"\xff", b'{"a":1e999}', b"null"):
+        for method, path in (("POST", ""), ("PUT", "w1"), ("PATCH", "w1"), ("DELETE", "w1")):
+            kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
+            answer = await api.call(method, path, body, Content_Type=kind)
+            assert (answer.code, answer.json["kind"]) == (400, "Status"), (method, body, answer.body)
 
 
 async def test_numbers_beyond_64_bits_do_not_make_the_server_fail(api: Api) -> None:
     raw = json.dumps(widget()).replace('"spec": {}', '"spec": {"size": 123456789012345678901234567890}').encode()
     assert (await api.call("POST", "", raw)).code in {400, 422}
+
+
+@pytest.mark.parametrize("kind", ["merge-patch+json", "strategic-merge-patch+json", "json-patch+json"])
+async def test_deep_patches_do_not_make_the_server_fail(api: Api, kind: str) -> None:
+    await api.make(widget())
+    deep = b'{"spec":{"parts":' + b'{"a":' * 1000 + b"1" + b"}" * 1000 + b"}}"
+    if kind.startswith("json"):
+        deep = b'[{"op":"add","path":"/spec/x","value":' + deep + b"}]"
+    answer = await api.call("PATCH", "w1", deep, Content_Type=f"application/{kind}")
+    assert answer.code in {400, 422}, answer.body
 
 
 async def test_bodies_may_be_yaml_or_have_no_type_but_nothing_else(api: Api) -> None:
@@ -127,10 +134,10 @@ class Broken(MemoryStorage):
             raise Unavailable("out")
         return await super().revision()
 
-    async def commit(self, *arguments, **named) -> int:  # type: ignore[no-untyped-def]
+    async def commit(self, conditions: Sequence[Condition], writes: Sequence[Put | Delete]) -> int:
         if self.out:
             raise Unavailable("out")
-        return await super().commit(*arguments, **named)
+        return await super().commit(conditions, writes)
 
 
 async def test_an_outage_of_storage_is_503_or_504_and_heals(pki: Pki) -> None:
@@ -151,7 +158,7 @@ async def test_an_outage_of_storage_is_503_or_504_and_heals(pki: Pki) -> None:
 
 
 async def test_an_unexpected_error_is_one_internal_error_without_a_traceback(api: Api, caplog: pytest.LogCaptureFixture) -> None:
-    api.strategy.validate = lambda obj: 1 // 0  # type: ignore[method-assign,assignment,return-value]
+    api.strategy.validate = lambda _: 1 // 0  # type: ignore[method-assign,assignment,return-value]
     answer = await api.call("POST", "", widget(), Audit_Id="find-me")
     assert (answer.code, answer.json["reason"]) == (500, "InternalError")
     assert "find-me" in answer.json["message"]
@@ -178,10 +185,10 @@ async def test_requests_beyond_the_limit_are_429(pki: Pki) -> None:
         entered = asyncio.Event()
         commit = api.storage.commit
 
-        async def slow(*arguments, **named) -> int:  # type: ignore[no-untyped-def]
+        async def slow(conditions: Sequence[Condition], writes: Sequence[Put | Delete]) -> int:
             entered.set()
             await blocked.wait()
-            return await commit(*arguments, **named)
+            return await commit(conditions, writes)
 
         api.storage.commit = slow  # type: ignore[method-assign]
         async with asyncio.TaskGroup() as tasks:

@@ -1,0 +1,97 @@
+"""The real virt-api process in development mode, through the real kubectl."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+Kubectl = Callable[..., str]
+
+pytestmark = pytest.mark.skipif(shutil.which("kubectl") is None, reason="no kubectl here")
+
+
+@pytest.fixture(scope="module")
+def kubectl(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kubectl]:
+    directory = tmp_path_factory.mktemp("dev")
+    command = [sys.executable, "-m", "apiserver.server.dev", f"--directory={directory}", "--port=0"]
+    with (directory / "log").open("wb") as log:
+        process = subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log)
+    environment = os.environ | {"KUBECONFIG": str(directory / "kubeconfig"), "HOME": str(directory)}
+
+    def run(*arguments: str, fails: bool = False, stdin: str | None = None, **more: str) -> str:
+        done = subprocess.run(
+            ["kubectl", *arguments], env=environment | more, input=stdin, capture_output=True, text=True, timeout=30, check=False
+        )
+        assert (done.returncode != 0) is fails, done.stdout + done.stderr
+        return done.stdout + done.stderr
+
+    try:
+        deadline = time.monotonic() + 20
+        while "serving" not in (directory / "log").read_text():
+            assert process.poll() is None, (directory / "log").read_text()
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        yield run
+    finally:
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 0
+    assert "Traceback" not in (directory / "log").read_text()
+
+
+def loaded(text: str) -> Any:
+    return json.loads(text)
+
+
+def test_a_first_session(kubectl: Kubectl) -> None:
+    tiny = str(ROOT / "examples" / "tiny.yaml")
+    assert "virtualmachines" in kubectl("api-resources", "--api-group=kubevirt.io")
+    assert "unchanged" not in kubectl("apply", "-f", tiny)
+    assert "unchanged" in kubectl("apply", "-f", tiny)
+    assert "RUN-STRATEGY" in kubectl("get", "vms", "-o", "wide")
+    kubectl("label", "vm", "tiny", "a=b")
+    assert "tiny" in kubectl("get", "vms", "-l", "a=b")
+    kubectl("edit", "vm", "tiny", KUBE_EDITOR="sed -i s/RerunOnFailure/Halted/")
+    obj = loaded(kubectl("get", "vm", "tiny", "-o", "json"))
+    assert (obj["spec"]["runStrategy"], obj["metadata"]["generation"], obj["metadata"]["labels"]) == ("Halted", 2, {"a": "b"})
+    kubectl("patch", "vm", "tiny", "-p", '{"spec":{"runStrategy":"Always"}}')
+    ready = {"type": "Ready", "status": "True", "reason": "Up", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+    status = json.dumps({"status": {"conditions": [ready]}})
+    kubectl("patch", "vm", "tiny", "--subresource=status", "--type=merge", "-p", status)
+    kubectl("wait", "vm/tiny", "--for=condition=Ready", "--timeout=10s")
+    assert "Run Strategy" in kubectl("describe", "vm", "tiny")
+    assert "memory" in kubectl("explain", "virtualmachine.spec.domain", "--recursive")
+    kubectl("delete", "vm", "tiny", "--wait=false")
+    kubectl("patch", "vm", "tiny", "--type=json", "-p", '[{"op":"remove","path":"/metadata/finalizers"}]')
+    kubectl("wait", "vm/tiny", "--for=delete", "--timeout=10s")
+    assert "NotFound" in kubectl("get", "vm", "tiny", fails=True)
+
+
+def test_a_wrong_manifest_is_told_everything_at_once(kubectl: Kubectl) -> None:
+    manifest = {
+        "apiVersion": "kubevirt.io/v1alpha1",
+        "kind": "VirtualMachine",
+        "metadata": {"name": "wrong"},
+        "spec": {"runStrategy": "Sometimes", "domain": {"cpu": {"cores": 0}, "memory": {"guest": "128Mi"}, "bus": 1}},
+    }
+    said = kubectl("create", "-f", "-", "--validate=strict", stdin=json.dumps(manifest), fails=True)
+    for each in ("spec.runStrategy", "spec.domain.cpu.cores", "spec.domain.bus"):
+        assert each in said
+
+
+def test_one_unfinished_migration_for_each_machine(kubectl: Kubectl) -> None:
+    kubectl("apply", "-f", str(ROOT / "examples" / "slides" / "virtualmachine.yaml"))
+    migration = str(ROOT / "examples" / "slides" / "migration.yaml")
+    kubectl("create", "-f", migration)
+    assert "already being migrated" in kubectl("create", "-f", migration, fails=True)
+    kubectl("delete", "vmmig", "--all", "--wait=false")

@@ -1,0 +1,67 @@
+"""Bodies: what comes out is JSON, whatever went in."""
+
+from __future__ import annotations
+
+import orjson
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from apiserver.apis.meta.errors import BadRequest
+from apiserver.endpoints.bodies import decode
+from apiserver.endpoints.negotiation import JSON, YAML
+
+TEXT = st.text(st.characters(codec="utf-8"), max_size=9)
+NUMBERS = st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False, allow_infinity=False)
+VALUES = st.recursive(
+    st.none() | st.booleans() | NUMBERS | TEXT,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(TEXT, inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@given(st.dictionaries(TEXT, VALUES, max_size=4))
+def test_json_is_read_as_it_was_written(value: object) -> None:
+    assert decode(orjson.dumps(value), JSON).value == value
+
+
+@given(st.binary(max_size=64))
+def test_any_bytes_give_a_value_that_can_be_written_or_bad_request(raw: bytes) -> None:
+    for media_type in (JSON, YAML):
+        try:
+            body = decode(raw, media_type)
+        except BadRequest:
+            continue
+        orjson.dumps(body.value)
+
+
+def test_yaml_means_what_kubernetes_makes_of_it() -> None:
+    raw = b"a: on\nb: 0o7\nc: 1.5\nd: 2001-01-01\ne: ~\n1: x\ntrue: y\nf: '5'\ng: 12\nh: |\n  t\n"
+    expected = {"a": True, "b": "0o7", "c": 1.5, "d": "2001-01-01", "e": None, "1": "x", "true": "y", "f": "5", "g": 12, "h": "t\n"}
+    assert decode(raw, YAML).value == expected
+
+
+def test_yaml_aliases_are_written_out_within_limits() -> None:
+    assert decode(b"a: &x {b: 1}\nc: *x\n", YAML).value == {"a": {"b": 1}, "c": {"b": 1}}
+    bomb = "a: &a [1,1]\n" + "".join(f"{chr(x + 1)}: &{chr(x + 1)} [*{chr(x)},*{chr(x)}]\n" for x in range(97, 121))
+    for raw in (bomb, "a: &a [*a]", "a: &a {<<: *a}", "[" * 1000 + "]" * 1000, "a: .nan", "? {}\n: 1", "a: *nothing", "a: 1\n---\nb: 2\n"):
+        with pytest.raises(BadRequest):
+            decode(raw.encode(), YAML)
+
+
+@pytest.mark.parametrize("piece", [b"[", b"{a: ", b"- ", b"? "])
+def test_a_document_as_deep_as_a_body_may_be_long_is_refused_at_once(piece: bytes) -> None:
+    for media_type in (JSON, YAML):
+        with pytest.raises(BadRequest):
+            decode(piece * (3_000_000 // len(piece)), media_type)
+
+
+def test_duplicate_keys_are_noticed() -> None:
+    assert decode(b'{"a":1,"b":{"c":1,"c":2},"a":3}', JSON).duplicates == ("c", "a")
+    assert decode(b"a: 1\na: 2\n", YAML).duplicates == ("a",)
+    assert decode(b'{"a":1,"a":3}', JSON, notice_duplicates=False).duplicates == ()
+
+
+def test_the_loader_is_the_fast_one() -> None:
+    assert yaml.__with_libyaml__

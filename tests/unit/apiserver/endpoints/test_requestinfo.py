@@ -1,0 +1,64 @@
+"""What a request is about, as Go's RequestInfoFactory says."""
+
+from __future__ import annotations
+
+import pytest
+
+from apiserver.endpoints.requestinfo import RequestInfo, parse
+
+BASE = "/apis/kubevirt.io/v1alpha1"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "query", "verb", "namespace", "resource", "name", "subresource"),
+    [
+        ("GET", f"{BASE}/namespaces/n/vms", {}, "list", "n", "vms", "", ""),
+        ("GET", f"{BASE}/vms", {}, "list", "", "vms", "", ""),
+        ("GET", f"{BASE}/namespaces/n/vms/", {}, "list", "n", "vms", "", ""),
+        ("GET", f"{BASE}/namespaces/n/vms/a", {}, "get", "n", "vms", "a", ""),
+        ("HEAD", f"{BASE}/namespaces/n/vms/a", {}, "get", "n", "vms", "a", ""),
+        ("GET", f"{BASE}/namespaces/n/vms", {"watch": "true"}, "watch", "n", "vms", "", ""),
+        ("GET", f"{BASE}/namespaces/n/vms", {"watch": ""}, "watch", "n", "vms", "", ""),
+        ("GET", f"{BASE}/namespaces/n/vms", {"watch": "False"}, "list", "n", "vms", "", ""),
+        ("GET", f"{BASE}/namespaces/n/vms", {"watch": "0"}, "list", "n", "vms", "", ""),
+        ("GET", f"{BASE}/namespaces/n/vms/a", {"watch": "1"}, "get", "n", "vms", "a", ""),
+        ("GET", f"{BASE}/watch/namespaces/n/vms", {}, "watch", "n", "vms", "", ""),
+        ("POST", f"{BASE}/namespaces/n/vms", {}, "create", "n", "vms", "", ""),
+        ("PUT", f"{BASE}/namespaces/n/vms/a/status", {}, "update", "n", "vms", "a", "status"),
+        ("PATCH", f"{BASE}/namespaces/n/vms/a", {}, "patch", "n", "vms", "a", ""),
+        ("DELETE", f"{BASE}/namespaces/n/vms/a", {}, "delete", "n", "vms", "a", ""),
+        ("DELETE", f"{BASE}/namespaces/n/vms", {}, "deletecollection", "n", "vms", "", ""),
+        ("GET", f"{BASE}/namespaces/n/vms/a/console", {}, "get", "n", "vms", "a", "console"),
+        ("GET", f"{BASE}/namespaces/n", {}, "get", "n", "namespaces", "n", ""),
+        ("GET", f"{BASE}/namespaces/n/status", {}, "get", "n", "namespaces", "n", "status"),
+    ],
+)
+def test_resource_requests(
+    method: str, path: str, query: dict[str, str], verb: str, namespace: str, resource: str, name: str, subresource: str
+) -> None:
+    info = parse(method, path, query)
+    assert info.is_resource
+    assert (info.group, info.version) == ("kubevirt.io", "v1alpha1")
+    assert (info.verb, info.namespace, info.resource, info.name, info.subresource) == (verb, namespace, resource, name, subresource)
+
+
+@pytest.mark.parametrize("path", ["/", "", "/apis", "/apis/kubevirt.io", BASE, "/healthz", "/openapi/v3", "/apis//v1/x", f"{BASE}/watch"])
+def test_everything_else_is_a_path(path: str) -> None:
+    info = parse("GET", path, {})
+    assert info == RequestInfo(method="GET", path=path, verb="get")
+    assert not info.is_resource
+
+
+def test_a_selected_name_counts_for_authorization_but_not_as_an_object() -> None:
+    info = parse("GET", f"{BASE}/namespaces/n/vms", {"fieldSelector": "metadata.name=a", "watch": "1"})
+    assert (info.verb, info.name, info.selected_name, info.scope) == ("watch", "a", True, "namespace")
+    assert not parse("GET", f"{BASE}/namespaces/n/vms", {"fieldSelector": "metadata.name!=a"}).name
+
+
+def test_what_lies_behind_a_subresource_is_kept() -> None:
+    assert parse("GET", f"{BASE}/namespaces/n/vms/a/console/b/c", {}).rest == ("b", "c")
+
+
+@pytest.mark.parametrize(("method", "mutating"), [("GET", False), ("POST", True), ("DELETE", True), ("PATCH", True)])
+def test_writes_are_mutating(method: str, *, mutating: bool) -> None:
+    assert parse(method, f"{BASE}/namespaces/n/vms/a", {}).mutating is mutating

@@ -1,0 +1,64 @@
+"""Continue tokens."""
+
+from __future__ import annotations
+
+import base64
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from apiserver.apis.meta.errors import BadRequest
+from apiserver.registry.generic.listing import Position, decode_token, encode_token, parse_revision
+
+
+def token(**fields: object) -> str:
+    return base64.urlsafe_b64encode(json.dumps(fields).encode()).rstrip(b"=").decode()
+
+
+@given(st.integers(1, 2**62) | st.just(-1), st.from_regex(r"[a-z0-9]{1,20}/[a-z0-9-]{1,20}\Z"))
+def test_a_token_brings_back_its_position(revision: int, start: str) -> None:
+    position = Position(revision, start + "\0")
+    assert decode_token(encode_token(position)) == position
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "x",
+        "",
+        "é",
+        "a" * 5000,
+        token(v="v0", rv=1, start="a"),
+        token(v="meta.k8s.io/v1", rv="1", start="a"),
+        token(v="meta.k8s.io/v1", rv=True, start="a"),
+        token(v="meta.k8s.io/v1", rv=0, start="a"),
+        token(v="meta.k8s.io/v1", rv=-2, start="a"),
+        token(v="meta.k8s.io/v1", rv=-20, start="a"),
+        token(v="meta.k8s.io/v1", rv=2**70, start="a"),
+        token(v="meta.k8s.io/v1", rv=1, start=""),
+        token(v="meta.k8s.io/v1", rv=1, start="/a"),
+        token(v="meta.k8s.io/v1", rv=1, start="../../x"),
+        token(v="meta.k8s.io/v1", rv=1, start=5),
+        base64.urlsafe_b64encode(b"[]").decode(),
+    ],
+)
+def test_what_we_did_not_make_is_refused(text: str) -> None:
+    with pytest.raises(BadRequest):
+        decode_token(text)
+
+
+@given(st.text())
+def test_no_text_breaks_the_decoder(text: str) -> None:
+    try:
+        decode_token(text)
+    except BadRequest:
+        return
+
+
+def test_revisions_are_decimal_numbers() -> None:
+    assert (parse_revision(""), parse_revision("0"), parse_revision("12")) == (0, 0, 12)
+    for text in ("-1", "x", "1.5", "٣", "1" * 30):
+        with pytest.raises(BadRequest):
+            parse_revision(text)
