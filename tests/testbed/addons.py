@@ -1,6 +1,7 @@
 """What runs in the cluster, or exists in it, from the beginning: DNS, and volumes that both nodes see."""
 
 import json
+import shutil
 import string
 
 from tests.testbed import images, kubectl, layout
@@ -72,6 +73,7 @@ def recycle_shared_volumes() -> None:
     for volume in kubectl.get("persistentvolumes")["items"]:
         name = volume["metadata"]["name"]
         if volume["status"].get("phase") == "Released" and name.startswith("shared-"):
-            for file in (layout.shared_volumes() / name).iterdir():
-                file.unlink()
+            directory = layout.shared_volumes() / name
+            for entry in directory.iterdir():
+                shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
             kubectl.run("patch", "persistentvolume", name, "--type=json", '--patch=[{"op": "remove", "path": "/spec/claimRef"}]')

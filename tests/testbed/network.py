@@ -6,9 +6,14 @@ import subprocess
 
 from tests.testbed import layout, progress
 
+_NAMESPACES = pathlib.Path("/var/run/netns")
+
 
 def up() -> None:
     """Make bridge, namespaces, cables and routes; each may exist already."""
+    layout.state().mkdir(parents=True, exist_ok=True)
+    if not _NAMESPACES.is_mount():
+        _mount_is_ours().touch()  # `ip netns add` is going to mount the directory over itself
     if not _link_exists(layout.BRIDGE):
         progress.run(["ip", "link", "add", layout.BRIDGE, "type", "bridge"])
     progress.run(["ip", "address", "replace", f"{layout.CONTROL_PLANE_ADDRESS}/24", "dev", layout.BRIDGE])
@@ -47,6 +52,12 @@ def down() -> None:
             progress.run(["ip", "netns", "delete", node.name])
     if _link_exists(layout.BRIDGE):
         progress.run(["ip", "link", "delete", layout.BRIDGE])
+    if _mount_is_ours().exists() and _NAMESPACES.is_mount() and not any(_NAMESPACES.iterdir()):
+        progress.run(["umount", str(_NAMESPACES)])
+
+
+def _mount_is_ours() -> pathlib.Path:
+    return layout.state() / "netns-mount-is-ours"
 
 
 def leftovers() -> list[str]:

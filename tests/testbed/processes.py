@@ -21,6 +21,9 @@ _RECORD_AND_BECOME = (
     'record=$1; shift; set -e; printf "%s %s\\n" $$ "$(cut -d" " -f22 /proc/$$/stat)" >"$record.new"; mv "$record.new" "$record"; exec "$@"'
 )
 
+# Children of this very process: they outlive it, but while it lives somebody has to take note of their end.
+_ours: list["subprocess.Popen[bytes]"] = []
+
 
 @dataclasses.dataclass(frozen=True)
 class Identity:
@@ -119,6 +122,7 @@ def ensure(name: str, arguments: Sequence[str | os.PathLike[str]], *, environmen
             cwd="/",
             env={**os.environ, **(environment or {})},
         )
+    _ours.append(process)
     deadline = time.monotonic() + 5
     while time.monotonic() < deadline:
         if (identity := find(name)) is not None:
@@ -133,6 +137,7 @@ def end(wanted: Iterable[str], *, grace_seconds: float = 10) -> None:
     """End the processes of these names: ask, wait, then kill. Returns when none of them runs any more."""
     chosen = list(wanted)
     end_all([identity for name in chosen if (identity := find(name)) is not None], grace_seconds=grace_seconds)
+    _ours[:] = [process for process in _ours if process.poll() is None]
     for name in chosen:
         _record(name).unlink(missing_ok=True)
         (_directory() / f"{name}.json").unlink(missing_ok=True)
