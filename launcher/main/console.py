@@ -98,6 +98,7 @@ class Console:
                 self.connected.clear()
                 self._guest = None
                 writer.close()
+            await asyncio.sleep(CONNECT_SECONDS)
 
     async def serve(self, path: Path) -> None:
         """Accept viewers at ``path`` until cancelled."""

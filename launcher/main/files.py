@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -60,15 +60,17 @@ def _look(origin: Origin) -> Found:
     if origin.image:
         root = f"{layout.IMAGES_DIRECTORY}/{origin.name}"
         image = _inside(path, root, origin)
-        return Found(format=image_format(image, origin.name), direct=_direct([image.parent, Path(layout.RUN_DIRECTORY)]))
+        return Found(
+            format=image_format(image, origin.name),
+            direct=_direct(image) and (origin.overlay is None or _direct_below(Path(layout.RUN_DIRECTORY))),
+        )
     try:
         mode = path.stat().st_mode
     except OSError as error:
         raise DiskUnusable(f"disk {origin.name!r}: {error.strerror or error}") from error
     if stat.S_ISBLK(mode):
         return Found(block=True)
-    _inside(path / layout.DISK_IMAGE, str(path), origin)
-    return Found(direct=_direct([path]))
+    return Found(direct=_direct(_inside(path / layout.DISK_IMAGE, str(path), origin)))
 
 
 def _inside(path: Path, root: str, origin: Origin) -> Path:
@@ -105,11 +107,19 @@ def image_format(path: Path, name: str) -> Format:
     return "qcow2"
 
 
-def _direct(directories: Iterable[Path]) -> bool:
-    """Tell whether the file systems of all ``directories`` take O_DIRECT; tmpfs is one that does not."""
-    for directory in directories:
-        try:
-            os.close(os.open(next((entry for entry in directory.iterdir() if entry.is_file()), directory), os.O_RDONLY | os.O_DIRECT))
-        except OSError:
-            return False
+def _direct(file: Path) -> bool:
+    """Tell whether the file system of ``file`` takes O_DIRECT."""
+    return _opens(file, os.O_RDONLY | os.O_DIRECT)
+
+
+def _direct_below(directory: Path) -> bool:
+    """Tell whether files to be made in ``directory`` will take O_DIRECT."""
+    return _opens(directory, os.O_RDWR | os.O_DIRECT | os.O_TMPFILE)
+
+
+def _opens(path: Path, flags: int) -> bool:
+    try:
+        os.close(os.open(path, flags))
+    except OSError:
+        return False
     return True

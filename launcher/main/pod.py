@@ -164,10 +164,10 @@ class Pod:
         await self._hypervisor.create(self._name, xml)
         self._existed = True
         self._set(started=True)
-        self.console.attach()
         try:
             async with asyncio.timeout(CONSOLE_SECONDS):
-                if self._has_console(request.machine):
+                if _has_console(request.machine):
+                    self.console.attach()
                     await self.console.connected.wait()
         except TimeoutError:
             logger.warning("the serial port cannot be reached; the guest starts without its console")
@@ -191,11 +191,6 @@ class Pod:
                 await self._hypervisor.ready()
         except TimeoutError as error:
             raise OperationTimeout(f"libvirtd was not ready within {READY_SECONDS:g} s") from error
-
-    @staticmethod
-    def _has_console(machine: messages.Machine) -> bool:
-        consoles = (machine.domain.get("devices") or {}).get("consoles")
-        return consoles is None or bool(consoles)
 
     async def _start_failed(self, error: BaseException) -> None:
         """Leave no domain behind, whether or not the failed call made one, and end."""
@@ -347,7 +342,8 @@ class Pod:
             self._take_inactive(seen)
 
     def _take_active(self, seen: Observation) -> None:
-        self.console.attach()
+        if self._machine is not None and _has_console(self._machine):
+            self.console.attach()
         incoming = self._incoming()
         if incoming is not None and seen.arrived:
             self._existed = True
@@ -523,6 +519,11 @@ class Pod:
         if changed != self.status:
             self.status = dataclasses.replace(changed, revision=self.status.revision + 1)
             self._status_changed()
+
+
+def _has_console(machine: messages.Machine) -> bool:
+    consoles = (machine.domain.get("devices") or {}).get("consoles")
+    return consoles is None or bool(consoles)
 
 
 def _refused(error: HypervisorError) -> Refused:

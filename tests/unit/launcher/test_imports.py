@@ -1,0 +1,21 @@
+"""What virt-launcher loads is paid once per virtual machine."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+UNWANTED = {"ssl", "aiohttp", "pydantic", "http", "email", "ctypes", "multiprocessing", "orjson", "grpc", "yaml"}
+PROGRAM = """
+import sys
+sys.modules["ssl"] = None
+import launcher.main.process
+print("\\n".join(name for name, module in sys.modules.items() if module is not None))
+"""
+
+
+def test_the_launcher_loads_nothing_heavy() -> None:
+    loaded = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True).stdout.split()
+    assert "libvirt" in loaded
+    assert UNWANTED & set(loaded) == set()
+    assert not [name for name in loaded if name.startswith(("apiserver.client", "apiserver.apis.virt.v1alpha1", "storage", "certs"))]
