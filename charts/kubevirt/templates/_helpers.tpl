@@ -54,7 +54,7 @@ podAntiAffinity:
 {{- end -}}
 
 {{/*
-Where etcd's data is, as JSON: type (StorageClass or NodeDisk), storageClassName, node, path. What exists decides before values do,
+Where etcd's data is, as JSON: type (StorageClass or NodeDisk), storageClassName, node, path, volume, claimUid. What exists decides before values do,
 for a claim's class, a volume's node and its path cannot change, and data must not be left behind.
 */}}
 {{- define "kubevirt.etcdStorage" -}}
@@ -102,5 +102,5 @@ for a claim's class, a volume's node and its path cannot change, and data must n
   {{- end -}}
   {{- $class = "kubevirt-etcd-node-disk" -}}
 {{- end -}}
-{{- dict "type" $type "storageClassName" $class "node" $node "path" $path "volume" $volumeName | toJson -}}
+{{- dict "type" $type "storageClassName" $class "node" $node "path" $path "volume" $volumeName "claimUid" (dig "metadata" "uid" "" ($claim | default dict)) | toJson -}}
 {{- end -}}
