@@ -16,8 +16,6 @@ from launcher.protocol import messages
 
 PRESS_SECONDS: Final = 3.0
 """A guest that is still booting ignores the power button, so it is pressed again and again."""
-DESTROY_MARGIN_SECONDS: Final = 2.0
-"""The domain is destroyed this long before SIGTERM's grace period ends, so that the disks are closed in order."""
 GIVE_UP_SECONDS: Final = 8.0
 """When libvirtd cannot even destroy, this long after the deadline our exit takes QEMU with it."""
 MAX_LOG_LINES: Final = 20
@@ -42,13 +40,9 @@ class Stopping:
     """How far the attempt to power the guest off is. Times are in the event loop's seconds."""
 
     deadline: float
+    """The guest has its whole grace period; the pod's is longer by some seconds, in which the domain is destroyed and disks are closed."""
     attempts: int = 0
     last_attempt: float = float("-inf")
-
-
-def stop_deadline(now: float, grace_seconds: float) -> float:
-    """Return when to destroy a guest that has ``grace_seconds`` in all."""
-    return now + max(grace_seconds - DESTROY_MARGIN_SECONDS, grace_seconds / 2)
 
 
 def next_step(now: float, stopping: Stopping, domain: Observation | None, *, migrating: bool) -> Step:

@@ -247,7 +247,7 @@ class Pod:
     # --- the way to the end ------------------------------------------------------------------------------------------------------
 
     def _request_stop(self, grace_seconds: float) -> None:
-        deadline = life.stop_deadline(asyncio.get_running_loop().time(), grace_seconds)
+        deadline = asyncio.get_running_loop().time() + grace_seconds
         if self._stopping is None:
             self._stopping = life.Stopping(deadline)
         else:

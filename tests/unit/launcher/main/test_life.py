@@ -39,11 +39,6 @@ def test_the_next_step_towards_off(domain: Observation | None, stopping: Stoppin
     assert life.next_step(5, stopping, domain, migrating=migrating) is expected
 
 
-@given(st.floats(0, 1e6), st.floats(0, 1e5))
-def test_the_domain_is_destroyed_before_the_grace_period_ends(now: float, grace: float) -> None:
-    assert now <= life.stop_deadline(now, grace) <= now + grace
-
-
 def off(reason: str) -> Observation:
     return Observation("d", "u", "qemu", State.SHUTOFF, reason)
 

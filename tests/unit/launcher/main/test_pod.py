@@ -69,7 +69,6 @@ async def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
     for name in ("POLL_SECONDS", "AGENT_SECONDS", "PROGRESS_SECONDS", "STOP_SECONDS"):
         monkeypatch.setattr(pod, name, 0.01)
     monkeypatch.setattr(life, "PRESS_SECONDS", 0.03)
-    monkeypatch.setattr(life, "DESTROY_MARGIN_SECONDS", 0.1)
     world = World(tmp_path)
     async with asyncio.TaskGroup() as group:
         task = group.create_task(world.run())
