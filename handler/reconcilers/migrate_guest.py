@@ -127,6 +127,8 @@ class MigrateSource(_Side):
         super().__init__(ports)
         self._relays = relays
         self._uids: dict[Request, str] = {}
+        self._pods: dict[Request, str] = {}
+        """The source's pod of each migration: the VM names the target's as soon as the guest is there."""
 
     async def reconcile(self, request: Request) -> Result:
         """Bring the source's side closer to its end."""
@@ -150,15 +152,17 @@ class MigrateSource(_Side):
         return Result(requeue_after=5)
 
     def _link(self, request: Request, migration: Object) -> Link | None:
-        """Return the link to the source's pod. The VM says which that is, until it names the target's."""
+        """Return the link to the source's pod; it was known before the guest moved, or this process was restarted since."""
         vm = self._ports.machines.get(request.namespace, _vm_name(migration))
         pod_uid = objects.dig(vm, "status", "podUID") or ""
-        if vm is None or not pod_uid or objects.dig(vm, "status", "podName") != objects.dig(migration, "status", "sourcePod"):
-            return None
-        return self._ports.links.want(pod_uid, f"source/{request}")
+        if pod_uid and objects.dig(vm, "status", "podName") == objects.dig(migration, "status", "sourcePod"):
+            self._pods[request] = pod_uid
+        known = self._pods.get(request)
+        return self._ports.links.want(known, f"source/{request}") if known else None
 
     def _close(self, request: Request) -> None:
         self._relays.close(self._uids.pop(request, ""))
+        self._pods.pop(request, None)
         self._ports.links.release(f"source/{request}")
 
     async def _apply(self, request: Request, migration: Object, link: Link | None, action: migration_plan.Action) -> bool:
@@ -172,7 +176,7 @@ class MigrateSource(_Side):
                 await self._write(migration, phases.RUNNING, startTime=started)
                 return True
             case migration_plan.Relay():
-                return await self._migrate(migration, _live(link))
+                return await self._migrate(migration, link.pod_uid if link else "", _live(link))
             case migration_plan.Abort():
                 await _live(link).call(messages.AbortMigration(uid))
                 return False  # the launcher's next status says what became of it
@@ -184,9 +188,8 @@ class MigrateSource(_Side):
             case _:
                 return False
 
-    async def _migrate(self, migration: Object, connection: Connection) -> bool:
+    async def _migrate(self, migration: Object, pod_uid: str, connection: Connection) -> bool:
         uid, address = objects.uid_of(migration), str(objects.dig(migration, "status", "targetAddress") or "")
-        pod_uid = self._pod_uid(migration)
         try:
             await self._relays.open(uid, pod_uid, address)
             await connection.call(messages.Migrate(uid))
@@ -199,10 +202,6 @@ class MigrateSource(_Side):
         else:
             self._say(migration, "Normal", "MigrationStarted", f"the guest moves to node {objects.dig(migration, 'status', 'targetNode')}")
         return True
-
-    def _pod_uid(self, migration: Object) -> str:
-        vm = self._ports.machines.get(objects.namespace_of(migration), _vm_name(migration))
-        return str(objects.dig(vm, "status", "podUID") or "")
 
     async def _fail(self, migration: Object, message: str) -> None:
         """End it before the launcher began: the domain has not moved."""

@@ -12,6 +12,7 @@ Source
   ``Running``, under way          keep the relays; to be deleted: abort
   ``Running``, failed, cancelled  ``Failed``, ``Cancelled``: the domain runs here
   ``Running``, succeeded          nothing: the target writes
+  final, launcher still at it     nothing: libvirt needs the relays to learn the outcome
   ============================== ==========================================================
 
 Target
@@ -110,9 +111,9 @@ def plan_source(observed: Observed) -> Action:
     """Return what the source's handler does."""
     migration, launcher = observed.migration, observed.launcher
     phase = phases.phase_of(migration)
-    if phase not in (phases.TARGET_READY, phases.RUNNING):
-        return Close() if phase in phases.MIGRATION_FINAL else Wait()
-    if launcher is None:
+    if phase in phases.MIGRATION_FINAL:
+        return Wait() if _is_confirming(observed) else Close()
+    if phase not in (phases.TARGET_READY, phases.RUNNING) or launcher is None:
         return Wait()
     uid = objects.uid_of(migration)
     known = launcher.migration_of(uid)
@@ -132,6 +133,17 @@ def plan_source(observed: Observed) -> Action:
             return Begin() if phase == phases.TARGET_READY else Wait()
         case _:
             return _not_begun(observed, launcher, phase, unwanted=unwanted)
+
+
+def _is_confirming(observed: Observed) -> bool:
+    """Whether libvirt still works on the source although the outcome is known: it learns it over the relays.
+
+    The target's word that the guest runs there can be in the API before the source's libvirtd has read the answer. A libvirtd that loses
+    the connection at that point does not know on which side the guest is.
+    """
+    launcher = observed.launcher
+    known = launcher.migration_of(objects.uid_of(observed.migration)) if launcher is not None and observed.connected else None
+    return known is not None and known.state == "running"
 
 
 def _not_begun(observed: Observed, launcher: messages.Status, phase: str, *, unwanted: bool) -> Action:

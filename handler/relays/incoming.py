@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 from pathlib import Path
 from typing import Final
 
@@ -38,10 +39,8 @@ class Incoming:
         self._expected[migration_uid] = pod_uid
 
     def forget(self, migration_uid: str) -> None:
-        """Let no more through and cut those that are open."""
+        """Let no more through. What is open stays: the source's libvirt may still be reading how it ended, and then closes it."""
         self._expected.pop(migration_uid, None)
-        for writer in self._connections.pop(migration_uid, set()):
-            writer.close()
 
     async def run(self) -> None:
         """Listen until cancelled."""
@@ -92,7 +91,22 @@ class Incoming:
         with places.run_directory(pod_uid, self._kubelet) as directory:
             link = places.connect(directory, header.TARGET_SOCKETS[wanted.channel])
         open_ones.add(connection[1])
+        _notice_vanished_peer(connection[1])
         try:
             await copying.both_ways(connection, await asyncio.open_unix_connection(sock=link, limit=copying.CHUNK_BYTES))
         finally:
             open_ones.discard(connection[1])
+            if not open_ones:
+                self._connections.pop(wanted.migration_uid, None)
+
+
+def _notice_vanished_peer(writer: asyncio.StreamWriter) -> None:
+    """End the silence of a node that is gone after half a minute."""
+    link: socket.socket = writer.get_extra_info("socket")
+    for level, option, value in (
+        (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+        (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 15),
+        (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 5),
+        (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3),
+    ):
+        link.setsockopt(level, option, value)

@@ -139,16 +139,17 @@ async def test_only_an_expected_migration_of_another_handler_gets_through(scene:
     assert await scene.dial(header) == b""
 
 
-async def test_forgetting_a_migration_cuts_what_is_open(scene: Scene) -> None:
+async def test_forgetting_a_migration_leaves_what_is_open_to_end_by_itself(scene: Scene) -> None:
+    """The source's libvirt may still be reading the outcome when the target's handler is done."""
     scene.incoming.expect("mig-1", "target")
     context = ClientTls(scene.files).context
     reader, writer = await asyncio.open_connection("127.0.0.1", scene.incoming.port, ssl=context, server_hostname="virt-handler")
     writer.write(Header("mig-1", "data").encode() + b"ping")
     assert await reader.readexactly(4) == b"ping"
     scene.incoming.forget("mig-1")
+    writer.write(b"pong")
     async with asyncio.timeout(5):
-        with contextlib.suppress(OSError):
-            assert await reader.read() == b""
+        assert await reader.readexactly(4) == b"pong"
     writer.close()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from handler.network.setup import Interface
 from handler.pods import launcher
 from handler.pods.launcher import Connection
 from handler.pods.links import Links
+from handler.pods.process import Launcher
 from handler.reconcilers import migrate_guest, run_guest
 from launcher.protocol import messages
 from tests.fakes.kubeapi import FakeAPI
@@ -46,6 +48,8 @@ class FakeNode:
 
     async def prepare_network(self, vm: Mapping[str, Any], pod_uid: str, connection: Connection) -> tuple[Interface, ...]:
         self.wired.append(pod_uid)
+        if not vm["spec"]["domain"]["devices"]["interfaces"]:
+            return ()
         return (Interface("default", "02:00:00:00:00:09", "tap0", "virtio", (f"10.244.0.{len(pod_uid)}",)),)
 
 
@@ -75,12 +79,23 @@ class FakeRelays:
         self.expected.pop(migration_uid, None)
 
 
+@dataclass(frozen=True)
+class Way:
+    """What leads to other nodes and to pods, where it is real."""
+
+    relays: migrate_guest.Outgoing
+    door: migrate_guest.Door
+    address: str
+    identify: Mapping[str, Callable[[int, str], Launcher]]
+
+
 class Handler:
     """One run of virt-handler's loops on one node."""
 
-    def __init__(self, client: Client, node: str, kubelet: Path, launchers: Mapping[str, FakeLauncher]) -> None:
+    def __init__(self, client: Client, node: str, kubelet: Path, launchers: Mapping[str, FakeLauncher], way: Way | None = None) -> None:
         self.node = FakeNode()
         self.relays = FakeRelays()
+        way = way or Way(self.relays, self.relays, f"{node}:8445", {pod_uid: found.identify for pod_uid, found in launchers.items()})
         self.ended: list[str] = []
         clock = SystemClock()
         self.machines = Informer(client, VIRTUAL_MACHINES, field_selector=f"status.nodeName={node}")
@@ -90,9 +105,10 @@ class Handler:
 
         def connect(pod_uid: str, on_status: Callable[[messages.Status], None]) -> Any:
             found = launchers.get(pod_uid)
-            if found is None:
+            identify = found.identify if found is not None else way.identify.get(pod_uid)
+            if identify is None:
                 raise launcher.Disconnected("no such pod")
-            return launcher.connect(pod_uid, on_status, kubelet=kubelet, identify=found.identify)
+            return launcher.connect(pod_uid, on_status, kubelet=kubelet, identify=identify)
 
         async def ended(pod_uid: str) -> None:
             self.ended.append(pod_uid)
@@ -102,8 +118,8 @@ class Handler:
         sides = [migrate_guest.Ports(client, each, self.machines, recorder, self.node, self.links, clock) for each in (leaving, coming)]
         self.loops = {
             "vm": Controller("vm", run_guest.RunGuest(vm)),
-            "source": Controller("source", migrate_guest.MigrateSource(sides[0], self.relays)),
-            "target": Controller("target", migrate_guest.MigrateTarget(sides[1], self.relays, lambda: f"{node}:8445")),
+            "source": Controller("source", migrate_guest.MigrateSource(sides[0], way.relays)),
+            "target": Controller("target", migrate_guest.MigrateTarget(sides[1], way.door, lambda: way.address)),
         }
         self._parts: list[Callable[[], Awaitable[None]]] = [
             self.machines.run,
@@ -147,9 +163,9 @@ class World:
         return made
 
     @asynccontextmanager
-    async def handler(self, node: str = "n") -> AsyncIterator[Handler]:
+    async def handler(self, node: str = "n", way: Way | None = None) -> AsyncIterator[Handler]:
         """Run virt-handler of a node; leaving kills it."""
-        handler = Handler(self.client, node, self._kubelet, self.launchers)
+        handler = Handler(self.client, node, self._kubelet, self.launchers, way)
         async with asyncio.TaskGroup() as tasks:
             task = tasks.create_task(handler.run())
             yield handler

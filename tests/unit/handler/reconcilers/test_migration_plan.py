@@ -84,8 +84,15 @@ def test_a_target_whose_guest_did_not_come_leaves_the_word_to_the_source() -> No
 
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed", "Cancelled"])
 def test_a_final_phase_closes_both_sides(phase: str) -> None:
-    assert source(a_migration(phase), a_migrating("running")) == plan.Close()
+    for state in ("succeeded", "failed", "cancelled"):
+        assert source(a_migration(phase), a_migrating(state)) == plan.Close()
+    assert source(a_migration(phase), None, connected=False) == plan.Close()
     assert target(a_migration(phase), a_migrating("prepared", "incoming")) == plan.Close()
+
+
+def test_relays_stay_until_the_sources_libvirt_has_learnt_the_outcome() -> None:
+    assert source(a_migration("Succeeded"), a_migrating("running")) == plan.Wait()
+    assert source(a_migration("Succeeded"), a_migrating("running"), connected=False) == plan.Close()
 
 
 def test_a_migration_to_be_deleted_is_not_prepared() -> None:

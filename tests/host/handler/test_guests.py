@@ -1,0 +1,172 @@
+"""The agent's loops, links and relays against real launchers with libvirt, QEMU and a real guest; only the API server is a fake."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import ssl
+import uuid
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from apiserver.apis.meta.objects import Object
+from certs.reloading import ClientTls, ServerTls
+from handler.pods import places
+from handler.pods.process import Launcher, NotOfThisPod
+from handler.relays.incoming import Incoming
+from handler.relays.outgoing import Outgoing
+from handler.relays.running import Relays
+from tests.component.handler.tls import Authority
+from tests.component.handler.world import MIGS, VMS, Way, World, a_world, eventually
+from tests.host.launcher import guest, sandbox
+from tests.unit.handler.reconcilers.builders import a_migration, a_request, a_vm
+
+pytestmark = [pytest.mark.host, pytest.mark.timeout(150)]
+
+
+class Pods:
+    """Launchers in cgroups and directories as a kubelet makes them."""
+
+    def __init__(self, kubelet: Path, program: Path, test_guest: guest.Guest) -> None:
+        self.kubelet, self._program, self._guest = kubelet, program, test_guest
+        self.running: dict[str, sandbox.Launcher] = {}
+        self._cgroups: list[Path] = []
+
+    def start(self) -> str:
+        """Start one and return its pod's uid."""
+        uid = str(uuid.uuid4())
+        made = sandbox.Launcher(self._program, self.kubelet / "pods" / uid / "volumes/kubernetes.io~empty-dir", self._guest)
+        top = Path("/sys/fs/cgroup/pids")
+        cgroup = (top if top.is_dir() else top.parent) / f"pod{uid}"
+        cgroup.mkdir()
+        self._cgroups.append(cgroup)
+        (cgroup / "cgroup.procs").write_text(str(made.process.pid))
+        self.running[uid] = made
+        return uid
+
+    def close(self) -> None:
+        for made in self.running.values():
+            made.kill()
+        for cgroup in self._cgroups:
+            for pid in (cgroup / "cgroup.procs").read_text().split():
+                os.kill(int(pid), 9)
+        for _ in range(100):
+            try:
+                while self._cgroups:
+                    self._cgroups[-1].rmdir()
+                    self._cgroups.pop()
+            except OSError:
+                os.sched_yield()
+
+
+@pytest.fixture
+def pods(tmp_path: Path, program: Path, test_guest: guest.Guest) -> Iterator[Pods]:
+    made = Pods(tmp_path, program, test_guest)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+async def world(tmp_path: Path) -> AsyncIterator[World]:
+    async with a_world(tmp_path) as made:
+        yield made
+
+
+def machine(pod_uid: str) -> Object:
+    """Return a VM without network, for there is no pod around the launcher here."""
+    vm = a_vm(podUID=pod_uid)
+    vm["metadata"]["uid"] = "7b1f4a0e-0000-4000-8000-000000000001"
+    del vm["metadata"]["resourceVersion"]
+    vm["spec"]["domain"] = sandbox.a_machine().domain
+    return vm
+
+
+class Node:
+    """The relay of one node, and what leads to its pods."""
+
+    def __init__(self, pods: Pods, authority: Authority, changed: Callable[[str], None] = lambda _: None) -> None:
+        files = authority.issue("virt-handler")
+        self.incoming = Incoming(ServerTls(files, clients=ssl.CERT_REQUIRED), host="127.0.0.1", port=0, kubelet=pods.kubelet)
+        self.relays = Relays(lambda uid, pod, address: Outgoing(uid, pod, address, ClientTls(files), pods.kubelet), changed=changed)
+        self._pods = pods
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[Way]:
+        async with asyncio.TaskGroup() as tasks:
+            parts = [tasks.create_task(self.incoming.run()), tasks.create_task(self.relays.run())]
+            await self.incoming.ready.wait()
+            identify = dict.fromkeys(self._pods.running, Launcher.of)
+            yield Way(self.relays, self.incoming, f"127.0.0.1:{self.incoming.port}", identify)
+            for part in parts:
+                part.cancel()
+
+
+def ask(launcher: sandbox.Launcher) -> str:
+    """Return what the guest's shell answers on the console."""
+    with launcher.console() as console:
+        console.expect("GUEST-READY")
+        console.expect("#")
+        return console.sh("echo $((6 * 7))")
+
+
+async def test_a_guest_runs_and_stops(world: World, pods: Pods, tmp_path: Path) -> None:
+    pod_uid = pods.start()
+    await world.api.put(VMS, machine(pod_uid))
+    async with Node(pods, Authority(tmp_path / "certs")).running() as way, world.handler(way=way):
+        await eventually(lambda: world.status()["phase"] in ("Running", "Failed"), seconds=30)
+        assert world.status()["phase"] == "Running", world.status()
+        assert world.status()["domain"] == {"state": "running", "reason": "unpaused", "type": "qemu"}
+        assert await asyncio.to_thread(ask, pods.running[pod_uid]) == "42"
+        await world.api.edit(VMS, "default", "testvm", lambda vm: vm["status"].update(request=a_request("Stop")))
+        await eventually(lambda: world.status()["phase"] == "Stopped", seconds=40)
+
+    assert world.writes() <= 3
+    assert pods.running[pod_uid].wait() == 0
+
+
+async def test_a_guest_migrates_through_the_relays_of_two_nodes(world: World, pods: Pods, tmp_path: Path) -> None:
+    source, target = pods.start(), pods.start()
+    await world.api.put(VMS, machine(source))
+    authority = Authority(tmp_path / "certs")
+    async with (
+        Node(pods, authority).running() as here,
+        Node(pods, authority).running() as there,
+        world.handler("n", here),
+        world.handler("n2", there),
+    ):
+        await eventually(lambda: world.status()["phase"] in ("Running", "Failed"), seconds=30)
+        assert world.status()["phase"] == "Running", world.status()
+        migration = a_migration("PreparingTarget", targetPodUID=target)
+        del migration["metadata"]["resourceVersion"]
+        await world.api.put(MIGS, {"apiVersion": "kubevirt.io/v1alpha1", "kind": "Migration", **migration})
+        await eventually(lambda: world.api.get(MIGS, "default", "m")["status"]["phase"] in ("Succeeded", "Failed"), seconds=60)
+        found = world.api.get(MIGS, "default", "m")["status"]
+        assert found["phase"] == "Succeeded", found
+        assert world.status()["podUID"] == target
+        assert world.status()["domain"]["state"] == "running"
+        assert pods.running[target].qemu()
+        assert await asyncio.to_thread(pods.running[source].wait) == 0
+        left = pods.running[source].qemu()
+        assert not left, (
+            left,
+            [Path(f"/proc/{pid}/cmdline").read_text()[:300] for pid in left],
+            pods.running[source].log.read_text()[-1500:],
+        )
+
+
+def test_a_process_of_another_pod_is_refused(pods: Pods) -> None:
+    pod_uid = pods.start()
+    with pods.running[pod_uid].client(), places.run_directory(pod_uid, pods.kubelet) as directory:
+        link = places.connect(directory, "launcher.sock")
+        pid = places.peer_process(link)
+        link.close()
+
+    assert pid == pods.running[pod_uid].process.pid
+    Launcher.of(pid, pod_uid).close()
+    with pytest.raises(NotOfThisPod, match="not in the cgroup"):
+        Launcher.of(pid, str(uuid.uuid4()))
+    with pytest.raises(NotOfThisPod, match="runs as user 107"):
+        Launcher.of(pid, pod_uid, user=0)
