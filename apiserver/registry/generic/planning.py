@@ -6,17 +6,19 @@ Everything here works on copies, knows the strategy's hooks and the rules of met
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
 from apiserver.apis.meta import objectmeta
 from apiserver.apis.meta.objects import Object, name_of
-from apiserver.apis.meta.validation import FieldError, Reason, raise_if_any, unknown_field
+from apiserver.apis.meta.validation import FieldError, raise_if_any, unknown_field
 from apiserver.registry.generic import deletion, metadata
 from apiserver.registry.generic.codec import copy
 from apiserver.registry.generic.options import DeleteOptions, WriteOptions
 from apiserver.registry.generic.strategy import Strategy, Verb
+from apiserver.registry.generic.watchcache import DECODING_ERRORS
 
 Part = Literal["", "status"]
 
@@ -38,10 +40,10 @@ class Planner:
         self._resource = strategy.resource
 
     def read(self, obj: Object, options: WriteOptions) -> list[FieldError]:
-        """Hold a client's object against the schema, in place; return what is wrong: unknown fields (``Strict``), values of no enumeration.
+        """Hold a client's object against the schema, in place; return what is wrong with unknown fields (``Strict``).
 
         Raises:
-            Invalid: fields of a wrong type; no hook could work with them. All else that was found is named, too.
+            Invalid: it does not have the schema's shape. Whatever else can be found wrong is named, too.
         """
         obj.setdefault("metadata", {})
         unknown, wrong = objectmeta.read(obj["metadata"])
@@ -51,10 +53,22 @@ class Planner:
         if options.field_validation == "Warn":
             for each in unknown:
                 options.warn(f'unknown field "{each}"')
-        found = [*refused, *wrong, *reading.errors]
-        if any(each.reason is Reason.TYPE_INVALID for each in found):
-            self._raise(found, obj)
-        return found
+        misshapen = [*wrong, *reading.errors]
+        if misshapen:
+            self._raise([*refused, *misshapen, *self._also(obj, misshapen)], obj)
+        return refused
+
+    def _also(self, obj: Object, misshapen: list[FieldError]) -> list[FieldError]:
+        """Return what is wrong with the rest of a misshapen object, so that its author mends everything at once.
+
+        Hooks may rely on the schema and trip here; then what the schema found must do.
+        """
+        with suppress(*DECODING_ERRORS):
+            rest = copy(obj)
+            self._strategy.default(rest)
+            paths = tuple(each.path for each in misshapen)
+            return [each for each in self._strategy.validate(rest) if not each.path.startswith(paths)]
+        return []
 
     def create(self, obj: Object, refused: Iterable[FieldError], now: datetime) -> Object:
         """Return the new object, ready to be stored; it was read before.

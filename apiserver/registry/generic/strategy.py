@@ -48,7 +48,8 @@ class Reading:
     unknown: tuple[str, ...] = ()
     """Paths of fields that the schema does not have (``spec.foo``, ``spec.disks[0].bar``); they have been dropped from the object."""
     errors: tuple[FieldError, ...] = ()
-    """Fields of a wrong type, or with values that are in no enumeration. With a wrong type no further hook is called."""
+    """Fields that the schema forbids: of a wrong type, missing, in no enumeration. An object with any is refused; ``default`` and
+    ``validate`` are still asked what else is wrong, and may trip over it."""
 
 
 class Verb:
