@@ -74,8 +74,10 @@ class Machines:
     def __init__(self, environment: Environment) -> None:
         client, options = environment.client, environment.options
         self._informers = virtual_machines.Informers(
-            vms=Informer(client, VIRTUAL_MACHINES, indexers={virtual_machines.BY_CLAIM: virtual_machines.claims_of_vm}),
-            migrations=Informer(client, MIGRATIONS, indexers={migrations.BY_MACHINE: migrations.machine_of}),
+            vms=Informer(
+                client, VIRTUAL_MACHINES, indexers={virtual_machines.BY_CLAIM: virtual_machines.claims_of_vm}, trim=_without_managed_fields
+            ),
+            migrations=Informer(client, MIGRATIONS, indexers={migrations.BY_MACHINE: migrations.machine_of}, trim=_without_managed_fields),
             pods=Informer(
                 client,
                 PODS,

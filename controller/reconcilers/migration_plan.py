@@ -169,12 +169,18 @@ def _tidy_up(seen: Observed) -> tuple[Action, ...]:
     if names.MIGRATION_FINALIZER not in finalizers_of(seen.migration):
         return ()
     held = dig(seen.vm, "status", "podName")
-    sides = (dig(seen.migration, "status", "sourcePod"), dig(seen.migration, "status", "targetPod"))
+    # The target's name is computed, not read: its pod may have been made by a pass that could not write it down.
+    sides = (dig(seen.migration, "status", "sourcePod"), target_name(seen.migration))
     if seen.vm is not None and held not in sides:  # another run of the machine by now: the phase says which side was its own
         held = sides[1] if phases.phase_of(seen.migration) == phases.SUCCEEDED else sides[0]
     losers = [pod for pod in (seen.source, seen.target) if pod is not None and name_of(pod) in sides and name_of(pod) != held]
     deletions = tuple(DeletePod(name_of(pod), uid_of(pod)) for pod in losers if not is_deleting(pod))
     return (*deletions, RemoveFinalizer(names.MIGRATION_FINALIZER))
+
+
+def target_name(migration: Object) -> str:
+    """Return the name of the Migration's target pod, whether it exists or not."""
+    return names.target_pod_name(dig(migration, "spec", "selector", "name") or "", uid_of(migration))
 
 
 def _finish(seen: Observed, phase: str, reason: str, message: str) -> tuple[Action, ...]:

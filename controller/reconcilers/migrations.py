@@ -6,7 +6,7 @@ import dataclasses
 
 from apiserver.apis.core.resources import PODS
 from apiserver.apis.meta import errors
-from apiserver.apis.meta.objects import Object, dig, labels_of, name_of, namespace_of, uid_of
+from apiserver.apis.meta.objects import Object, dig, labels_of, name_of, namespace_of
 from apiserver.apis.virt import names, phases
 from apiserver.apis.virt.resources import MIGRATIONS, VIRTUAL_MACHINES
 from apiserver.client.rest import Client
@@ -85,7 +85,7 @@ class Migrations:
         if vm is None:
             vm = await self._live(namespace, selected)
         source = dig(migration, "status", "sourcePod") or dig(vm, "status", "podName") or ""
-        target = names.target_pod_name(selected, uid_of(migration))
+        target = planning.target_name(migration)
         known = phases.phase_of(migration) not in ("", phases.PENDING)
         return planning.Observed(
             migration=migration,

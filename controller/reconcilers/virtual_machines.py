@@ -152,7 +152,7 @@ class VirtualMachines:
 
     async def _gather(self, vm: Object) -> planning.Observed:
         pods = tuple(self._informers.pods.by_index(BY_VM, uid_of(vm)))
-        if power.current_attempt(vm) > 0 and all(pod_state.is_over(pod) for pod in pods) and _matters(vm):
+        if all(pod_state.is_over(pod) for pod in pods) and _matters(vm):
             # Before anything is decided on the absence of a pod, the server is asked: the copy here may be behind.
             pods = await self._live_pods(vm)
         return planning.Observed(
@@ -176,6 +176,6 @@ class VirtualMachines:
 
 
 def _matters(vm: Object) -> bool:
-    """Whether an attempt ends or begins with the next plan, so that one more request is worth it."""
-    wish = power.decide(vm)
-    return wish.on or wish.reason == "Deleting" or planning.attempt_is_open(vm)
+    """Whether the next plan decides something on the absence of pods, so that one more request is worth it; a first start does not."""
+    wish, current = power.decide(vm), power.current_attempt(vm)
+    return wish.reason == "Deleting" or planning.attempt_is_open(vm) or (wish.on and current > 0)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Final, Literal, Protocol, TypeAlias
 
 from apiserver.apis.meta import errors
+from apiserver.client.rest import TransportError
 from controller.runtime.workqueue import WorkQueue
 
 logger = logging.getLogger(__name__)
@@ -110,7 +111,7 @@ class Controller:
             self.queue.forget(request)
             return "terminal"
         except Exception as error:
-            known = isinstance(error, errors.StatusError)
+            known = isinstance(error, errors.StatusError | TransportError | TimeoutError)
             logger.warning("reconcile failed", extra={**context, "error": str(error) or repr(error)}, exc_info=None if known else error)
             self.queue.add_rate_limited(request)
             return "error"

@@ -153,6 +153,11 @@ def test_the_pod_without_the_guest_is_deleted_at_the_end(phase: str, holder: str
     assert actions[-1] == RemoveFinalizer(names.MIGRATION_FINALIZER)
 
 
+def test_a_target_pod_that_was_never_written_down_is_deleted_all_the_same() -> None:
+    actions = plan(seen(a_migration(phase="Cancelled"), target=a_target()))
+    assert [each.name for each in actions if isinstance(each, DeletePod)] == [TARGET]
+
+
 def test_both_pods_go_with_a_machine_that_is_gone() -> None:
     actions = plan(seen(a_migration(phase="Failed", **SIDES), vm=None, target=a_target()))
     assert kinds(actions) == ["DeletePod", "DeletePod", "RemoveFinalizer"]

@@ -242,7 +242,8 @@ def observations(draw: st.DrawFn) -> Observed:
         runStrategy=draw(st.sampled_from(power.RUN_STRATEGIES)),
     )
     if request := draw(REQUESTS):
-        vm["status"]["request"] = request
+        # Verbs ask for the next attempt at most.
+        vm["status"]["request"] = {**request, "attempt": min(request["attempt"], len(attempts) + 1)}
     silent = draw(st.sets(st.sampled_from(["node1", "node2"])))
     return seen(vm, *draw(PODS), silent_nodes=frozenset(silent), now=NOW + timedelta(hours=draw(st.integers(0, 1))))
 
