@@ -228,8 +228,11 @@ class LibvirtHypervisor:
             domain.agentSetResponseTimeout(AGENT_SECONDS)
             kinds = libvirt.VIR_DOMAIN_GUEST_INFO_OS | libvirt.VIR_DOMAIN_GUEST_INFO_HOSTNAME | libvirt.VIR_DOMAIN_GUEST_INFO_TIMEZONE
             # Without flags errors of single questions do not fail the whole.
-            told = domain.guestInfo(kinds, 0)
-            return facts.guest_facts(told, domain.interfaceAddresses(libvirt.VIR_DOMAIN_INTERFACE_ADDRESSES_SRC_AGENT))
+            try:
+                told = domain.guestInfo(kinds, 0)
+                return facts.guest_facts(told, domain.interfaceAddresses(libvirt.VIR_DOMAIN_INTERFACE_ADDRESSES_SRC_AGENT))
+            except (ValueError, TypeError, AttributeError) as error:  # the guest chose these words; it must not choose our end
+                raise OperationInvalid(f"the guest agent of domain {name} talks nonsense") from error
 
         return await self._call(f"ask the guest agent of domain {name}", ask)
 
