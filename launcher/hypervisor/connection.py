@@ -70,8 +70,8 @@ class LibvirtHypervisor:
         self._agents: dict[str, bool] = {}
         self._ready = asyncio.Event()
         self._lost = asyncio.Event()
-        # One for a migration, one for an agent that does not answer, one for everything else.
-        self._threads = concurrent.futures.ThreadPoolExecutor(3, thread_name_prefix="libvirt")
+        # One for a migration, two for an agent that does not answer (facts, shutdown), one for everything else.
+        self._threads = concurrent.futures.ThreadPoolExecutor(4, thread_name_prefix="libvirt")
 
     async def run(self) -> None:
         """Keep the connection until cancelled."""
