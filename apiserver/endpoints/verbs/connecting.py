@@ -13,9 +13,10 @@ from collections.abc import AsyncIterator
 from typing import Final
 
 import aiohttp
+import orjson
 from aiohttp import web
 
-from apiserver.apis.meta.errors import BadRequest, Details, ServiceUnavailable, from_http
+from apiserver.apis.meta.errors import BadRequest, Details, ServiceUnavailable, StatusError, from_http, from_status
 from apiserver.endpoints import responses
 from apiserver.endpoints.call import Call
 from apiserver.endpoints.verbs.served import Served
@@ -25,6 +26,7 @@ MAX_MESSAGE_BYTES: Final = 1 << 20
 DIAL_SECONDS: Final = 10.0
 CLOSE_SECONDS: Final = 5.0
 _MAX_REASON_BYTES: Final = 123
+_MAX_STATUS_BYTES: Final = 16 << 10
 _GOING_AWAY: Final = 1001
 
 
@@ -89,12 +91,27 @@ async def _dialled(destination: Destination, stream: Connect) -> AsyncIterator[a
                     timeout=aiohttp.ClientWSTimeout(ws_close=CLOSE_SECONDS),
                 )
         except aiohttp.WSServerHandshakeError as error:
-            raise from_http(error.status, error.message) from error
+            raise await _refusal(session, destination, error) from error
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             why = f"the server of the stream at {destination.url.partition('/v1')[0]} cannot be reached: {error}"
             raise ServiceUnavailable(why, Details(retry_after_seconds=1)) from error
         async with server:
             yield server
+
+
+async def _refusal(session: aiohttp.ClientSession, destination: Destination, error: aiohttp.WSServerHandshakeError) -> StatusError:
+    """Return why the destination refused the upgrade. aiohttp drops the body of that answer, so it is asked again, without upgrade."""
+    try:
+        async with (
+            asyncio.timeout(DIAL_SECONDS),
+            session.get(destination.url, ssl=destination.tls, server_hostname=destination.server_name, allow_redirects=False) as answer,
+        ):
+            status = orjson.loads(await answer.content.read(_MAX_STATUS_BYTES))
+    except (aiohttp.ClientError, OSError, ValueError):
+        return from_http(error.status, error.message)
+    if not isinstance(status, dict) or status.get("kind") != "Status" or answer.status != error.status:
+        return from_http(error.status, error.message)
+    return from_status(status, error.status)
 
 
 Peer = web.WebSocketResponse | aiohttp.ClientWebSocketResponse

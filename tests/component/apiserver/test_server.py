@@ -13,6 +13,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 
+from apiserver.apis.meta.errors import BadRequest
 from apiserver.registry.generic.strategy import Destination
 from certs.issuing import Profile, new_authority
 from storage.memory import MemoryStorage
@@ -20,6 +21,9 @@ from storage.port import Condition, Delete, Put, Unavailable
 from tests.component.apiserver.conftest import HOUR, Api, Pki, serving
 from tests.component.apiserver.widgets import widget
 
+UPGRADE = {
+    "Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13", "Sec-WebSocket-Key": "x3JJHMbDL1EzLkh9GBhXDw==",
+}  # fmt: skip
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 
 
@@ -203,6 +207,8 @@ async def test_requests_beyond_the_limit_are_429(pki: Pki) -> None:
 
 async def echo(request: web.BaseRequest) -> web.StreamResponse:
     """Send everything back; ``bye`` closes with a reason."""
+    if request.path == "/off":
+        return web.json_response(BadRequest("the guest is off").to_json(), status=400)
     socket = web.WebSocketResponse(protocols=("plain.example.test",))
     await socket.prepare(request)
     async for message in socket:
@@ -235,6 +241,9 @@ async def test_a_stream_is_joined_both_ways_and_says_why_it_ends(pki: Pki, api: 
         await socket.send_bytes(b"bye")
         closed = await socket.receive()
         assert (closed.type, closed.data, closed.extra) == (aiohttp.WSMsgType.CLOSE, 1000, "the guest is off")
+    api.strategy.tap.destination = Destination(f"https://127.0.0.1:{port}/off", "handler", pki.client("virt-api"))
+    async with api.session.get(f"{api.url}{api.path}/w1/tap", headers=UPGRADE) as answer:
+        assert (answer.status, (await answer.json())["message"]) == (400, "the guest is off")
     listening.close()
     await server.shutdown(1)
     with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
