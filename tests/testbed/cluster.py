@@ -147,6 +147,7 @@ def down() -> None:
             identity.send(signal.SIGKILL)
         cgroups.down()
         _detach_loop_devices()
+        _unmount_builds()
         network.down()
         shutil.rmtree(layout.state())
         if left := leftovers():
@@ -171,10 +172,22 @@ def _detach_loop_devices() -> None:
             progress.run(["losetup", "--detach", device])
 
 
+def _mounts_below(directory: pathlib.Path) -> list[str]:
+    """Return the mount points below ``directory``, the deepest first."""
+    mounts = [line.split()[1] for line in pathlib.Path("/proc/self/mounts").read_text().splitlines()]
+    return sorted((path for path in mounts if pathlib.Path(path).is_relative_to(directory)), key=len, reverse=True)
+
+
+def _unmount_builds() -> None:
+    """Remove the mounts that a killed build of an image left in the cache; one that is at work keeps its own, because they are busy."""
+    for path in _mounts_below(layout.cache()):
+        with contextlib.suppress(progress.StepFailed):
+            progress.run(["umount", path])
+
+
 def leftovers() -> list[str]:
     """Return what exists of a cluster outside its state directory, in words."""
-    mounts = [line.split()[1] for line in pathlib.Path("/proc/self/mounts").read_text().splitlines()]
-    left = [f"mount {path}" for path in mounts if pathlib.Path(path).is_relative_to(layout.state())]
+    left = [f"mount {path}" for path in _mounts_below(layout.state())]
     left += [f"process {identity.pid}" for identity in _strays()]
     return left + network.leftovers() + cgroups.leftovers()
 
