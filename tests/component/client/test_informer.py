@@ -23,7 +23,7 @@ def a_map(name: str, **data: str) -> dict[str, Any]:
     return {"metadata": {"name": name, "namespace": "default"}, "data": data}
 
 
-async def eventually(claim: Callable[[], bool], seconds: float = 5) -> None:
+async def eventually(claim: Callable[[], bool], seconds: float = 20) -> None:
     async with asyncio.timeout(seconds):
         while not claim():
             await asyncio.sleep(0.005)
@@ -57,7 +57,7 @@ async def test_an_informer_holds_what_the_server_has_and_follows_it(streaming_li
     for number in range(3):
         await api.put(PATH, a_map(f"m{number}"))
     async with following(api) as informer:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             await informer.synced.wait()
         assert same(informer, api)
         await api.put(PATH, a_map("m3"))
@@ -139,7 +139,7 @@ async def test_a_server_that_is_away_at_first_is_waited_for() -> None:
     ]
     await api.put(PATH, a_map("m"))
     async with following(api) as informer:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             await informer.synced.wait()
         assert same(informer, api)
 
@@ -154,7 +154,7 @@ async def test_a_server_that_ignores_streaming_lists_gets_a_list() -> None:
     api = Ignorant()
     await api.put(PATH, a_map("m"))
     async with following(api, initial_idle_seconds=0.1) as informer:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             await informer.synced.wait()
         assert same(informer, api)
 

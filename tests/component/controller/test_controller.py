@@ -67,7 +67,7 @@ class Cluster:
 
     async def until(self, claim: Callable[[], Any], what: str) -> Any:
         try:
-            async with asyncio.timeout(8):
+            async with asyncio.timeout(30):
                 while True:
                     with suppress(KeyError, IndexError):
                         if found := claim():

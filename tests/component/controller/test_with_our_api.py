@@ -29,7 +29,7 @@ class World(Cluster):
     async def eventually(self, kind: Any, name: str, claim: Callable[[Object], Any]) -> Object:
         found: Object = {}
         with suppress(TimeoutError):
-            async with asyncio.timeout(8):
+            async with asyncio.timeout(30):
                 while True:
                     with suppress(KeyError):
                         found = await self.client.get(kind, name, "ns")
@@ -45,7 +45,7 @@ class World(Cluster):
         return await self.eventually(MIGRATIONS, "move", lambda obj: dig(obj, "status", "phase") == phase)
 
     async def gone(self, kind: Any, name: str) -> None:
-        async with asyncio.timeout(8):
+        async with asyncio.timeout(30):
             with suppress(errors.NotFound):
                 while True:
                     await self.client.get(kind, name, "ns")
