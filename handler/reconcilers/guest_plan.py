@@ -93,6 +93,8 @@ def _alive(vm: Mapping[str, Any], launcher: messages.Status) -> Action:
         return Start(paused=power.wants_paused(vm))
     if off and not launcher.stopping:
         return Call(messages.Shutdown(grace_seconds(vm)))
+    if launcher.stopping and phases.phase_of(vm) == phases.STOPPING:
+        return Wait()  # the states a guest goes through on its way down are worth no write; its end is
     if _is_migrating(launcher):
         return Wait()  # what libvirt pauses and resumes on the way is nobody's business; the outcome is reported
     if not launcher.stopping:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import ssl
+import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
@@ -59,7 +60,7 @@ class Pods:
                     self._cgroups[-1].rmdir()
                     self._cgroups.pop()
             except OSError:
-                os.sched_yield()
+                time.sleep(0.02)  # until the last of them is reaped
 
 
 @pytest.fixture

@@ -41,6 +41,8 @@ def test_a_domain_that_ran_is_not_started_again_in_its_pod() -> None:
 def test_a_running_guest_that_shall_be_off_is_asked_to_shut_down_once(vm: dict[str, Any]) -> None:
     assert plan(observed(vm, a_running())) == Call(messages.Shutdown(30.0))
     assert plan(observed(vm, a_running(stopping=True))) == Report()
+    vm["status"]["phase"] = "Stopping"
+    assert plan(observed(vm, a_running("shutdown", "user", stopping=True))) == Wait()
 
 
 def test_pause_and_unpause_follow_the_last_verb() -> None:
