@@ -101,7 +101,6 @@ def _pod(
         "name": names.CONTAINER,
         "image": settings.launcher_image,
         "imagePullPolicy": settings.launcher_pull_policy,
-        "command": ["virt-launcher"],
         "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
         "resources": _resources(vm, placement),
         "volumeMounts": mounts,
