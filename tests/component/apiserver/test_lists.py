@@ -243,3 +243,33 @@ async def test_a_client_that_asks_for_what_we_do_not_write_gets_406(api: Api) ->
         assert (answer.code, answer.json["reason"]) == (406, "NotAcceptable")
     yaml = await api.get(Accept="application/yaml")
     assert yaml.body.startswith(b"kind: WidgetList")
+
+
+def open_watches(metrics: bytes) -> float:
+    """Return the number of open watches that the metrics tell."""
+    lines = [
+        line for line in metrics.decode().splitlines() if line.startswith("apiserver_longrunning_requests{") and 'verb="WATCH"' in line
+    ]
+    return sum(float(line.rpartition(" ")[2]) for line in lines)
+
+
+async def test_a_client_that_goes_away_ends_its_watch(api: Api) -> None:
+    async with api.watch(""):
+        assert open_watches((await api.get("/metrics")).body) == 1
+    async with asyncio.timeout(5):
+        while open_watches((await api.get("/metrics")).body):
+            await asyncio.sleep(0.02)
+
+
+async def test_a_client_that_does_not_read_holds_up_nobody(api: Api) -> None:
+    body = widget("big")
+    body["metadata"]["annotations"] = {"a": "x" * 100_000}
+    made = await api.make(body)
+    query = f"resourceVersion={made['metadata']['resourceVersion']}"
+    async with api.session.get(f"{api.url}{api.path}?watch=1&{query}") as stalled, api.watch(query) as frames:
+        for i in range(60):
+            await api.patch("big", {"spec": {"size": i + 2}})
+        async with asyncio.timeout(10):
+            sizes = [(await anext(frames))["object"]["spec"]["size"] for _ in range(60)]
+        assert sizes == list(range(2, 62))
+        assert stalled.status == 200
