@@ -35,8 +35,11 @@ class Kubectl:
         return {**os.environ, "KUBECONFIG": str(self.kubeconfig), "PATH": f"{ROOT / '.venv/bin'}:{os.environ['PATH']}"}
 
     def command(self, *arguments: str) -> list[str]:
-        """Return the command line."""
-        return [self.binary, "-n", self.namespace, *arguments]
+        """Return the command line; kubectl takes flags only after a plugin's name."""
+        namespace = ["-n", self.namespace]
+        if arguments[0] == "virt":
+            return [self.binary, *arguments, *namespace]
+        return [self.binary, *namespace, *arguments]
 
     def try_run(self, *arguments: str, stdin: str | None = None, timeout: float = 60) -> subprocess.CompletedProcess[str]:
         """Run kubectl; the caller looks at the exit status."""
