@@ -1,5 +1,6 @@
 """Our chart in the cluster: installed, brought up to date, removed."""
 
+import fcntl
 import json
 import os
 from collections.abc import Iterable
@@ -68,4 +69,8 @@ def _environment() -> dict[str, str]:
 
 
 def _helm(*arguments: str, timeout_seconds: float) -> None:
-    progress.run([build.program("helm"), *arguments], environment=_environment(), timeout_seconds=timeout_seconds)
+    """Run Helm; of two runs on this machine one waits for the other, because Helm itself would fail the second one."""
+    program = build.program("helm")
+    with (layout.cache() / ".helm.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        progress.run([program, *arguments], environment=_environment(), timeout_seconds=timeout_seconds)
