@@ -31,6 +31,7 @@ check: setup  ## format, lint, types, import contracts, and the tests that need 
 
 test: check  ## every test, those on the real cluster with real guests included
 	@python3 -m tests.testbed packages
+	@test -n "$$KUBECONFIG" || $(MAKE) --no-print-directory cluster-up
 	$(PY) -m pytest -q -m "slow or host or cluster" tests
 
 demo:  ## a real two-node Kubernetes on this machine, our chart, a virtual machine with a console (KUBECONFIG=… uses that cluster)
