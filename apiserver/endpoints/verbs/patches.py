@@ -20,6 +20,10 @@ TYPES: Final = (JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH)
 """What is served; OpenAPI lists the same, because kubectl chooses by it. Server-side apply is not, and is answered 415."""
 
 
+REPEATABLE: Final = frozenset({MERGE_PATCH, STRATEGIC_PATCH})
+"""These name what shall be. A JSON patch may name places instead: done twice, ``remove /metadata/finalizers/0`` removes two."""
+
+
 def parse(media_type: str, raw: bytes, shape: strategic_patch.Shape) -> tuple[Change, tuple[str, ...]]:
     """Return the change that a patch asks for, and the keys that it gives twice.
 

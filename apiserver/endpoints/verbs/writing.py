@@ -47,9 +47,11 @@ async def patch(served: Served, call: Call) -> web.StreamResponse:
     representation = call.represent(*ONE)
     options = write_options(call)
     raw = await bodies.read(call.request)
-    change, duplicates = patches.parse(media_name(call.request.headers.get("Content-Type")), raw, served.shape)
+    media_type = media_name(call.request.headers.get("Content-Type"))
+    change, duplicates = patches.parse(media_type, raw, served.shape)
     _judge_duplicates(served, call, options, duplicates)
-    obj = await served.store.update(call.info.namespace, call.info.name, change, options, part=_part(call))
+    repeatable = media_type in patches.REPEATABLE
+    obj = await served.store.update(call.info.namespace, call.info.name, change, options, part=_part(call), repeatable=repeatable)
     return await served.answer_one(call, obj, representation)
 
 

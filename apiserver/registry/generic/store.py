@@ -94,21 +94,22 @@ class Store:
                 given["name"] = names.generate(base)
             new = self._planner.create(codec.copy(obj), refused, self._now())
             try:
-                return await self._create(namespace, new, options)
+                # Another try would take another name: whoever hears of no result must look first.
+                return await self._create(namespace, new, options, repeatable=not base)
             except Overtaken as overtaken:
                 if not base:
                     raise self._exists(new, overtaken.current) from None
         message = f'{metadata.qualified(self.resource)} "{given["name"]}" already exists, the server was not able to generate a unique name'
         raise AlreadyExists(message, metadata.details(self.resource, given["name"], retry_after_seconds=1))
 
-    async def _create(self, namespace: str, new: Object, options: WriteOptions) -> Object:
+    async def _create(self, namespace: str, new: Object, options: WriteOptions, *, repeatable: bool) -> Object:
         key = self.key(namespace, new["metadata"]["name"])
         if options.dry_run:
             if entry := await self._read(key):
                 raise Overtaken(entry)
             await self._transactions.check_claims(key, None, new)
             return new
-        return codec.at_revision(new, await self._transactions.create(key, new))
+        return codec.at_revision(new, await self._transactions.create(key, new, repeatable=repeatable))
 
     def _exists(self, new: Object, current: Entry | None) -> AlreadyExists:
         name = new["metadata"]["name"]
@@ -117,8 +118,12 @@ class Store:
             f'{prefix}{metadata.qualified(self.resource)} "{name}" already exists', metadata.details(self.resource, name)
         )  # fmt: skip
 
-    async def update(self, namespace: str, name: str, change: Change, options: WriteOptions, *, part: Part = "") -> Object:
+    async def update(
+        self, namespace: str, name: str, change: Change, options: WriteOptions, *, part: Part = "", repeatable: bool = True
+    ) -> Object:
         """Change an object, or its status, and return it; a change that changes nothing is not written.
+
+        ``repeatable``: applied to its own result, ``change`` changes nothing more.
 
         Raises:
             NotFound, Conflict, BadRequest, Invalid, and what ``change`` raises.
@@ -127,7 +132,7 @@ class Store:
         def plan(old: Object) -> Plan:
             return self._planner.update(change(codec.copy(old)), old, options, part)
 
-        obj, _ = await self._guarded(namespace, name, plan, dry_run=options.dry_run, repeatable=True)
+        obj, _ = await self._guarded(namespace, name, plan, dry_run=options.dry_run, repeatable=repeatable)
         return obj
 
     async def act(self, namespace: str, name: str, verb: Verb, body: Object, options: WriteOptions) -> Object:

@@ -41,19 +41,20 @@ class Transactions:
         self._strategy = strategy
         self._root = root
 
-    async def create(self, key: str, obj: Object) -> int:
+    async def create(self, key: str, obj: Object, *, repeatable: bool) -> int:
         """Store a new object.
+
+        ``repeatable`` says whether a client that hears of no result may repeat the request without a second effect; clients do so by
+        themselves when the answer has a ``Retry-After``.
 
         Raises:
             Overtaken: the key is taken.
             Conflict: a claim is.
         """
-        return await self._commit(key, 0, obj, frozenset(), obj, repeatable=True)
+        return await self._commit(key, 0, obj, frozenset(), obj, repeatable=repeatable)
 
     async def replace(self, key: str, revision: int, old: Object, new: Object, *, repeatable: bool) -> int:
-        """Store ``new`` in place of ``old``, which was written at ``revision``.
-
-        ``repeatable`` says whether a client that hears of no result may repeat the request without a second effect.
+        """Store ``new`` in place of ``old``, which was written at ``revision``; ``repeatable`` as for ``create``.
 
         Raises:
             Overtaken: somebody wrote since.

@@ -161,6 +161,26 @@ async def test_an_outage_of_storage_is_503_or_504_and_heals(pki: Pki) -> None:
         assert (await api.get("w1")).code == 200
 
 
+async def test_a_client_is_told_to_try_again_by_itself_only_where_that_does_nothing_twice(pki: Pki) -> None:
+    storage = Broken()
+    async with serving(pki, storage=storage) as api:
+        await api.make(widget())
+        storage.out = True
+        harmless = [
+            await api.call("POST", "", widget("w2")),
+            await api.patch("w1", {"spec": {"size": 2}}),
+            await api.patch("w1", {"spec": {"size": 2}}, "strategic-merge-patch+json"),
+        ]
+        assert [(each.code, each.headers.get("Retry-After")) for each in harmless] == [(504, "1")] * 3
+        twice = [
+            await api.call("POST", "", {**widget(), "metadata": {"generateName": "w-"}}),  # another name each time: two objects
+            await api.patch("w1", [{"op": "add", "path": "/spec/parts", "value": []}], "json-patch+json"),
+            await api.call("POST", "w1/paint", {}),
+        ]
+        assert [(each.code, each.headers.get("Retry-After")) for each in twice] == [(504, None)] * 3
+        assert "may have happened" in twice[0].json["message"]
+
+
 async def test_an_unexpected_error_is_one_internal_error_without_a_traceback(api: Api, caplog: pytest.LogCaptureFixture) -> None:
     api.strategy.validate = lambda _: 1 // 0  # type: ignore[method-assign,assignment,return-value]
     answer = await api.call("POST", "", widget(), Audit_Id="find-me")
