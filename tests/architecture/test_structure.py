@@ -36,8 +36,7 @@ def test_packages_import_nothing_by_themselves() -> None:
     loud = [
         path.relative_to(ROOT)
         for path in modules()
-        if path.name == "__init__.py"
-        and any(not isinstance(node, ast.Expr) for node in ast.parse(path.read_text(encoding="utf-8")).body)
+        if path.name == "__init__.py" and any(not isinstance(node, ast.Expr) for node in ast.parse(path.read_text(encoding="utf-8")).body)
     ]
 
     assert not loud
