@@ -67,6 +67,21 @@ class Kubectl:
         created: dict[str, Any] = json.loads(self("create", "-o", "json", "-f", "-", stdin=json.dumps(manifest)))
         return created
 
+    def edit(self, kind: str, name: str, editor: str) -> str:
+        """``kubectl edit`` with a command as the editor."""
+        done = subprocess.run(
+            self.command("edit", kind, name),
+            env={**self.environment, "KUBE_EDITOR": editor},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        if done.returncode:
+            raise KubectlError(f"kubectl edit {kind} {name}: exit status {done.returncode}: {done.stderr}")
+        return done.stdout
+
     def within(self, namespace: str) -> Kubectl:
         """Return the same kubectl in another namespace."""
         return Kubectl(self.kubeconfig, namespace, self.binary)

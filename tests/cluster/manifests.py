@@ -63,3 +63,23 @@ def shared_claim(name: str) -> dict[str, Any]:
             "resources": {"requests": {"storage": "64Mi"}},
         },
     }
+
+
+def blank_disk(claim: str) -> dict[str, Any]:
+    """Return a Job that puts an empty disk of 16 MiB into a claim."""
+    restricted = {"runAsNonRoot": True, "runAsUser": 107, "runAsGroup": 107, "fsGroup": 107, "seccompProfile": {"type": "RuntimeDefault"}}
+    container = {
+        "name": "make",
+        "image": GUEST_IMAGE,
+        "imagePullPolicy": "IfNotPresent",
+        "command": ["/bin/sh", "-c", "truncate -s 16M /claim/disk.img.new && mv /claim/disk.img.new /claim/disk.img"],
+        "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+        "volumeMounts": [{"name": "claim", "mountPath": "/claim"}],
+    }
+    pod = {
+        "restartPolicy": "Never",
+        "securityContext": restricted,
+        "containers": [container],
+        "volumes": [{"name": "claim", "persistentVolumeClaim": {"claimName": claim}}],
+    }
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": f"make-{claim}"}, "spec": {"template": {"spec": pod}}}

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.cluster.kube import Kubectl, console, eventually
-from tests.cluster.manifests import claim_disk, migration, shared_claim, tiny_vm, with_disks
+from tests.cluster.manifests import blank_disk, claim_disk, migration, shared_claim, tiny_vm, with_disks
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 
@@ -67,7 +67,8 @@ def test_a_running_guest_moves_and_its_counter_goes_on(kubectl: Kubectl) -> None
 
 
 def test_a_guest_with_a_shared_disk_moves_there_and_back(kubectl: Kubectl) -> None:
-    kubectl.apply(shared_claim("travels"))
+    kubectl.apply(shared_claim("travels"), blank_disk("travels"))
+    kubectl("wait", "job", "make-travels", "--for=condition=Complete", "--timeout=60s", timeout=70)
     vm = running(kubectl, with_disks(tiny_vm("traveller"), claim_disk("travels")))
     with console(kubectl, "traveller") as guest:
         guest.expect("GUEST-READY", timeout=60)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.cluster.kube import Kubectl, console, eventually
-from tests.cluster.manifests import claim_disk, shared_claim, tiny_vm, with_disks
+from tests.cluster.manifests import blank_disk, claim_disk, shared_claim, tiny_vm, with_disks
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 
@@ -70,12 +70,14 @@ def test_the_pod_is_restricted_and_has_no_credentials(kubectl: Kubectl) -> None:
 
 def test_deleting_asks_the_guest_to_shut_down(kubectl: Kubectl) -> None:
     vm = start(kubectl, tiny_vm("deleted"))
-    wait_for_prompt(kubectl, "deleted")
+    with console(kubectl, "deleted") as guest:
+        guest.expect("GUEST-READY", timeout=60)
 
-    kubectl("delete", "vm", "deleted", "--timeout=60s", timeout=70)
+        kubectl("delete", "vm", "deleted", "--wait=false")
 
-    assert kubectl.try_run("get", "pod", vm["status"]["podName"]).returncode != 0
-    assert kubectl.try_run("get", "vm", "deleted").returncode != 0
+        guest.expect("Power down", timeout=20)
+    kubectl("wait", "vm", "deleted", "--for=delete", "--timeout=60s", timeout=70)
+    eventually(lambda: kubectl.try_run("get", "pod", vm["status"]["podName"]).returncode, timeout=30, what="the pod is gone")
 
 
 def test_a_machine_deleted_while_its_pod_is_being_created_is_gone(kubectl: Kubectl) -> None:
@@ -126,18 +128,25 @@ def test_stop_start_restart_pause_and_unpause(kubectl: Kubectl) -> None:
 def test_a_missing_disk_is_told_and_waited_for(kubectl: Kubectl) -> None:
     kubectl.apply(with_disks(tiny_vm("waits"), claim_disk("late")))
 
-    def disks_ready() -> dict[str, Any] | None:
+    def disks_ready(reason: str) -> dict[str, Any] | None:
         conditions = kubectl.json("get", "vm", "waits").get("status", {}).get("conditions", [])
-        return next((each for each in conditions if each["type"] == "DisksReady"), None)
+        return next((each for each in conditions if each["type"] == "DisksReady" and each["reason"] == reason), None)
 
-    condition = eventually(disks_ready, timeout=20, what="condition DisksReady")
-    assert condition["status"] == "False"
-    assert "late" in condition["message"]
-    eventually(
-        lambda: "late" in kubectl("describe", "vm", "waits").partition("Events:")[2], timeout=20, what="an event that names the claim"
-    )
+    def told(reason: str) -> None:
+        condition = eventually(lambda: disks_ready(reason), timeout=30, what=f"condition DisksReady with reason {reason}")
+        assert condition["status"] == "False"
+        assert "late" in condition["message"]
+        events = eventually(
+            lambda: [each for each in kubectl.json("get", "events")["items"] if each["reason"] == reason],
+            timeout=20,
+            what=f"event {reason}",
+        )
+        assert "late" in events[0]["message"]
 
+    told("ClaimNotFound")
     kubectl.apply(shared_claim("late"))
+    told("DiskImageNotFound")
+    kubectl.apply(blank_disk("late"))
     kubectl("wait", "vm", "waits", "--for=condition=Ready", "--timeout=90s", timeout=100)
     with console(kubectl, "waits") as guest:
         guest.expect("GUEST-READY", timeout=60)
@@ -150,7 +159,7 @@ def test_a_wrong_manifest_gets_one_answer_that_names_every_field(kubectl: Kubect
     manifest["spec"]["domain"]["cpu"] = {"cores": "many"}
     manifest["spec"]["domain"]["devices"]["disks"] = [{"type": "Floppy", "source": {"name": "x"}}]
 
-    refused = kubectl.try_run("create", "--validate=false", "-f", "-", stdin=json.dumps(manifest))
+    refused = kubectl.try_run("create", "-f", "-", stdin=json.dumps(manifest))
 
     assert refused.returncode != 0
     for field in ("spec.runStrategy", "spec.domain.memroy", "spec.domain.cpu.cores", "spec.domain.devices.disks[0].type"):
@@ -171,8 +180,9 @@ def test_kubectl_behaves(kubectl: Kubectl) -> None:
     assert "unchanged" in kubectl.apply(changed)
     kubectl("patch", "vm", "manners", "--type=merge", "-p", '{"metadata":{"annotations":{"a":"b"}}}')
     kubectl("annotate", "vm", "manners", "a-")
-    edited = kubectl.try_run("edit", "vm", "manners")
-    assert edited.returncode == 0, edited.stderr
+    edited = kubectl.edit("vm", "manners", "sed -i s/gold/silver/")
+    assert "edited" in edited
+    assert kubectl.json("get", "vm", "manners")["metadata"]["labels"]["tier"] == "silver"
 
 
 def test_deleting_a_namespace_takes_its_machines_with_it(kubectl: Kubectl, make_namespace: Any) -> None:
