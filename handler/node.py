@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from apiserver.apis.virt import hardware
 from handler.devices import ownership
 from handler.network import setup
 from handler.network.dhcp import Servers
@@ -15,14 +16,14 @@ from launcher.protocol import messages
 
 def device_nodes(vm: Mapping[str, Any], accelerator: messages.Accelerator) -> Iterator[ownership.Node]:
     """Yield the device nodes that the guest of ``vm`` needs."""
-    devices = vm["spec"]["domain"].get("devices") or {}
-    if devices.get("interfaces"):
+    domain = vm["spec"]["domain"]
+    if hardware.interfaces(domain):
         yield ownership.TUN
     if accelerator == "kvm":
         yield ownership.KVM
-    for index, disk in enumerate(devices.get("disks") or ()):
+    for disk in hardware.disks(domain):
         if disk.get("type", "PersistentVolumeClaim") == "PersistentVolumeClaim":
-            yield ownership.disk(disk.get("name") or f"disk{index}")
+            yield ownership.disk(disk["name"])
 
 
 class Node:

@@ -6,19 +6,15 @@ from collections.abc import Mapping
 from typing import Final
 
 from apiserver.apis.meta.objects import Object, dig, is_deleting
+from apiserver.apis.virt import hardware
 
 CLAIM: Final = "PersistentVolumeClaim"
 IMAGE: Final = "Image"
 
 
 def disks_of(vm: Object) -> list[Object]:
-    """Return ``spec.domain.devices.disks``."""
-    return dig(vm, "spec", "domain", "devices", "disks") or []
-
-
-def disk_name(disk: Object, index: int) -> str:
-    """Return the disk's name; virt-api defaults it the same way."""
-    return disk.get("name") or f"disk{index}"
+    """Return ``spec.domain.devices.disks`` as they are meant."""
+    return hardware.disks(dig(vm, "spec", "domain") or {})
 
 
 def claim_of(disk: Object) -> str | None:

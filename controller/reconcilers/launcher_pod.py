@@ -12,9 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from apiserver.apis.core.resources import PODS
-from apiserver.apis.meta import quantity
 from apiserver.apis.meta.objects import Object, dig, labels_of, name_of, namespace_of, owner_reference, uid_of
-from apiserver.apis.virt import layout, names
+from apiserver.apis.virt import hardware, layout, names
 from apiserver.apis.virt.resources import VIRTUAL_MACHINES
 from controller.reconcilers import disks
 from controller.reconcilers.settings import Settings
@@ -69,20 +68,13 @@ def target_pod(
 
 def memory_overhead(vm: Object) -> int:
     """Return the bytes that the pod needs beyond the guest's memory: an upper bound of what is used, since QEMU killed is a guest lost."""
-    guest = quantity.parse(_guest_memory(vm)).bytes
-    graphics = dig(vm, "spec", "domain", "devices", "graphics")
-    total = LAUNCHER_BYTES + QEMU_BYTES + VCPU_BYTES * vcpus(vm) + guest // PAGE_TABLE_SHARE
-    return total + (GRAPHICS_BYTES if graphics is None or graphics else 0)
+    domain = _domain(vm)
+    total = LAUNCHER_BYTES + QEMU_BYTES + VCPU_BYTES * hardware.vcpus(domain) + hardware.memory_bytes(domain) // PAGE_TABLE_SHARE
+    return total + (GRAPHICS_BYTES if hardware.graphics(domain) else 0)
 
 
-def vcpus(vm: Object) -> int:
-    """Return sockets times cores times threads."""
-    cpu = dig(vm, "spec", "domain", "cpu") or {}
-    return math.prod(int(cpu.get(each) or 1) for each in ("sockets", "cores", "threads"))
-
-
-def _guest_memory(vm: Object) -> str:
-    return str(dig(vm, "spec", "domain", "memory", "guest") or "512Mi")
+def _domain(vm: Object) -> Object:
+    return dig(vm, "spec", "domain") or {}
 
 
 def _pod(
@@ -152,14 +144,14 @@ def _security_context(vm: Object, claims: Mapping[str, Object | None]) -> Object
 
 
 def _resources(vm: Object, placement: Placement) -> Object:
-    memory = quantity.parse(_guest_memory(vm)).bytes + memory_overhead(vm)
+    domain = _domain(vm)
+    memory = hardware.memory_bytes(domain) + memory_overhead(vm)
     both = {"memory": f"{math.ceil(memory / MIB)}Mi"}
-    interfaces = dig(vm, "spec", "domain", "devices", "interfaces")
-    if interfaces is None or interfaces:
+    if hardware.interfaces(domain):
         both[names.TUN_RESOURCE] = "1"
     if placement.kvm:
         both[names.KVM_RESOURCE] = "1"
-    count = vcpus(vm)
+    count = hardware.vcpus(domain)
     return {"requests": {"cpu": f"{CPU_REQUEST_MILLI * count}m", **both}, "limits": {"cpu": str(count), **both}}
 
 
@@ -169,19 +161,18 @@ def _storage(vm: Object, claims: Mapping[str, Object | None]) -> tuple[list[Obje
     mounts: list[Object] = [{"name": layout.RUN_VOLUME, "mountPath": layout.RUN_DIRECTORY}, {"name": "tmp", "mountPath": "/tmp"}]  # noqa: S108 - of the pod
     devices: list[Object] = []
     for index, disk in enumerate(disks.disks_of(vm)):
-        volume, name = f"disk-{index}", disks.disk_name(disk, index)
+        volume, name = f"disk-{index}", disk["name"]
         claim = disks.claim_of(disk)
         if claim is None:
             volumes.append({"name": volume, "image": _image(dig(disk, "source") or {}, "reference", "pullPolicy")})
             mounts.append({"name": volume, "mountPath": f"{layout.IMAGES_DIRECTORY}/{name}", "readOnly": True})
             continue
-        read_only = bool(disk.get("readOnly"))
         volumes.append({"name": volume, "persistentVolumeClaim": {"claimName": claim}})
         path = f"{layout.DISKS_DIRECTORY}/{name}"
         if disks.is_block(claims.get(claim)):
             devices.append({"name": volume, "devicePath": path})
         else:
-            mounts.append({"name": volume, "mountPath": path} | ({"readOnly": True} if read_only else {}))
+            mounts.append({"name": volume, "mountPath": path} | ({"readOnly": True} if disk["readOnly"] else {}))
     boot = dig(vm, "spec", "domain", "firmware", "kernelBoot", "container")
     if boot:
         volumes.append({"name": "kernel-boot", "image": _image(boot, "image", "imagePullPolicy")})

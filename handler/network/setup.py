@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from apiserver.apis.virt import hardware
 from handler.network import masquerade, namespaces
 from handler.network.dhcp import Servers
 from handler.pods import opening
@@ -34,12 +35,12 @@ def wanted(vm: Mapping[str, Any]) -> Mapping[str, Any] | None:
     Raises:
         Unsupported: more than one, or another type than masquerade.
     """
-    interfaces: Sequence[Mapping[str, Any]] = vm["spec"]["domain"].get("devices", {}).get("interfaces") or ()
+    interfaces = hardware.interfaces(vm["spec"]["domain"])
     if not interfaces:
         return None
     if len(interfaces) > 1:
         raise masquerade.Unsupported("a pod has one network: more than one interface cannot be served")
-    if (kind := interfaces[0].get("type", "masquerade")) != "masquerade":
+    if (kind := interfaces[0]["type"]) != "masquerade":
         raise masquerade.Unsupported(f"interface {interfaces[0].get('name')}: type {kind} is not known to this virt-handler")
     return interfaces[0]
 
@@ -68,4 +69,4 @@ async def prepare(vm: Mapping[str, Any], pod_uid: str, launcher: Launcher, serve
     mac = masquerade.mac_address(uid, interface["name"], interface.get("mac") or "")
     command = masquerade.dnsmasq(mac, hostname=name, dns=dns, mtu=observed.uplink_mtu, pid_file=servers.pid_file(pod_uid))
     await servers.ensure(pod_uid, namespace, command)
-    return (Interface(interface["name"], mac, masquerade.TAP, interface.get("model") or "virtio", observed.addresses),)
+    return (Interface(interface["name"], mac, masquerade.TAP, interface["model"], observed.addresses),)

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from apiserver.apis.meta import objects, times
 from apiserver.apis.meta.objects import Object
-from apiserver.apis.virt import phases, power
+from apiserver.apis.virt import hardware, phases, power
 from handler.network.setup import Interface
 from launcher.protocol import messages
 
@@ -88,8 +88,7 @@ def running(vm: Object, observed: messages.Status, interfaces: Sequence[Interfac
         status["interfaces"] = [_interface(each) for each in interfaces]
         if interfaces and interfaces[0].addresses:
             status["podIP"] = interfaces[0].addresses[0]
-    devices = vm["spec"]["domain"].get("devices") or {}
-    status["graphics"] = [{"type": each["type"]} for each in devices.get("graphics") or ()]
+    status["graphics"] = [{"type": each["type"]} for each in hardware.graphics(vm["spec"]["domain"])]
     status["attempts"] = _with_running_time(vm, old, stamp)
     for condition in _conditions(observed, domain, generation):
         status["conditions"] = objects.with_condition(status.get("conditions"), condition, now=stamp)

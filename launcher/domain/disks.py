@@ -9,7 +9,7 @@ from pathlib import PurePosixPath
 from typing import Any, Final, Literal
 from xml.etree.ElementTree import Element, SubElement
 
-from apiserver.apis.virt import layout
+from apiserver.apis.virt import hardware, layout
 
 Format = Literal["raw", "qcow2"]
 
@@ -77,11 +77,6 @@ def confined(root: str, value: object, path: str) -> PurePosixPath:
     return PurePosixPath(root) / relative
 
 
-def disk_name(disk: Mapping[str, Any], index: int) -> str:
-    """Return the name of a disk, by default its place in the list."""
-    return segment(disk.get("name") or f"disk{index}", f"devices.disks[{index}].name")
-
-
 def origins(specification: Mapping[str, Any]) -> tuple[Origin, ...]:
     """Return where each disk of ``spec.domain`` comes from, in order.
 
@@ -89,19 +84,18 @@ def origins(specification: Mapping[str, Any]) -> tuple[Origin, ...]:
         InvalidSpecification: for names twice, paths that leave their volume, unknown types.
     """
     result: list[Origin] = []
-    for index, disk in enumerate(specification.get("devices", {}).get("disks") or ()):
+    for index, disk in enumerate(hardware.disks(specification)):
         path = f"devices.disks[{index}]"
-        name = disk_name(disk, index)
+        name = segment(disk["name"], f"{path}.name")
         if any(name == other.name for other in result):
             raise InvalidSpecification(f"{path}.name: {name!r} is taken by another disk")
-        read_only = bool(disk.get("readOnly")) or disk.get("device") == "cdrom"
+        read_only = bool(disk["readOnly"]) or disk["device"] == "cdrom"
         match disk.get("type"):
             case "PersistentVolumeClaim":
                 result.append(Origin(name, PurePosixPath(layout.DISKS_DIRECTORY, name), image=False, read_only=read_only))
             case "Image":
-                file = disk.get("source", {}).get("path") or f"disk/{layout.DISK_IMAGE}"
-                root = f"{layout.IMAGES_DIRECTORY}/{name}"
-                result.append(Origin(name, confined(root, file, f"{path}.source.path"), image=True, read_only=read_only))
+                file = confined(f"{layout.IMAGES_DIRECTORY}/{name}", disk["source"]["path"], f"{path}.source.path")
+                result.append(Origin(name, file, image=True, read_only=read_only))
             case other:
                 raise InvalidSpecification(f"{path}.type: {other!r} is not supported")
     return tuple(result)
@@ -119,7 +113,7 @@ def append_disks(devices: Element, specification: Mapping[str, Any], found: Mapp
     """Append a ``<disk>`` for every disk, and the controllers they need."""
     used: dict[str, int] = {}
     buses = set()
-    for index, (disk, origin) in enumerate(zip(specification.get("devices", {}).get("disks") or (), origins(specification), strict=True)):
+    for index, (disk, origin) in enumerate(zip(hardware.disks(specification), origins(specification), strict=True)):
         bus = _bus(disk, index)
         buses.add(bus)
         prefix = _BUS_PREFIX[bus]
@@ -134,7 +128,7 @@ def _append_disk(devices: Element, disk: Mapping[str, Any], origin: Origin, foun
     overlay = origin.overlay
     file = overlay or (origin.path if origin.image or found.block else origin.path / layout.DISK_IMAGE)
     image_format: Format = "qcow2" if overlay else found.format if origin.image else "raw"
-    element = SubElement(devices, "disk", type="block" if found.block else "file", device=str(disk.get("device") or "disk"))
+    element = SubElement(devices, "disk", type="block" if found.block else "file", device=str(disk["device"]))
     driver = SubElement(element, "driver", name="qemu", type=image_format)
     if found.direct:
         # Without O_DIRECT the data of two hosts' page caches could differ after a migration. io=native blocks the main loop while a
@@ -154,9 +148,8 @@ def _append_disk(devices: Element, disk: Mapping[str, Any], origin: Origin, foun
 
 
 def _bus(disk: Mapping[str, Any], index: int) -> str:
-    cdrom = disk.get("device") == "cdrom"
-    bus = (disk.get("target") or {}).get("bus") or ("sata" if cdrom else "virtio")
-    if bus not in _BUS_PREFIX or (cdrom and bus == "virtio"):
+    bus = disk["target"]["bus"]
+    if bus not in _BUS_PREFIX or (disk["device"] == "cdrom" and bus == "virtio"):
         raise InvalidSpecification(f"devices.disks[{index}].target.bus: {bus!r} is not supported here")
     return str(bus)
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
-from apiserver.apis.virt import layout
+from apiserver.apis.virt import hardware, layout
 from launcher.domain.disks import Found, InvalidSpecification, append_disks, confined
 
 EMULATOR: Final = "/usr/bin/qemu-system-x86_64"
@@ -21,12 +21,6 @@ TRANSLATION_CACHE_MEBIBYTES: Final = 32
 SPARE_PORTS: Final = 4
 """PCIe slots left for hot-plug: q35 takes devices only behind root ports that exist when it starts."""
 _UUID_NAMESPACE: Final = uuid.UUID("6a4b9bd6-2d6f-5b0e-9d0d-1b2f6b1f7a51")
-_QUANTITY: Final = re.compile(r"([0-9]+)(?:\.([0-9]+))?(|k|M|G|T|P|Ki|Mi|Gi|Ti|Pi)")
-_FACTORS: Final[dict[str, int]] = {
-    "": 1,
-    **{unit: 1000 ** (power + 1) for power, unit in enumerate("kMGTP")},
-    **{f"{unit}i": 1024 ** (power + 1) for power, unit in enumerate("KMGTP")},
-}
 _MAC: Final = re.compile(r"[0-9a-fA-F]{2}(:[0-9a-fA-F]{2}){5}")
 _TAP: Final = re.compile(r"[A-Za-z0-9_.-]{1,15}")  # IFNAMSIZ
 _WORD: Final = re.compile(r"[A-Za-z0-9_.+-]{1,64}")
@@ -109,13 +103,13 @@ def _accelerator(name: str) -> str:
 
 
 def _memory(specification: Mapping[str, Any]) -> int:
-    text = str((specification.get("memory") or {}).get("guest", ""))
-    match = _QUANTITY.fullmatch(text)
-    if match is None:
-        raise InvalidSpecification(f"memory.guest: {text!r} is no quantity of bytes")
-    whole, fraction, unit = match[1], match[2] or "", match[3]
-    scale: int = 10 ** len(fraction)
-    return int(whole + fraction) * _FACTORS[unit] // scale
+    try:
+        amount = hardware.memory_bytes(specification)
+    except ValueError as error:
+        raise InvalidSpecification(f"memory.guest: {error}") from error
+    if amount < 1:
+        raise InvalidSpecification(f"memory.guest: {amount} bytes are no memory")
+    return amount
 
 
 def _append_processors(root: Element, definition: Definition) -> None:
@@ -144,10 +138,9 @@ def _append_os(root: Element, specification: Mapping[str, Any]) -> None:
     element = SubElement(root, "os")
     SubElement(element, "type", arch="x86_64", machine=machine).text = "hvm"
     kernel_boot = (specification.get("firmware") or {}).get("kernelBoot")
-    disks = (specification.get("devices") or {}).get("disks") or ()
     if kernel_boot:
         _append_kernel(element, kernel_boot)
-    elif not any(disk.get("bootOrder") for disk in disks):
+    elif not any(disk.get("bootOrder") for disk in hardware.disks(specification)):
         SubElement(element, "boot", dev="hd")
         SubElement(element, "boot", dev="cdrom")
 
@@ -174,22 +167,19 @@ def _append_clock(root: Element, accelerator: str) -> None:
 
 
 def _append_devices(devices: Element, definition: Definition) -> None:
-    wanted = definition.specification.get("devices") or {}
     SubElement(devices, "emulator").text = EMULATOR
     append_disks(devices, definition.specification, definition.found)
     for tap in definition.taps:
         _append_interface(devices, tap)
     SubElement(devices, "controller", type="virtio-serial", index="0")
-    consoles = wanted.get("consoles")
-    if consoles is None or consoles:
+    if hardware.consoles(definition.specification):
         serial = SubElement(devices, "serial", type="unix")
         SubElement(serial, "source", mode="bind", path=_socket(layout.SERIAL_SOCKET))
         SubElement(serial, "target", port="0")
     channel = SubElement(devices, "channel", type="unix")
     SubElement(channel, "source", mode="bind", path=_socket(AGENT_SOCKET))
     SubElement(channel, "target", type="virtio", name=AGENT_CHANNEL)
-    graphics = wanted.get("graphics")
-    _append_graphics(devices, [{"type": "vnc"}] if graphics is None else graphics)
+    _append_graphics(devices, hardware.graphics(definition.specification))
     balloon = SubElement(devices, "memballoon", model="virtio", freePageReporting="on")
     SubElement(balloon, "stats", period="10")
     SubElement(SubElement(devices, "rng", model="virtio"), "backend", model="random").text = "/dev/urandom"

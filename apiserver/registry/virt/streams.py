@@ -8,7 +8,7 @@ from typing import ClassVar, Final
 
 from apiserver.apis.meta import errors
 from apiserver.apis.meta.objects import Object
-from apiserver.apis.virt import names, phases, streams
+from apiserver.apis.virt import hardware, names, phases, streams
 from apiserver.apis.virt.resources import VIRTUAL_MACHINES
 from apiserver.registry.generic.strategy import Connect, Destination
 
@@ -21,10 +21,10 @@ LocateHandler = Callable[[str], Awaitable[tuple[str, int]]]
 
 def refuse(vm: Object, stream: streams.Stream) -> str | None:
     """Say why nobody can connect to this stream now; None: one can."""
-    devices = vm["spec"].get("domain", {}).get("devices", {})
-    if stream == "console" and not devices.get("consoles"):
+    domain = vm["spec"].get("domain") or {}
+    if stream == "console" and not hardware.consoles(domain):
         return "it has no serial port (spec.domain.devices.consoles is empty)"
-    if stream == "vnc" and not any(each.get("type") == "vnc" for each in devices.get("graphics") or []):
+    if stream == "vnc" and not any(each.get("type") == "vnc" for each in hardware.graphics(domain)):
         return "it has no display of type vnc (spec.domain.devices.graphics)"
     phase = phases.phase_of(vm)
     if phase not in CONNECTABLE:

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
+from apiserver.apis.meta import quantity
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.meta.validation import FieldError
-from apiserver.apis.virt import names
+from apiserver.apis.virt import hardware, names
 from apiserver.apis.virt.resources import VIRTUAL_MACHINES
 from apiserver.apis.virt.v1alpha1 import decoding, defaults, types, validation
 from apiserver.registry.generic.strategy import Column, Connect, Reading, Strategy
@@ -80,7 +81,6 @@ class VirtualMachineStrategy(Strategy):
         del now
         spec, status = obj.get("spec") or {}, obj.get("status") or {}
         domain = spec.get("domain") or {}
-        cpu = domain.get("cpu") or {}
         ready = next((each.get("status") for each in status.get("conditions") or [] if each.get("type") == "Ready"), "False")
         addresses = (each.get("ipAddress") for each in status.get("interfaces") or [])
         return [
@@ -89,8 +89,8 @@ class VirtualMachineStrategy(Strategy):
             status.get("nodeName"),
             next((each for each in addresses if each), None),
             status.get("podName"),
-            cpu.get("sockets", 1) * cpu.get("cores", 1) * cpu.get("threads", 1),
-            (domain.get("memory") or {}).get("guest"),
+            hardware.vcpus(domain),
+            str(quantity.parse(str((domain.get("memory") or {}).get("guest", hardware.MEMORY)))),
             spec.get("runStrategy"),
         ]
 

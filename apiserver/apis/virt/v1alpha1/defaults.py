@@ -1,22 +1,18 @@
-"""Defaults: what a spec means when it says nothing, written into the object, so that no reader has to know.
+"""Defaults: what a spec means when it says nothing, written into the object where that does not touch what its author wrote.
 
-In place, idempotent, and only where :mod:`decoding` found nothing wrong. What the manifest leaves to the system at run time stays unsaid:
-the firmware's UUID, MAC addresses, the CPU model.
+In place, idempotent, and only where :mod:`decoding` found nothing wrong. A list of devices that is not there is written whole; the
+elements of one that is there stay as they are (:mod:`apiserver.apis.virt.hardware` says why, and what they mean). What the manifest
+leaves to the system at run time stays unsaid: the firmware's UUID, MAC addresses, the CPU model.
 """
 
 from __future__ import annotations
 
 from typing import Any, Final
 
-from apiserver.apis.meta import quantity
-from apiserver.apis.virt import power
+from apiserver.apis.virt import hardware, power
 
-MEMORY: Final = "512Mi"
-MACHINE: Final = "q35"
 START_TIMEOUT_SECONDS: Final = 180
 GRACE_PERIOD_SECONDS: Final = 30
-IMAGE_PATH: Final = "disk/disk.img"
-INTERFACE: Final = "default"
 
 
 def default_virtual_machine(obj: dict[str, Any]) -> None:
@@ -29,19 +25,14 @@ def default_virtual_machine(obj: dict[str, Any]) -> None:
     spec.setdefault("terminationGracePeriodSeconds", GRACE_PERIOD_SECONDS)
     domain = _object(spec, "domain")
     cpu = _object(domain, "cpu")
-    for field in ("sockets", "cores", "threads"):
+    for field in hardware.COUNTS:
         cpu.setdefault(field, 1)
     memory = _object(domain, "memory")
-    memory["guest"] = _canonical(memory.get("guest", MEMORY))
-    _object(domain, "machine").setdefault("type", MACHINE)
+    memory.setdefault("guest", hardware.MEMORY)
+    _object(domain, "machine").setdefault("type", hardware.MACHINE)
     devices = _object(domain, "devices")
-    for position, disk in enumerate(devices.setdefault("disks", [])):
-        _default_disk(disk, position)
-    for interface in devices.setdefault("interfaces", [{"name": INTERFACE}]):
-        interface.setdefault("type", "masquerade")
-        interface.setdefault("model", "virtio")
-    devices.setdefault("graphics", [{"type": "vnc"}])
-    devices.setdefault("consoles", [{"type": "pty"}])
+    for field, meant in hardware.devices(domain).items():
+        devices.setdefault(field, meant)
 
 
 def default_migration(obj: dict[str, Any]) -> None:
@@ -49,19 +40,6 @@ def default_migration(obj: dict[str, Any]) -> None:
     del obj
 
 
-def _default_disk(disk: dict[str, Any], position: int) -> None:
-    disk.setdefault("name", f"disk{position}")
-    is_cdrom = disk.setdefault("device", "disk") == "cdrom"
-    _object(disk, "target").setdefault("bus", "sata" if is_cdrom else "virtio")
-    disk.setdefault("readOnly", is_cdrom)
-    if disk.get("type") == "Image":
-        disk["source"].setdefault("path", IMAGE_PATH)
-
-
 def _object(parent: dict[str, Any], field: str) -> dict[str, Any]:
     value: dict[str, Any] = parent.setdefault(field, {})
     return value
-
-
-def _canonical(amount: str | float) -> str:
-    return str(quantity.parse(str(amount)))

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from apiserver.apis.meta import names, objectmeta, quantity
 from apiserver.apis.meta.validation import FieldError, Path, duplicate, forbidden, invalid, not_supported, required, too_long, too_many
-from apiserver.apis.virt import phases, power
+from apiserver.apis.virt import hardware, phases, power
 from apiserver.apis.virt.v1alpha1 import placement
 
 Object = Mapping[str, Any]
@@ -57,7 +57,7 @@ def validate_virtual_machine(obj: Object) -> list[FieldError]:
     if not _MACHINE.fullmatch(domain["machine"]["type"]):
         found.append(invalid(path.child("machine", "type"), domain["machine"]["type"], "must be the name of a machine type of QEMU"))
     found += _validate_firmware(domain.get("firmware") or {}, path.child("firmware"))
-    return found + _validate_devices(domain["devices"], path.child("devices"))
+    return found + _validate_devices(hardware.devices(domain), path.child("devices"))
 
 
 def validate_virtual_machine_update(obj: Object, old: Object) -> list[FieldError]:
@@ -69,7 +69,7 @@ def validate_virtual_machine_update(obj: Object, old: Object) -> list[FieldError
         return []
     found = validate_virtual_machine(obj)
     phase = phases.phase_of(old)
-    if phase in phases.WITH_POD and obj["spec"].get("domain") != old["spec"].get("domain"):
+    if phase in phases.WITH_POD and not hardware.same(obj["spec"]["domain"], old["spec"]["domain"]):
         text = f"may be changed only while the virtual machine is off, and it is {phase}; stop it first"
         found.append(forbidden(SPEC.child("domain"), text))
     return found
@@ -136,7 +136,7 @@ def _validate_cpu(cpu: Object, path: Path) -> list[FieldError]:
 
 
 def _validate_memory(memory: Object, path: Path) -> list[FieldError]:
-    guest = quantity.parse(memory["guest"])
+    guest = quantity.parse(str(memory["guest"]))
     if guest < MIN_MEMORY:
         return [invalid(path.child("guest"), memory["guest"], f"must be greater than or equal to {MIN_MEMORY}")]
     if guest > MAX_MEMORY:

@@ -90,7 +90,7 @@ def test_a_uuid_asked_for_is_taken() -> None:
 
 @pytest.mark.parametrize(
     ("text", "expected"),
-    [("512Mi", 512 << 20), ("1G", 10**9), ("1.5Gi", 3 << 29), ("1000000000", 10**9), ("1.0001k", 1000), ("64k", 64000)],
+    [("512Mi", 512 << 20), ("1G", 10**9), ("1.5Gi", 3 << 29), ("1000000000", 10**9), ("1.0001k", 1001), ("64k", 64000)],
 )
 def test_memory_is_a_quantity_in_bytes(text: str, expected: int) -> None:
     assert xml(memory={"guest": text}).findtext("memory") == str(expected)
@@ -100,7 +100,7 @@ def test_memory_is_a_quantity_in_bytes(text: str, expected: int) -> None:
     "specification",
     [
         {"memory": {"guest": "much"}},
-        {"memory": {}},
+        {"memory": {"guest": "-1Gi"}},
         {"firmware": {"uuid": "no"}},
         {"firmware": {"kernelBoot": {"container": {"kernelPath": "../../etc/passwd"}}}},
         {"firmware": {"kernelBoot": {"container": {"kernelPath": ""}}}},

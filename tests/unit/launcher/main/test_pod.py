@@ -126,7 +126,7 @@ async def test_a_failed_start_ends_the_pod_with_the_reason(world: World, tmp_pat
 
 async def test_an_invalid_specification_is_a_failed_start(world: World) -> None:
     with pytest.raises(Refused, match=r"memory\.guest"):
-        await world.pod.handle(messages.Sync(messages.Machine("default", "testvm", "u-1", {}, "qemu")))
+        await world.pod.handle(messages.Sync(messages.Machine("default", "testvm", "u-1", {"memory": {"guest": "much"}}, "qemu")))
     await world.ends("start-failed")
 
 

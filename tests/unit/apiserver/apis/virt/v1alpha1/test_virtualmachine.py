@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from apiserver.apis.meta import merge_patch
 from apiserver.apis.virt.v1alpha1 import decoding, defaults, types, validation
 
 SLIDE_DISK: dict[str, Any] = {
@@ -63,22 +64,37 @@ def test_defaults_say_what_the_manifest_leaves_out() -> None:
             "memory": {"guest": "512Mi"},
             "machine": {"type": "q35"},
             "devices": {
-                "disks": [
-                    {
-                        "name": "disk0",
-                        "type": "PersistentVolumeClaim",
-                        "device": "disk",
-                        "source": {"name": "myVolumeClaim"},
-                        "target": {"bus": "virtio"},
-                        "readOnly": False,
-                    }
-                ],
+                "disks": [{"type": "PersistentVolumeClaim", "device": "disk", "source": {"name": "myVolumeClaim"}}],
                 "interfaces": [{"name": "default", "type": "masquerade", "model": "virtio"}],
                 "graphics": [{"type": "vnc"}],
                 "consoles": [{"type": "pty"}],
             },
         },
     }
+
+
+def test_what_the_author_wrote_is_stored_as_it_was_written() -> None:
+    """``kubectl apply`` compares what it sent with what is stored, an atomic list as a whole: more in it would be a change each time."""
+    written = _vm(
+        domain={
+            "cpu": {"cores": 2},
+            "memory": {"guest": "1024Mi"},
+            "devices": {
+                "disks": [
+                    {"type": "Image", "device": "cdrom", "source": {"reference": "a"}},
+                    {"type": "Image", "source": {"reference": "a"}},
+                ],
+                "interfaces": [{"name": "net"}],
+                "graphics": [{"type": "spice"}],
+            },
+        },
+        tolerations=[{"operator": "Exists"}],
+        topologySpreadConstraints=[{"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}],
+    )
+    stored = copy.deepcopy(written)
+    defaults.default_virtual_machine(stored)
+    assert merge_patch.apply(stored, written) == stored
+    assert _errors(stored) == []
 
 
 def test_an_empty_list_of_devices_means_none() -> None:
@@ -278,6 +294,19 @@ def test_the_domain_of_a_machine_that_is_on_stays_as_it_is() -> None:
     new["spec"]["domain"] = old["spec"]["domain"]
     new["spec"]["runStrategy"] = "Halted"
     assert validation.validate_virtual_machine_update(new, old) == []
+
+
+def test_saying_the_same_in_other_words_is_no_change_of_a_machine_that_is_on() -> None:
+    old = _vm(domain={"memory": {"guest": "1024Mi"}, "devices": {"disks": [{"type": "Image", "source": {"reference": "a"}}]}})
+    defaults.default_virtual_machine(old)
+    old["status"] = {"phase": "Running"}
+    new = copy.deepcopy(old)
+    new["spec"]["domain"]["memory"]["guest"] = "1Gi"
+    disk = new["spec"]["domain"]["devices"]["disks"][0]
+    disk |= {"name": "disk0", "device": "disk", "readOnly": False, "target": {"bus": "virtio"}}
+    assert validation.validate_virtual_machine_update(new, old) == []
+    disk["target"]["bus"] = "scsi"
+    assert len(validation.validate_virtual_machine_update(new, old)) == 1
 
 
 def test_a_spec_that_did_not_change_is_not_judged_again() -> None:

@@ -1,0 +1,88 @@
+"""The hardware that ``spec.domain`` describes: what it leaves unsaid, filled in. Pure; nothing given is changed.
+
+The lists of devices are atomic, and their elements are stored as their author wrote them: ``kubectl apply`` compares such a list as a
+whole, and would take every default that the server wrote into an element for a change, at each apply. So nobody reads those lists but
+through here, virt-api's own rules included, and no default is typed twice.
+
+All functions take ``spec.domain`` as virt-api stores it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, Final
+
+from apiserver.apis.meta import quantity
+from apiserver.apis.meta.objects import Object
+
+Domain = Mapping[str, Any]
+
+MEMORY: Final = "512Mi"
+MACHINE: Final = "q35"
+IMAGE_PATH: Final = "disk/disk.img"
+COUNTS: Final = ("sockets", "cores", "threads")
+LISTS: Final = ("disks", "interfaces", "graphics", "consoles")
+
+
+def vcpus(domain: Domain) -> int:
+    """Return sockets times cores times threads."""
+    cpu = domain.get("cpu") or {}
+    return math.prod(int(cpu.get(each) or 1) for each in COUNTS)
+
+
+def memory_bytes(domain: Domain) -> int:
+    """Return the guest's memory; fractions of a byte are rounded up.
+
+    Raises:
+        ValueError: what is given is no quantity.
+    """
+    return quantity.parse(str((domain.get("memory") or {}).get("guest", MEMORY))).bytes
+
+
+def disks(domain: Domain) -> list[Object]:
+    """Return ``devices.disks``, each with ``name``, ``device``, ``target.bus``, ``readOnly`` and, for an image, ``source.path``."""
+    return [_disk(each, position) for position, each in enumerate(_given(domain, "disks", []))]
+
+
+def interfaces(domain: Domain) -> list[Object]:
+    """Return ``devices.interfaces``, each with ``type`` and ``model``; one where nothing is said."""
+    return [{"type": "masquerade", "model": "virtio", **each} for each in _given(domain, "interfaces", [{"name": "default"}])]
+
+
+def graphics(domain: Domain) -> list[Object]:
+    """Return ``devices.graphics``; one display of type vnc where nothing is said."""
+    return _given(domain, "graphics", [{"type": "vnc"}])
+
+
+def consoles(domain: Domain) -> list[Object]:
+    """Return ``devices.consoles``; one serial port where nothing is said."""
+    return _given(domain, "consoles", [{"type": "pty"}])
+
+
+def devices(domain: Domain) -> Object:
+    """Return ``devices`` with all four lists."""
+    return {"disks": disks(domain), "interfaces": interfaces(domain), "graphics": graphics(domain), "consoles": consoles(domain)}
+
+
+def same(one: Domain, other: Domain) -> bool:
+    """Whether both describe the same hardware, however much of it they leave unsaid: ``1024Mi`` is ``1Gi``."""
+    return _meant(one) == _meant(other)
+
+
+def _meant(domain: Domain) -> Object:
+    return {**domain, "memory": memory_bytes(domain), "devices": devices(domain)}
+
+
+def _given(domain: Domain, field: str, otherwise: list[Object]) -> list[Object]:
+    given = (domain.get("devices") or {}).get(field)
+    return otherwise if given is None else list(given)
+
+
+def _disk(given: Object, position: int) -> Object:
+    is_cdrom = given.get("device") == "cdrom"
+    disk: Object = {"name": f"disk{position}", "device": "disk", "readOnly": is_cdrom, **given}
+    disk["target"] = {"bus": "sata" if is_cdrom else "virtio", **(given.get("target") or {})}
+    if given.get("type") == "Image":
+        disk["source"] = {"path": IMAGE_PATH, **(given.get("source") or {})}
+    return disk

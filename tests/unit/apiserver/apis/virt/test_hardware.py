@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+
+from apiserver.apis.virt import hardware
+
+IMAGE: dict[str, Any] = {"type": "Image", "source": {"reference": "a"}}
+CLAIM: dict[str, Any] = {"type": "PersistentVolumeClaim", "source": {"name": "b"}}
+
+
+def test_what_is_unsaid_of_a_disk_depends_on_what_it_is_and_where_it_stands() -> None:
+    domain = {"devices": {"disks": [CLAIM, {**IMAGE, "device": "cdrom"}, {**IMAGE, "name": "x", "target": {}}]}}
+    before = copy.deepcopy(domain)
+    assert hardware.disks(domain) == [
+        {**CLAIM, "name": "disk0", "device": "disk", "readOnly": False, "target": {"bus": "virtio"}},
+        {
+            "name": "disk1",
+            "type": "Image",
+            "source": {"reference": "a", "path": "disk/disk.img"},
+            "device": "cdrom",
+            "readOnly": True,
+            "target": {"bus": "sata"},
+        },
+        {
+            "name": "x",
+            "type": "Image",
+            "source": {"reference": "a", "path": "disk/disk.img"},
+            "device": "disk",
+            "readOnly": False,
+            "target": {"bus": "virtio"},
+        },
+    ]
+    assert domain == before
+
+
+def test_what_is_said_counts() -> None:
+    said = {**IMAGE, "name": "n", "device": "cdrom", "readOnly": True, "target": {"bus": "scsi"}}
+    said["source"] = {"reference": "a", "path": "p"}
+    assert hardware.disks({"devices": {"disks": [said]}}) == [said]
+    assert hardware.interfaces({"devices": {"interfaces": [{"name": "n", "model": "e1000"}]}}) == [
+        {"name": "n", "type": "masquerade", "model": "e1000"}
+    ]
+
+
+@pytest.mark.parametrize("domain", [{}, {"devices": None}, {"devices": {}}, {"devices": {"disks": None, "interfaces": None}}])
+def test_a_list_that_is_not_there_has_what_every_machine_needs(domain: dict[str, Any]) -> None:
+    assert hardware.devices(domain) == {
+        "disks": [],
+        "interfaces": [{"name": "default", "type": "masquerade", "model": "virtio"}],
+        "graphics": [{"type": "vnc"}],
+        "consoles": [{"type": "pty"}],
+    }
+
+
+def test_an_empty_list_has_nothing() -> None:
+    empty: dict[str, Any] = {each: [] for each in hardware.LISTS}
+    assert hardware.devices({"devices": empty}) == empty
+
+
+def test_processors_and_memory_are_counted() -> None:
+    assert (hardware.vcpus({}), hardware.vcpus({"cpu": {"sockets": 2, "cores": 3, "threads": 2}})) == (1, 12)
+    assert hardware.memory_bytes({}) == 512 << 20
+    assert hardware.memory_bytes({"memory": {"guest": 2**30}}) == 2**30
+    with pytest.raises(ValueError, match="quantities must match"):
+        hardware.memory_bytes({"memory": {"guest": "much"}})
+
+
+def test_the_same_hardware_may_be_said_in_different_words() -> None:
+    assert hardware.same({"memory": {"guest": "1Gi"}}, {"memory": {"guest": "1024Mi"}, "devices": {"graphics": [{"type": "vnc"}]}})
+    assert not hardware.same({}, {"devices": {"graphics": []}})
+    assert not hardware.same({"cpu": {"cores": 1}}, {"cpu": {"cores": 2}})
