@@ -1,22 +1,25 @@
 # Everything a contributor runs. `make` alone prints this help.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
+PYTHON := python3
 VENV := .venv
 PY := $(VENV)/bin/python
+TESTBED := $(PYTHON) -m tests.testbed
 TESTS_INNER := tests/architecture tests/unit tests/contracts tests/component
 
-.PHONY: help setup fmt check test demo down env cluster-up cluster-down images dev
+.PHONY: help python setup fmt check test demo down env cluster-up cluster-down images dev bench-start
 
 help:  ## this text
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
 
+python:
+	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("Python 3.11 or later is needed, and $(PYTHON) is %d.%d; name another one: make PYTHON=python3.12 …" % sys.version_info[:2])'
+
 setup: $(VENV)/.done  ## a virtual environment with everything that development needs
 
-$(VENV)/.done: pyproject.toml requirements.txt
-	test -x $(PY) || python3 -m venv $(VENV)
-	$(PY) -m pip install --quiet --disable-pip-version-check -r requirements.txt
-	$(PY) -m pip install --quiet --disable-pip-version-check --no-deps -e .
-	touch $@
+$(VENV)/.done: pyproject.toml requirements.txt | python
+	@$(TESTBED) setup
+	@touch $@
 
 fmt: setup  ## format the code
 	$(VENV)/bin/ruff format .
@@ -27,32 +30,40 @@ check: setup  ## format, lint, types, import contracts, and the tests that need 
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports
+	@$(PY) -m tests.testbed.build etcd helm >/dev/null  # before any test has to wait for it
 	$(PY) -m pytest -q -m "not slow and not cluster and not host" $(TESTS_INNER)
 
 test: check  ## every test, those on the real cluster with real guests included
-	@python3 -m tests.testbed packages
+	@$(TESTBED) packages
+	@$(PY) -m tests.testbed.build kubernetes >/dev/null
 	@test -n "$$KUBECONFIG" || $(MAKE) --no-print-directory cluster-up
 	$(PY) -m pytest -q -m "slow or host or cluster" tests
 
-demo:  ## a real two-node Kubernetes on this machine, our chart, a virtual machine with a console (KUBECONFIG=… uses that cluster)
-	@python3 -m tests.testbed demo
+demo: python  ## a real two-node Kubernetes on this machine, our chart, a virtual machine with a console (KUBECONFIG=… uses that cluster)
+	@$(TESTBED) demo
 
-down:  ## take away everything that demo made
-	@python3 -m tests.testbed demo-down
+down: python  ## take away everything that demo made
+	@$(TESTBED) demo-down
 
 env:  ## shell commands for KUBECONFIG and PATH: eval "$$(make env)"
-	@python3 -m tests.testbed env
+	@$(TESTBED) env
 
-cluster-up:  ## the test cluster alone, with our images on its nodes
-	@python3 -m tests.testbed up
-	@python3 -m tests.testbed load-images
+cluster-up: setup  ## the test cluster alone, with our images on its nodes
+	@$(TESTBED) packages
+	@$(TESTBED) up
+	@$(TESTBED) load-images
 
-cluster-down:  ## remove the test cluster
-	@python3 -m tests.testbed down
+cluster-down: python  ## remove the test cluster
+	@$(TESTBED) down
 
-images:  ## build our container images and, where the test cluster runs, give them to its nodes
-	@if python3 -m tests.testbed status 2>/dev/null; then python3 -m tests.testbed load-images; else python3 -m tests.testbed images; fi
+images: setup  ## build our container images and, where the test cluster runs, give them to its nodes
+	@if $(TESTBED) status >/dev/null 2>&1; then $(TESTBED) load-images; else $(TESTBED) images; fi
 
 dev: setup  ## virt-api alone on loopback with an etcd of its own, and a kubeconfig for it (DEV_FLAGS="--storage=memory" needs no etcd)
-	@etcd=; case "$(DEV_FLAGS)" in *memory*) ;; *) etcd="--etcd-binary=$$(python3 -m tests.testbed.build etcd)" || exit 1;; esac; \
+	@etcd=; case "$(DEV_FLAGS)" in *memory*) ;; *) etcd="--etcd-binary=$$($(TESTBED).build etcd)" || exit 1;; esac; \
 	exec $(PY) -m apiserver.server.dev $$etcd $(DEV_FLAGS)
+
+bench-start: setup  ## how long a machine takes to start, where the time goes, what it costs; writes build/bench/start.json (BENCH_FLAGS=…)
+	@test -n "$$KUBECONFIG" || $(MAKE) --no-print-directory cluster-up
+	@$(TESTBED) install
+	@eval "$$($(TESTBED) env)" && exec $(PY) -m benchmarks.start --kubeconfig="$$KUBECONFIG" $(BENCH_FLAGS)

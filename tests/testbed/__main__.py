@@ -5,7 +5,7 @@ import pathlib
 import sys
 from collections.abc import Callable
 
-from tests.testbed import cluster, demo, images, layout, packages, processes, progress, project_images, release
+from tests.testbed import cluster, demo, images, layout, packages, processes, progress, project_images, release, virtual_environment
 
 
 def _up(_: list[str]) -> int:
@@ -52,6 +52,11 @@ def _packages(_: list[str]) -> int:
     return 0
 
 
+def _setup(_: list[str]) -> int:
+    virtual_environment.make()
+    return 0
+
+
 def _env(_: list[str]) -> int:
     print(demo.shell_variables())
     return 0
@@ -90,6 +95,7 @@ COMMANDS: dict[str, tuple[Callable[[list[str]], int], str, str]] = {
     "install": (_install, "", "install or upgrade the chart in the cluster"),
     "env": (_env, "", "print shell commands that put the cluster's kubectl and the plugin within reach"),
     "packages": (_packages, "", "install the Debian packages that demo and tests need"),
+    "setup": (_setup, "", "make the virtual environment, and install what it needs"),
     "load-images": (_load_images, "IMAGE", "build the project's images (all, or those named) and give them to the nodes"),
     "images": (_images, "IMAGE", "build them only, and print the paths of the archives"),
     "image-context": (_image_context, "IMAGE DIRECTORY", "write what `docker build` or `podman build` needs into a directory"),

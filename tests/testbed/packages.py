@@ -1,11 +1,15 @@
 """What has to be installed on the machine: Debian packages, and a Go toolchain."""
 
+import importlib.util
 import os
 import pathlib
 import shutil
 import subprocess
+import sys
+import sysconfig
+from collections.abc import Mapping
 
-from tests.testbed import progress
+from tests.testbed import layout, progress
 
 # A file or program that tells that the package is there, so that nothing is asked of apt on a machine that has it all.
 _NEEDED = {
@@ -21,7 +25,6 @@ _NEEDED = {
     "debian-archive-keyring": "/usr/share/keyrings/debian-archive-keyring.gpg",
     "buildah": "buildah",
     "busybox-static": "/bin/busybox",
-    "python3-venv": "/usr/lib/python3/dist-packages",
 }
 _TESTS_NEED = {
     "libvirt-daemon-system": "libvirtd",
@@ -29,7 +32,18 @@ _TESTS_NEED = {
     "qemu-utils": "qemu-img",
     "dnsmasq-base": "dnsmasq",
     "socat": "socat",
+    "kmod": "depmod",
+    "cpio": "cpio",
 }
+# The binding of libvirt comes as source alone, and is compiled against the machine's libvirt.
+_PYTHON_NEEDS = {
+    "gcc": "gcc",
+    "libc6-dev": "/usr/include/stdio.h",
+    "pkg-config": "pkg-config",
+    "libvirt-dev": "/usr/include/libvirt/libvirt.h",
+    "python3-dev": f"{sysconfig.get_path('include')}/Python.h",
+}
+_APT_INSTALL = ["apt-get", "install", "--quiet", "--yes", "--no-install-recommends", "--option=DPkg::Lock::Timeout=300"]
 _GO = (1, 26)
 
 
@@ -41,14 +55,23 @@ def _is_there(sign: str) -> bool:
     )
 
 
-def missing(*, for_tests: bool = False) -> list[str]:
-    """Return the names of the packages that are not installed."""
-    needed = {**_NEEDED, **(_TESTS_NEED if for_tests else {})}
+def _missing(needed: Mapping[str, str]) -> list[str]:
     return [package for package, sign in needed.items() if not _is_there(sign)]
 
 
+def missing(*, for_tests: bool = False) -> list[str]:
+    """Return the names of the packages that cluster, images and, if asked, tests need and that are not installed."""
+    return _missing({**_NEEDED, **(_TESTS_NEED if for_tests else {})})
+
+
+def missing_for_python() -> list[str]:
+    """Return the names of the packages that the virtual environment needs and that are not installed."""
+    venv = [] if importlib.util.find_spec("ensurepip") else ["python3-venv"]
+    return venv + _missing(_PYTHON_NEEDS)
+
+
 def install(*, for_tests: bool = False) -> None:
-    """Install what is missing.
+    """Install what cluster and images need and the machine lacks.
 
     Raises:
         progress.StepFailed: not root, apt failed, or there is no Go of the needed version.
@@ -56,12 +79,29 @@ def install(*, for_tests: bool = False) -> None:
     if os.geteuid() != 0:
         raise progress.StepFailed("this needs root: it installs packages and makes namespaces, mounts and cgroups")
     _check_go()
-    wanted = missing(for_tests=for_tests)
+    _install(missing(for_tests=for_tests))
+
+
+def install_for_python() -> None:
+    """Install what the virtual environment needs and the machine lacks; without root, only say what that is.
+
+    Raises:
+        progress.StepFailed: something is missing and cannot be installed; the message says what.
+    """
+    wanted = missing_for_python()
+    if wanted and (os.geteuid() != 0 or shutil.which("apt-get") is None):
+        raise progress.StepFailed(
+            f"the virtual environment needs {' '.join(wanted)} (names of Debian packages); install them and try again"
+        )
+    _install(wanted)
+
+
+def _install(wanted: list[str]) -> None:
     if wanted:
         with progress.step(f"Install {' '.join(wanted)}"):
             quiet = {"DEBIAN_FRONTEND": "noninteractive"}
             progress.run(["apt-get", "update", "--quiet"], environment=quiet)
-            progress.run(["apt-get", "install", "--quiet", "--yes", "--no-install-recommends", *wanted], environment=quiet)
+            progress.run([*_APT_INSTALL, *wanted], environment=quiet)
 
 
 def _check_go() -> None:
@@ -72,3 +112,17 @@ def _check_go() -> None:
     found = tuple(int(part) for part in version.removeprefix("go").split(".")[:2] if part.isdigit())
     if found < _GO:
         raise progress.StepFailed(f"Go {_GO[0]}.{_GO[1]} or later is needed to build Kubernetes; `go env GOVERSION` says {version}")
+
+
+def pip() -> list[str]:
+    """Return the command that is pip: this Python's, or else the virtual environment's, because Debian's own Python has none.
+
+    Raises:
+        progress.StepFailed: neither has it.
+    """
+    if importlib.util.find_spec("pip"):
+        return [sys.executable, "-m", "pip"]
+    python = layout.REPOSITORY / ".venv" / "bin" / "python"
+    if not python.exists():
+        raise progress.StepFailed(f"{sys.executable} has no pip, and there is no virtual environment yet: run `make setup`")
+    return [str(python), "-m", "pip"]

@@ -12,11 +12,10 @@ import pathlib
 import re
 import shutil
 import subprocess
-import sys
 import tempfile
 import tomllib
 
-from tests.testbed import build, images, layout, progress
+from tests.testbed import build, images, layout, packages, progress
 
 RELEASE = "trixie"
 PYTHON = "3.13"
@@ -162,7 +161,7 @@ def _wheels(process: Process) -> pathlib.Path:
         platforms = [word for tag in ("manylinux_2_28", "manylinux_2_17", "manylinux2014") for word in ("--platform", f"{tag}_x86_64")]
         progress.run(
             [
-                sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile", "--target", directory,
+                *packages.pip(), "install", "--quiet", "--disable-pip-version-check", "--no-compile", "--target", directory,
                 "--python-version", PYTHON, "--implementation", "cp", "--only-binary=:all:", *platforms,
                 "--constraint", layout.REPOSITORY / "requirements.txt", *requirements,
             ]

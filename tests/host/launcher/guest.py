@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from tests.testbed import layout
+
 MODULES: Final = ("virtio_pci", "virtio_blk", "virtio_scsi", "sd_mod", "button", "evdev", "virtio_rng")
 INIT: Final = """#!/bin/busybox sh
 export PATH=/bin:/sbin
@@ -35,7 +37,7 @@ class Guest:
 
 def build() -> Guest:
     """Return the guest, made at the first call on this machine."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "kubevirt-python" / "test-guest-1"
+    cache = layout.cache() / "test-guest-1"
     if not (cache / "initrd").exists():
         work = cache.with_suffix(".new")
         shutil.rmtree(work, ignore_errors=True)
