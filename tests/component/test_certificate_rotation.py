@@ -18,6 +18,7 @@ from certs import reading
 from certs.reading import Certificate
 from certs.renewal import Policy
 from controller.reconcilers.rotate_certificates import API_SERVICE, ETCD, CertificateRotation, authorities
+from tests.fakes import rbac
 from tests.fakes.kubeapi import FakeAPI
 
 NAMESPACE = "kubevirt"
@@ -85,6 +86,7 @@ class World:
 @asynccontextmanager
 async def a_world() -> AsyncIterator[World]:
     api = FakeAPI()
+    api.authorize = rbac.authorizer("virt-controller")
     async with api.serving() as config, Client(config, user_agent="test") as client:
         await api.put(API_SERVICES, {"metadata": {"name": API_SERVICE}, "spec": {"service": {"name": "virt-api"}}})
         await api.put(
@@ -92,6 +94,7 @@ async def a_world() -> AsyncIterator[World]:
             {"metadata": {"name": ETCD, "namespace": NAMESPACE}, "spec": {"template": {"metadata": {}}}, "status": {}},
         )
         yield World(api, client)
+    assert api.forbidden == []
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ from typing import Any
 from apiserver.apis.meta import errors
 from apiserver.client.rest import Client
 from controller.manager import uninstall
+from tests.fakes import rbac
 from tests.fakes.kubeapi import FakeAPI
 
 VMS = "/apis/kubevirt.io/v1alpha1/virtualmachines"
@@ -17,8 +18,10 @@ PODS = "/api/v1/pods"
 @asynccontextmanager
 async def cluster() -> AsyncIterator[tuple[FakeAPI, Client]]:
     api = FakeAPI()
+    api.authorize = rbac.authorizer("kubevirt-uninstall")
     async with api.serving() as config, Client(config, user_agent="test") as client:
         yield api, client
+    assert api.forbidden == []
 
 
 def machine(name: str, **more: Any) -> dict[str, Any]:

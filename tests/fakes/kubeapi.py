@@ -13,7 +13,7 @@ import copy
 import itertools
 import json
 import uuid
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -43,6 +43,9 @@ class FakeAPI:
         self.writes: list[tuple[str, str, Any]] = []
         self.admit: Callable[[str, Object], None] | None = None
         """Called with (path, object) before a create is stored; may change it or raise a StatusError."""
+        self.authorize: Callable[[str, str, Mapping[str, str]], bool] | None = None
+        """Whether a request (method, path, query) is allowed; others are Forbidden, and noted in ``forbidden``."""
+        self.forbidden: list[tuple[str, str]] = []
         self._changed = asyncio.Condition()
         self._generation = itertools.count()
         self._cut = 0
@@ -153,6 +156,9 @@ class FakeAPI:
     async def _handle(self, request: web.Request) -> web.StreamResponse:
         self.requests.append((request.method, request.path, dict(request.query)))
         try:
+            if self.authorize and not self.authorize(request.method, request.path, request.query):
+                self.forbidden.append((request.method, request.path))
+                raise errors.Forbidden(f"{request.method} {request.path} is not allowed")
             if self.refusals:
                 refusal = self.refusals.pop(0)
                 if isinstance(refusal, web.Response):

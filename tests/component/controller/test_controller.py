@@ -17,6 +17,7 @@ from controller.manager import options, wiring
 from controller.manager.metrics import Metrics
 from controller.runtime.clock import SystemClock
 from controller.runtime.recorder import Recorder
+from tests.fakes import rbac
 from tests.fakes.kubeapi import FakeAPI
 
 VMS = "/apis/kubevirt.io/v1alpha1/virtualmachines"
@@ -46,6 +47,7 @@ async def working(api: FakeAPI, *flags: str) -> AsyncIterator[None]:
     given = options.parse(["--launcher-image=launcher:test", "--metrics-port=0", "--namespace=kubevirt", *flags])
     for node in ("node1", "node2"):
         await api.put(NODES, a_node(node))
+    api.authorize = rbac.authorizer("virt-controller")
     async with api.serving() as config, Client(config, user_agent="virt-controller") as client:
         clock = SystemClock()
         environment = wiring.Environment(client, Recorder(client, "virt-controller", clock), clock, given, Metrics(), "kubevirt")
@@ -57,6 +59,7 @@ async def working(api: FakeAPI, *flags: str) -> AsyncIterator[None]:
                 running.cancel()
                 with suppress(asyncio.CancelledError):
                     await running
+    assert api.forbidden == []
 
 
 class Cluster:

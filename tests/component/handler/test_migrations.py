@@ -98,7 +98,7 @@ async def test_deleting_an_unfinished_migration_cancels_it(scene: Scene) -> None
         await both(stack, scene)
         await scene.begin()
         await eventually(lambda: scene.state() == "running")
-        await scene.world.client.request("DELETE", "/apis/kubevirt.io/v1alpha1/namespaces/default/migrations/m")
+        await scene.world.api.edit(MIGS, "default", "m", lambda obj: obj["metadata"].update(deletionTimestamp="2026-01-01T00:00:00Z"))
         await eventually(lambda: scene.phase() == "Cancelled")
 
     assert messages.AbortMigration("mig-1") in scene.source.received

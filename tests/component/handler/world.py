@@ -23,6 +23,7 @@ from handler.pods.links import Links
 from handler.pods.process import Launcher
 from handler.reconcilers import migrate_guest, run_guest
 from launcher.protocol import messages
+from tests.fakes import rbac
 from tests.fakes.kubeapi import FakeAPI
 from tests.fakes.launcher import FakeLauncher
 from tests.unit.handler.reconcilers.builders import a_vm
@@ -194,10 +195,12 @@ class World:
 async def a_world(kubelet: Path) -> AsyncIterator[World]:
     """Yield an empty world."""
     api = FakeAPI()
+    api.authorize = rbac.authorizer("virt-handler")
     async with AsyncExitStack() as stack:
         config = await stack.enter_async_context(api.serving())
         client = await stack.enter_async_context(Client(config, user_agent="test"))
         yield World(api, client, kubelet, stack)
+    assert api.forbidden == []
 
 
 async def eventually(condition: Callable[[], bool], seconds: float = 10) -> None:

@@ -1,10 +1,9 @@
-"""The chart as Helm renders it, where Helm is installed: the test bed's, or one on PATH."""
+"""The chart as Helm renders it."""
 
 from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 from collections.abc import Iterator
 from functools import cache
@@ -17,25 +16,24 @@ import yaml
 from apiserver.apis.core import resources as core
 from apiserver.apis.virt import names, streams
 from controller.reconcilers.rotate_certificates import API_SERVICE, ETCD, STATEFUL_SETS, authorities
+from tests.fakes import rbac
+from tests.testbed import build
 
-CHART = Path(__file__).parents[3] / "charts" / "kubevirt"
+ROOT = Path(__file__).parents[3]
+CHART = ROOT / "charts" / "kubevirt"
 GOLDEN = Path(__file__).parent / "golden.yaml"
 NODE = "etcd.storage.nodeDisk.node=node1"
 CLASS = "etcd.storage.storageClassName=fast"
 
 
-def _helm() -> str | None:
-    cached = sorted(Path(os.environ.get("KUBEVIRT_CACHE") or Path.home() / ".cache" / "kubevirt-python").glob("**/helm*/helm"))
-    return os.environ.get("HELM") or shutil.which("helm") or (str(cached[-1]) if cached else None)
-
-
-HELM = _helm()
-needs_helm = pytest.mark.skipif(HELM is None, reason="no helm: python3 -m tests.testbed build helm")
+@cache
+def program() -> str:
+    """Return the path of Helm: ``$HELM``, or the test bed's."""
+    return os.environ.get("HELM") or str(build.program("helm"))
 
 
 def helm(*arguments: str) -> subprocess.CompletedProcess[str]:
-    assert HELM is not None
-    return subprocess.run([HELM, *arguments], capture_output=True, text=True, check=False)
+    return subprocess.run([program(), *arguments], capture_output=True, text=True, check=False)
 
 
 @cache
@@ -62,14 +60,12 @@ def pod_templates(*settings: str) -> Iterator[tuple[str, dict[str, Any]]]:
             yield each["metadata"]["name"], each["spec"]["template"]["spec"]
 
 
-@needs_helm
 def test_it_lints() -> None:
     done = helm("lint", "--strict", str(CHART), "--set", NODE)
 
     assert done.returncode == 0, done.stdout
 
 
-@needs_helm
 def test_what_it_renders_is_what_was_reviewed() -> None:
     """Write it anew after a wanted change: GOLDEN=write pytest tests/unit/charts."""
     rendered = render(NODE)
@@ -79,7 +75,6 @@ def test_what_it_renders_is_what_was_reviewed() -> None:
     assert rendered == GOLDEN.read_text(encoding="utf-8")
 
 
-@needs_helm
 @pytest.mark.parametrize(
     ("setting", "named"),
     [
@@ -106,7 +101,6 @@ def test_every_value_is_in_the_schema_and_explained() -> None:
     assert set(values) == set(schema["properties"]) - {"global"}
 
 
-@needs_helm
 def test_without_any_disk_for_etcd_it_says_what_to_set() -> None:
     done = helm("template", "kubevirt", str(CHART))
 
@@ -114,7 +108,6 @@ def test_without_any_disk_for_etcd_it_says_what_to_set() -> None:
     assert "etcd.storage.storageClassName or etcd.storage.nodeDisk.node" in done.stderr
 
 
-@needs_helm
 def test_etcds_data_is_on_a_disk_that_stays() -> None:
     volume = one("PersistentVolume", "kubevirt-etcd-0")
     claim = one("StatefulSet", ETCD)["spec"]["volumeClaimTemplates"][0]
@@ -132,7 +125,6 @@ def test_etcds_data_is_on_a_disk_that_stays() -> None:
         assert not [each for each in pod["volumes"] if "emptyDir" in each]
 
 
-@needs_helm
 def test_the_authority_of_the_api_service_is_left_to_virt_controller() -> None:
     service = one("APIService", API_SERVICE)
 
@@ -140,7 +132,6 @@ def test_the_authority_of_the_api_service_is_left_to_virt_controller() -> None:
     assert "insecureSkipTLSVerify" not in service["spec"]
 
 
-@needs_helm
 @pytest.mark.parametrize("settings", [(NODE,), (CLASS, "networkPolicies.enabled=true", "image.pullSecrets={regcred}")])
 def test_every_pod_but_the_handlers_is_restricted(settings: tuple[str, ...]) -> None:
     """The rules of Pod Security ``restricted``; the job that makes etcd's directory on a node needs root, like virt-handler."""
@@ -162,7 +153,6 @@ def test_every_pod_but_the_handlers_is_restricted(settings: tuple[str, ...]) -> 
     assert seen == 4
 
 
-@needs_helm
 def test_every_container_says_what_it_needs_and_can_be_probed() -> None:
     for name, pod in pod_templates(NODE):
         for container in pod["containers"]:
@@ -175,7 +165,6 @@ def test_every_container_says_what_it_needs_and_can_be_probed() -> None:
             assert {container[probe]["httpGet"]["port"] for probe in ("livenessProbe", "readinessProbe")} <= named, name
 
 
-@needs_helm
 def test_secrets_that_pods_mount_are_those_that_are_made() -> None:
     made = {leaf.secret for authority in authorities("kubevirt") for leaf in authority.leaves}
     mounted = {
@@ -185,7 +174,6 @@ def test_secrets_that_pods_mount_are_those_that_are_made() -> None:
     assert mounted == made
 
 
-@needs_helm
 def test_certificates_name_the_services_that_are_dialled() -> None:
     named = {name for authority in authorities("kubevirt") for leaf in authority.leaves for name in leaf.profile.dns_names}
     services = {each["metadata"]["name"] for each in objects(NODE) if each["kind"] == "Service"}
@@ -204,7 +192,6 @@ def allows(role: dict[str, Any], group: str, resource: str, verb: str, name: str
     )
 
 
-@needs_helm
 def test_virt_controller_may_rotate_its_certificates_and_read_no_other_secret() -> None:
     role, everywhere = one("Role", "virt-controller"), one("ClusterRole", "kubevirt.io:virt-controller")
     secrets = [name for each in authorities("kubevirt") for name in (each.secret, *(leaf.secret for leaf in each.leaves))]
@@ -221,7 +208,33 @@ def test_virt_controller_may_rotate_its_certificates_and_read_no_other_secret() 
     assert not allows(everywhere, core.API_SERVICES.group, core.API_SERVICES.plural, "patch", "v1.apps")
 
 
-@needs_helm
+def test_virt_controller_may_do_what_is_explained_and_nothing_else() -> None:
+    """The component tests of virt-controller, virt-handler and the uninstallation run with what the chart grants: it suffices, too."""
+    explained = set()
+    for line in (ROOT / "controller" / "rbac.md").read_text().splitlines():
+        cells = [cell.strip() for cell in line.removeprefix("|").removesuffix("|").split("|")]
+        if len(cells) == 6 and cells[4] in {"cluster", "installation"}:
+            group, resource, given, verbs, scope, _ = cells
+            namespace = "kubevirt" if scope == "installation" else ""
+            explained |= {(group, resource, name, verb, namespace) for name in given.split(", ") for verb in verbs.split(", ")}
+
+    assert set(rbac.permissions("virt-controller")) == explained
+
+
+def test_virt_handler_and_virt_api_may_do_little() -> None:
+    handler = {(resource, verb) for _, resource, _, verb, _ in rbac.permissions("virt-handler")}
+
+    assert {pair for pair in handler if pair[1] not in {"get", "list", "watch"}} == {
+        ("virtualmachines/status", "update"),
+        ("migrations/status", "update"),
+        ("events", "create"),
+        ("events", "patch"),
+        ("leases", "create"),
+        ("leases", "patch"),
+    }
+    assert {verb for _, _, _, verb, _ in rbac.permissions("virt-api")} == {"get", "list", "watch"}
+
+
 def test_no_role_has_a_wildcard_and_nobody_but_virt_controller_touches_secrets() -> None:
     for each in objects(NODE):
         if each["kind"] not in {"Role", "ClusterRole"}:
@@ -231,7 +244,6 @@ def test_no_role_has_a_wildcard_and_nobody_but_virt_controller_touches_secrets()
             assert "secrets" not in rule["resources"] or each["metadata"]["name"] == "virt-controller"
 
 
-@needs_helm
 def test_who_may_view_may_not_type_into_a_console() -> None:
     view, edit = one("ClusterRole", "kubevirt.io:view"), one("ClusterRole", "kubevirt.io:edit")
 
@@ -245,7 +257,6 @@ def test_who_may_view_may_not_type_into_a_console() -> None:
     assert not [label for label in apart["metadata"]["labels"] if "aggregate" in label]
 
 
-@needs_helm
 def test_ports_are_those_that_the_parts_agreed_on() -> None:
     pod = one("DaemonSet", "virt-handler")["spec"]["template"]["spec"]
     ports = {port["name"]: port["containerPort"] for port in pod["containers"][0]["ports"]}
@@ -255,7 +266,6 @@ def test_ports_are_those_that_the_parts_agreed_on() -> None:
     assert labels[names.COMPONENT_LABEL] == names.HANDLER
 
 
-@needs_helm
 def test_guests_are_shut_down_before_anything_is_removed() -> None:
     job = one("Job", "kubevirt-uninstall")
 

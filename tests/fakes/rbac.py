@@ -1,0 +1,57 @@
+"""What the chart's roles grant to an account, as kube-apiserver would judge it: for :attr:`tests.fakes.kubeapi.FakeAPI.authorize`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from apiserver.endpoints import requestinfo
+
+CHART = Path(__file__).parents[1] / "unit" / "charts" / "golden.yaml"
+"""The chart, rendered; a test of the chart keeps it what the chart renders."""
+
+Rule = dict[str, Any]
+Grant = tuple[str, Rule]
+"""(namespace, empty for all; rule)."""
+
+
+def grants(account: str) -> list[Grant]:
+    """Return the rules of all roles of the chart that are bound to a service account."""
+    objects = [each for each in yaml.safe_load_all(CHART.read_text()) if each]
+    roles = {(each["kind"], each["metadata"].get("namespace"), each["metadata"]["name"]): each.get("rules") for each in objects}
+    found: list[Grant] = []
+    for each in objects:
+        if each["kind"] not in {"RoleBinding", "ClusterRoleBinding"} or account not in {subject["name"] for subject in each["subjects"]}:
+            continue
+        namespace = each["metadata"].get("namespace")
+        role = each["roleRef"]
+        rules = roles.get((role["kind"], namespace if role["kind"] == "Role" else None, role["name"]))
+        found += [(namespace or "", rule) for rule in rules or ()]  # Kubernetes' own roles are not in the chart
+    return found
+
+
+def permissions(account: str) -> Iterator[tuple[str, str, str, str, str]]:
+    """Yield (group, resource, name, verb, namespace) of all that an account may do; an empty name or namespace means any."""
+    for namespace, rule in grants(account):
+        for group in rule["apiGroups"]:
+            for resource in rule["resources"]:
+                for name in rule.get("resourceNames", [""]):
+                    yield from ((group, resource, name, verb, namespace) for verb in rule["verbs"])
+
+
+def authorizer(account: str) -> Callable[[str, str, Mapping[str, str]], bool]:
+    """Return whether the account may send a request: method, path, query."""
+    allowed = set(permissions(account))
+
+    def authorize(method: str, path: str, query: Mapping[str, str]) -> bool:
+        core = path.startswith("/api/")
+        info = requestinfo.parse(method, path.replace("/api/", "/apis/core/", 1) if core else path, query)
+        resource = f"{info.resource}/{info.subresource}" if info.subresource else info.resource
+        about = ("" if core else info.group, resource)
+        names, namespaces = {"", info.name}, {"", info.namespace}
+        return info.is_resource and any((*about, name, info.verb, place) in allowed for name in names for place in namespaces)
+
+    return authorize
