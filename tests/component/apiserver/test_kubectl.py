@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -16,14 +15,17 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.testbed import build
+
 ROOT = Path(__file__).parents[3]
 Kubectl = Callable[..., str]
 
-pytestmark = pytest.mark.skipif(shutil.which("kubectl") is None, reason="no kubectl here")
+pytestmark = pytest.mark.slow  # for the first time: kubectl is built with all of Kubernetes
 
 
 @pytest.fixture(scope="module")
 def kubectl(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kubectl]:
+    program = build.program("kubernetes", "kubectl")
     directory = tmp_path_factory.mktemp("dev")
     command = [sys.executable, "-m", "apiserver.server.dev", f"--directory={directory}", "--port=0"]
     with (directory / "log").open("wb") as log:
@@ -32,7 +34,7 @@ def kubectl(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kubectl]:
 
     def run(*arguments: str, fails: bool = False, stdin: str | None = None, **more: str) -> str:
         done = subprocess.run(
-            ["kubectl", *arguments], env=environment | more, input=stdin, capture_output=True, text=True, timeout=30, check=False
+            [program, *arguments], env=environment | more, input=stdin, capture_output=True, text=True, timeout=30, check=False
         )
         assert (done.returncode != 0) is fails, done.stdout + done.stderr
         return done.stdout + done.stderr
