@@ -28,7 +28,9 @@ from apiserver.apis.meta.objects import (
     name_of,
     uid_of,
     with_condition,
+    without_condition,
 )
+from apiserver.apis.virt import conditions as words
 from apiserver.apis.virt import names, phases, power
 from controller.reconcilers import disks, launcher_pod, pod_state
 from controller.reconcilers.actions import Action, CreatePod, DeletePod, Emit, LookAgain, RemoveFinalizer, WriteStatus
@@ -142,11 +144,11 @@ def _say_obstacle(seen: Observed, pod: Object) -> tuple[Action, ...]:
 
 def _limit_start(seen: Observed, pod: Object) -> tuple[Action, ...]:
     """An attempt whose guest does not run in time has failed: end its pod, so that another node gets a chance."""
-    bound_at = pod_state.bound_at(pod)
-    if bound_at is None:
-        return ()  # no node has room: the next attempt would wait for the same
-    if seen.now < times.parse(bound_at) + timedelta(seconds=_start_seconds(seen.vm)):
-        return _start_deadline(seen, pod)
+    left = _start_left(seen, pod)
+    if left is None:
+        return ()
+    if left > timedelta():
+        return (LookAgain(max(left.total_seconds(), MIN_LOOK_SECONDS)),)
     found = pod_state.obstacle(pod)
     why = f": {found[1]}" if found else ""
     message = f"the guest did not run within {_start_seconds(seen.vm)} s on node {pod_state.node_of(pod)}{why}"
@@ -154,11 +156,20 @@ def _limit_start(seen: Observed, pod: Object) -> tuple[Action, ...]:
 
 
 def _start_deadline(seen: Observed, pod: Object) -> tuple[Action, ...]:
+    left = _start_left(seen, pod)
+    return () if left is None else (LookAgain(max(left.total_seconds(), MIN_LOOK_SECONDS)),)
+
+
+def _start_left(seen: Observed, pod: Object) -> timedelta | None:
+    """Return how long the guest may still take to run; None while its pod waits for what another node would lack as well."""
     bound_at = pod_state.bound_at(pod)
-    if bound_at is None:
-        return ()
-    left = times.parse(bound_at) + timedelta(seconds=_start_seconds(seen.vm)) - seen.now
-    return (LookAgain(max(left.total_seconds(), MIN_LOOK_SECONDS)),)
+    if bound_at is None or words.waits_for_image(seen.vm):
+        return None  # no node has room, or nobody has filled a claim yet
+    begins = times.parse(bound_at)
+    disks_ready = condition(dig(seen.vm, "status", "conditions"), words.DISKS_READY) or {}
+    if disks_ready.get("status") == "True" and disks_ready.get("lastTransitionTime"):
+        begins = max(begins, times.parse(disks_ready["lastTransitionTime"]))  # the wait for an image was not the node's
+    return begins + timedelta(seconds=_start_seconds(seen.vm)) - seen.now
 
 
 def _start_seconds(vm: Object) -> int:
@@ -193,7 +204,9 @@ def _record_end(seen: Observed, wish: power.Power) -> tuple[Action, ...]:
         "attempts": _attempts(seen, current, end),
         "observedGeneration": _generation(seen),
     }
-    for key in ("domain", "interfaces", "graphics"):  # of a guest that is no more
+    if words.waits_for_image(seen.vm):  # nobody looks for it any more
+        status["conditions"] = without_condition(status["conditions"], words.DISKS_READY)
+    for key in phases.OF_A_PLACE:
         status.pop(key, None)
     warning = result == power.RESULT_FAILED
     return (WriteStatus(status), Emit("Warning" if warning else "Normal", result, message))
@@ -253,7 +266,7 @@ def _record_start(seen: Observed, pod: Object, attempt: int) -> tuple[Action, ..
         ],
         "observedGeneration": _generation(seen),
     }
-    for key in ("nodeName", "podUID", "podIP", "domain", "interfaces", "graphics"):  # of the attempt before
+    for key in phases.OF_A_PLACE:  # of the attempt before
         status.pop(key, None)
     return (WriteStatus(status), Emit("Normal", "SuccessfulCreate", f"created pod {name_of(pod)} for attempt {attempt}"))
 
@@ -262,13 +275,13 @@ def _lack_claims(seen: Observed, missing: tuple[str, ...]) -> tuple[Action, ...]
     which = ", ".join(missing)
     message = f"PersistentVolumeClaim not found: {which}; the virtual machine starts when it exists"
     now = times.to_rfc3339(seen.now)
-    lacking = _condition(seen, "DisksReady", "False", "ClaimNotFound", message)
+    lacking = _condition(seen, words.DISKS_READY, "False", words.CLAIM_NOT_FOUND, message)
     status = {
         **phases.enter(_status(seen), phases.PENDING, seen.now),
-        "conditions": with_condition(_ready(seen, "False", "DisksNotReady", message), lacking, now=now),
+        "conditions": with_condition(_ready(seen, "False", words.DISKS_NOT_READY, message), lacking, now=now),
         "observedGeneration": _generation(seen),
     }
-    return _write(seen, status, Emit("Warning", "ClaimNotFound", message))
+    return _write(seen, status, Emit("Warning", words.CLAIM_NOT_FOUND, message))
 
 
 def _rest(seen: Observed, wish: power.Power) -> tuple[Action, ...]:
@@ -360,7 +373,7 @@ def _ready(seen: Observed, status: str, reason: str, message: str) -> list[Objec
 def _disks_ready(seen: Observed) -> Object:
     claims = disks.claims_of(seen.vm)
     message = f"found {', '.join(claims)}" if claims else "no disk needs a claim"
-    return _condition(seen, "DisksReady", "True", "Found" if claims else "NoClaims", message)
+    return _condition(seen, words.DISKS_READY, "True", words.DISKS_FOUND if claims else "NoClaims", message)
 
 
 def _say(seen: Observed, status: str, reason: str, message: str, *, warn: bool, phase: str = "") -> tuple[Action, ...]:

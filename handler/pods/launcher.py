@@ -33,6 +33,7 @@ class Refused(Exception):
     def __init__(self, refusal: messages.Refusal) -> None:
         super().__init__(refusal.message)
         self.reason = refusal.reason
+        self.disks = refusal.disks
         self.status = refusal.status
 
 

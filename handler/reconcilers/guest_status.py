@@ -9,7 +9,8 @@ from typing import Any, Final
 
 from apiserver.apis.meta import objects, times
 from apiserver.apis.meta.objects import Object
-from apiserver.apis.virt import hardware, phases, power
+from apiserver.apis.virt import conditions as words
+from apiserver.apis.virt import hardware, layout, phases, power
 from handler.network.setup import Interface
 from launcher.protocol import messages
 
@@ -92,7 +93,16 @@ def running(vm: Object, observed: messages.Status, interfaces: Sequence[Interfac
     status["attempts"] = _with_running_time(vm, old, stamp)
     for condition in _conditions(observed, domain, generation):
         status["conditions"] = objects.with_condition(status.get("conditions"), condition, now=stamp)
-    return status
+    return _with_disks_found(status, generation, stamp)
+
+
+def _with_disks_found(status: Object, generation: int, stamp: str) -> Object:
+    """Take back that a disk was in the way."""
+    known = objects.condition(status.get("conditions"), words.DISKS_READY)
+    if known is None or known.get("status") == "True":
+        return status
+    found = {"type": words.DISKS_READY, "status": "True", "reason": words.DISKS_FOUND, "message": "", "observedGeneration": generation}
+    return {**status, "conditions": objects.with_condition(status.get("conditions"), found, now=stamp)}
 
 
 def _interface(interface: Interface) -> Object:
@@ -135,7 +145,6 @@ def ended(vm: Object, end: End, now: datetime) -> Object:
     generation = objects.dig(vm, "metadata", "generation") or 0
     status = phases.enter(old, PHASES[end.result], now)
     status["observedGeneration"] = generation
-    status["domain"] = {"state": "shutoff", "reason": end.reason, "type": objects.dig(old, "domain", "type") or "qemu"}
     number = power.current_attempt(vm)
     status["attempts"] = [
         {**each, "endTime": stamp, "result": end.result, "message": end.message}
@@ -146,7 +155,9 @@ def ended(vm: Object, end: End, now: datetime) -> Object:
     ready: Object = {"type": "Ready", "status": "False", "reason": end.reason, "message": end.message, "observedGeneration": generation}
     conditions = objects.with_condition(status.get("conditions"), ready, now=stamp)
     status["conditions"] = objects.without_condition(objects.without_condition(conditions, "Paused"), "Migratable")
-    for field in ("interfaces", "graphics"):
+    if words.waits_for_image(vm):  # nobody looks for it any more
+        status["conditions"] = objects.without_condition(status["conditions"], words.DISKS_READY)
+    for field in phases.OF_A_PLACE:
         status.pop(field, None)
     return status
 
@@ -158,3 +169,38 @@ def with_disks_problem(vm: Object, message: str, now: datetime) -> Object:
     condition: Object = {"type": "DisksReady", "status": "False", "reason": "NotUsable", "message": printable(message)}
     condition["observedGeneration"] = generation
     return {**old, "conditions": objects.with_condition(old.get("conditions"), condition, now=times.to_rfc3339(now))}
+
+
+def waiting_for_images(vm: Object, names: Sequence[str], now: datetime) -> Object:
+    """Return the status while the pod waits for images in claims; the same content as before when it already says so.
+
+    ``names`` are the disks as the launcher names them: only those that the machine has are believed.
+    """
+    old = vm.get("status") or {}
+    message = f"{_missing_images(vm, names)}; the guest starts when it appears"
+    generation, stamp = objects.dig(vm, "metadata", "generation") or 0, times.to_rfc3339(now)
+    status = phases.enter(old, phases.SCHEDULED, now) if phases.phase_of(vm) == phases.UNKNOWN else dict(old)
+    for kind, reason in ((words.DISKS_READY, words.DISK_IMAGE_NOT_FOUND), ("Ready", words.DISKS_NOT_READY)):
+        condition = {"type": kind, "status": "False", "reason": reason, "message": message, "observedGeneration": generation}
+        status["conditions"] = objects.with_condition(status.get("conditions"), condition, now=stamp)
+    return status
+
+
+def _missing_images(vm: Object, names: Sequence[str]) -> str:
+    claims = {
+        disk["name"]: str(objects.dig(disk, "source", "name") or "").lower()
+        for disk in hardware.disks(vm["spec"]["domain"])
+        if disk.get("type") == "PersistentVolumeClaim"
+    }
+    missing = [
+        f"disk {name!r} has no image yet: no {layout.DISK_IMAGE} in PersistentVolumeClaim {claims[name]}"
+        for name in names
+        if name in claims
+    ]
+    return "; ".join(missing) or f"a disk has no image yet: no {layout.DISK_IMAGE} in its PersistentVolumeClaim"
+
+
+def with_disks_found(vm: Object, now: datetime) -> Object:
+    """Return the status once the images are there and the guest is not yet: from now on the start has a time limit again."""
+    generation = objects.dig(vm, "metadata", "generation") or 0
+    return _with_disks_found(dict(vm.get("status") or {}), generation, times.to_rfc3339(now))

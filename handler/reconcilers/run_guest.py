@@ -12,12 +12,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Final, Literal, Protocol, assert_never
 
 from apiserver.apis.meta import objects
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.meta.resources import Resource
-from apiserver.apis.virt import phases, power
+from apiserver.apis.virt import conditions, phases, power
 from apiserver.apis.virt.resources import VIRTUAL_MACHINES
 from controller.runtime.clock import Clock
 from controller.runtime.reconciling import Request, Result
@@ -33,6 +34,10 @@ from launcher.protocol import messages
 
 logger = logging.getLogger(__name__)
 
+IMAGE_SECONDS: Final = 2.0
+"""Until a pod whose claims have no image yet is asked again: a file on another machine's disk has no event."""
+HEALS_SECONDS: Final = 2.0
+"""A fault of the pod's network that is gone after this long is nobody's business."""
 MAX_STEPS: Final = 8
 """Actions in one pass; more would mean that launcher and plan disagree for ever."""
 
@@ -111,6 +116,8 @@ class RunGuest:
         self._ports = ports
         self._wired: dict[str, tuple[Interface, ...]] = {}
         """Interfaces by uid of the pod whose network was set up since this process began."""
+        self._faulty_since: dict[str, datetime] = {}
+        """By uid of the pod: since when its network cannot be set up."""
         self._agreed: dict[str, tuple[Object, Object]] = {}
         """By uid of the pod: (what the server made of our last write, what we had sent). A server that stores some value in another
         spelling must not be told again and again."""
@@ -128,33 +135,36 @@ class RunGuest:
                 return Result()
             link = self._ports.links.want(pod_uid, who)
             observed = guest_plan.Observed(vm=vm, launcher=link.status, connected=link.connection is not None, gone=link.gone)
-            if not await self._apply(vm, link, guest_plan.plan(observed)):
-                return Result()
+            rest = await self._apply(vm, link, guest_plan.plan(observed))
+            if rest is not None:
+                return rest
         logger.warning("no end after %d steps: %s", MAX_STEPS, request)
         return Result(requeue_after=5)
 
-    async def _apply(self, vm: Object, link: Link, action: guest_plan.Action) -> bool:
-        """Carry the action out; return whether there may be more to do at once."""
+    async def _apply(self, vm: Object, link: Link, action: guest_plan.Action) -> Result | None:
+        """Carry the action out; return when to look again, or None where there may be more to do at once."""
         match action:
             case guest_plan.Wait():
-                return False
+                return Result()
             case guest_plan.Start():
                 return await self._start(vm, link, paused=action.paused)
             case guest_plan.Call():
                 return await self._call(vm, link, action.request)
             case guest_plan.Report():
-                return await self._report(vm, link)
+                await self._report(vm, link)
             case guest_plan.Finish():
                 await self._finish(vm, action.end)
-                return False
             case _:
                 assert_never(action)
+        return Result()
 
-    async def _start(self, vm: Object, link: Link, *, paused: bool) -> bool:
+    async def _start(self, vm: Object, link: Link, *, paused: bool) -> Result | None:
         connection = _live(link)
         try:
-            self._ports.node.give_devices(vm, connection)
-            interfaces = await self._wire(vm, link, connection)
+            interfaces = self._wired.get(link.pod_uid)  # a pod that waits for an image is asked again and again, and wired once
+            if interfaces is None:
+                self._ports.node.give_devices(vm, connection)
+                interfaces = await self._wire(vm, link, connection)
             await connection.call(messages.Sync(machine_of(vm, self._ports.node.accelerator, interfaces), paused=paused))
         except ownership.NotTheDevice as error:
             await self._write(vm, guest_status.with_disks_problem(vm, str(error), self._ports.clock.now()))
@@ -162,27 +172,41 @@ class RunGuest:
             raise
         except Unsupported as error:
             await self._finish(vm, End(power.RESULT_FAILED, "NetworkNotSupported", str(error)))
-            return False
+            return Result()
         except CommandFailed as error:
-            self._say(vm, "Warning", "NetworkNotReady", guest_status.printable(str(error)))
+            now = self._ports.clock.now()
+            if (now - self._faulty_since.setdefault(link.pod_uid, now)).total_seconds() >= HEALS_SECONDS:
+                self._say(vm, "Warning", "NetworkNotReady", guest_status.printable(str(error)))
             raise
         except Refused as refused:
-            if refused.reason == "Timeout":
-                raise
-            ending = refused.status.ending
-            end = guest_status.end_of(ending) if ending is not None else None
-            message = guest_status.printable(str(refused))
-            await self._finish(vm, end or End(power.RESULT_FAILED, "StartFailed", message))
-            return False
-        return True
+            return await self._not_started(vm, refused)
+        return None
 
-    async def _call(self, vm: Object, link: Link, request: messages.Shutdown | messages.Suspend | messages.Resume) -> bool:
+    async def _not_started(self, vm: Object, refused: Refused) -> Result:
+        now = self._ports.clock.now()
+        if refused.reason == "NotReady":
+            status = guest_status.waiting_for_images(vm, refused.disks, now)
+            if await self._write(vm, status):
+                found = objects.condition(status["conditions"], conditions.DISKS_READY) or {}
+                self._say(vm, "Warning", conditions.DISK_IMAGE_NOT_FOUND, str(found.get("message")))
+            return Result(requeue_after=IMAGE_SECONDS)
+        if refused.reason == "Timeout":
+            if conditions.waits_for_image(vm):  # not any more: what is slow now is the start, and that has a limit
+                await self._write(vm, guest_status.with_disks_found(vm, now))
+            raise refused
+        ending = refused.status.ending
+        end = guest_status.end_of(ending) if ending is not None else None
+        message = guest_status.printable(str(refused))
+        await self._finish(vm, end or End(power.RESULT_FAILED, "StartFailed", message))
+        return Result()
+
+    async def _call(self, vm: Object, link: Link, request: messages.Shutdown | messages.Suspend | messages.Resume) -> Result | None:
         try:
             await _live(link).call(request)
         except Refused as refused:
             if refused.reason == "Conflict":  # the domain changed its state meanwhile: the status that says so is here or coming
                 logger.debug("launcher refused %s: %s", type(request).__name__, refused)
-                return False
+                return Result()
             self._say(vm, "Warning", f"{type(request).__name__}Failed", guest_status.printable(str(refused)))
             raise
         match request:
@@ -193,12 +217,12 @@ class RunGuest:
                 self._say(vm, "Normal", "Paused", "the guest was paused")
             case messages.Resume():
                 self._say(vm, "Normal", "Unpaused", "the guest goes on")
-        return True
+        return None
 
-    async def _report(self, vm: Object, link: Link) -> bool:
+    async def _report(self, vm: Object, link: Link) -> None:
         connection, observed = link.connection, link.status
         if connection is None or observed is None:
-            return False
+            return
         interfaces = self._wired.get(link.pod_uid)
         if interfaces is None:  # after a restart of ours: make sure of the network, DHCP server included
             try:
@@ -207,33 +231,36 @@ class RunGuest:
                 logger.warning("network of a running guest: %s", error)
         status = guest_status.running(vm, observed, interfaces, self._ports.clock.now())
         if status == vm.get("status") or self._agreed.get(link.pod_uid) == (vm.get("status"), status):
-            return False
+            return
         began = phases.phase_of(vm) == phases.SCHEDULED
         await self._write(vm, status)
         if began:
             kind = "KVM" if observed.domain is not None and observed.domain.type == "kvm" else "emulation"
             self._say(vm, "Normal", "Started", f"the guest runs ({kind})")
-        return False
 
     async def _wire(self, vm: Object, link: Link, connection: Connection) -> tuple[Interface, ...]:
         interfaces = await self._ports.node.prepare_network(vm, link.pod_uid, connection)
         self._wired[link.pod_uid] = interfaces
+        self._faulty_since.pop(link.pod_uid, None)
         return interfaces
 
     def _forget(self) -> None:
         self._wired = {uid: wired for uid, wired in self._wired.items() if self._ports.links.is_alive(uid)}
+        self._faulty_since = {uid: since for uid, since in self._faulty_since.items() if self._ports.links.is_alive(uid)}
         self._agreed = {uid: agreed for uid, agreed in self._agreed.items() if self._ports.links.is_alive(uid)}
 
     async def _finish(self, vm: Object, end: End) -> None:
         await self._write(vm, guest_status.ended(vm, end, self._ports.clock.now()))
         self._say(vm, "Warning" if end.result == power.RESULT_FAILED else "Normal", end.reason, end.message)
 
-    async def _write(self, vm: Object, status: Object) -> None:
+    async def _write(self, vm: Object, status: Object) -> bool:
+        """Write the status if it is another one; return whether it was."""
         if status == vm.get("status"):
-            return
+            return False
         written = await self._ports.writer.update(VIRTUAL_MACHINES, {**vm, "status": status}, subresource="status")
         self._ports.machines.remember(written)
         self._agreed[objects.dig(vm, "status", "podUID")] = (written.get("status") or {}, status)
+        return True
 
     def _say(self, vm: Object, type_: Literal["Normal", "Warning"], reason: str, message: str) -> None:
         self._ports.events.event(vm, VIRTUAL_MACHINES, type_, reason, message)

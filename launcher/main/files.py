@@ -24,14 +24,32 @@ class DiskUnusable(Exception):
     """A disk of the specification cannot be used; the message names it and says why."""
 
 
+class ImagesMissing(DiskUnusable):
+    """Claims that are mounted and hold no image yet; whoever fills them may still be at it."""
+
+    def __init__(self, disks: tuple[str, ...]) -> None:
+        super().__init__("; ".join(f"disk {name!r}: {layout.DISK_IMAGE}: No such file in its claim" for name in disks))
+        self.disks = disks
+
+
 def look(specification: Mapping[str, Any]) -> dict[str, Found]:
     """Return what is found at the origin of every disk, by name.
 
     Raises:
-        DiskUnusable: when nothing usable is there.
+        ImagesMissing: when nothing but images in claims is in the way, and they may still come.
+        DiskUnusable: when something is there that cannot be used, or an image disk's file is not.
         launcher.domain.disks.InvalidSpecification: as ``origins``.
     """
-    return {origin.name: _look(origin) for origin in origins(specification)}
+    found: dict[str, Found] = {}
+    missing: list[str] = []
+    for origin in origins(specification):
+        try:
+            found[origin.name] = _look(origin)
+        except ImagesMissing as error:
+            missing += error.disks
+    if missing:
+        raise ImagesMissing(tuple(missing))
+    return found
 
 
 async def make_overlays(children: Children, specification: Mapping[str, Any], found: Mapping[str, Found]) -> None:
@@ -70,7 +88,21 @@ def _look(origin: Origin) -> Found:
         raise DiskUnusable(f"disk {origin.name!r}: {error.strerror or error}") from error
     if stat.S_ISBLK(mode):
         return Found(block=True)
-    return Found(direct=_direct(_inside(path / layout.DISK_IMAGE, str(path), origin)))
+    image = path / layout.DISK_IMAGE
+    if _is_absent(image):
+        raise ImagesMissing((origin.name,))
+    return Found(direct=_direct(_inside(image, str(path), origin)))
+
+
+def _is_absent(path: Path) -> bool:
+    """Tell whether there is no such entry. A directory that cannot be searched and a link that leads nowhere are faults, no promises."""
+    try:
+        path.lstat()
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    return False
 
 
 def _inside(path: Path, root: str, origin: Origin) -> Path:

@@ -150,6 +150,9 @@ class Pod:
             self._adopt(request.machine)
             try:
                 await self._start(request)
+            except files.ImagesMissing as error:
+                self._machine, self._name = None, ""  # nothing was made: the pod is as if it had not been asked
+                raise Refused("NotReady", str(error), error.disks) from error
             except StartFailure as error:
                 await self._start_failed(error)
                 raise Refused("Failed", str(error)) from error

@@ -27,9 +27,10 @@ def remove(path: Path) -> None:
 class Refused(Exception):
     """A request that is answered with a ``Refusal``."""
 
-    def __init__(self, reason: messages.RefusalReason, message: str) -> None:
+    def __init__(self, reason: messages.RefusalReason, message: str, disks: tuple[str, ...] = ()) -> None:
         super().__init__(message)
         self.reason = reason
+        self.disks = disks
 
 
 Handle = Callable[[messages.Request], Awaitable[None]]
@@ -102,7 +103,7 @@ class Server:
         try:
             await self._handle(call.request)
         except Refused as refused:
-            connection.answer(messages.Refusal(call.id, refused.reason, str(refused), self._status()))
+            connection.answer(messages.Refusal(call.id, refused.reason, str(refused), self._status(), refused.disks))
         except Exception as error:  # the request boundary: a fault of ours must not end the process that holds the guest
             logger.exception("a request failed unexpectedly", extra={"request": type(call.request).__name__})
             connection.answer(

@@ -66,7 +66,8 @@ class GetStatus:
 class Sync:
     """Makes the domain and starts it, once in the life of a pod: a second one changes nothing, whatever it holds.
 
-    Refused with ``Failed`` when the domain cannot be started; ``Status.ending`` then says ``start-failed``, and the pod ends.
+    Refused with ``Failed`` when the domain cannot be started; ``Status.ending`` then says ``start-failed``, and the pod ends. Refused with
+    ``NotReady`` while a claim holds no image: nothing was done, and it can be sent again.
     """
 
     machine: Machine
@@ -246,9 +247,10 @@ class StatusChanged:
     status: Status
 
 
-RefusalReason = Literal["Conflict", "Invalid", "Failed", "Timeout"]
+RefusalReason = Literal["Conflict", "Invalid", "Failed", "Timeout", "NotReady"]
 """``Conflict``: not in this state, e.g. resume without a domain. ``Invalid``: the request cannot be right, whenever it is sent.
-``Failed``: libvirt or QEMU could not. ``Timeout``: libvirt has not answered; ask for the status later."""
+``Failed``: libvirt or QEMU could not. ``Timeout``: libvirt has not answered; ask for the status later. ``NotReady``: something that others
+make is not there yet (``Refusal.disks``); send it again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,6 +277,8 @@ class Refusal:
     reason: RefusalReason
     message: str
     status: Status
+    disks: tuple[str, ...] = ()
+    """Names of the disks whose image is missing, for ``NotReady``."""
 
 
 FromLauncher = Hello | StatusChanged | Reply | Refusal

@@ -35,6 +35,8 @@ class FakeLauncher:
         self.received: list[messages.Request] = []
         self.starts = 0
         self.refuse = ""
+        self.missing: tuple[str, ...] = ()
+        """Disks without an image: the next starts are refused with ``NotReady``."""
         self._writers: set[asyncio.StreamWriter] = set()
         self._alive: tuple[int, int] = os.pipe()
         """A pipe stands in for the pidfd: it becomes readable when the other end is closed."""
@@ -93,7 +95,8 @@ class FakeLauncher:
                 for call in receiver.receive(data):
                     self.received.append(call.request)
                     refusal = self._carry_out(call.request)
-                    answer = messages.Refusal(call.id, *refusal, self.status) if refusal else messages.Reply(call.id, self.status)
+                    disks = self.missing if refusal and refusal[0] == "NotReady" else ()
+                    answer = messages.Refusal(call.id, *refusal, self.status, disks) if refusal else messages.Reply(call.id, self.status)
                     writer.write(codec.encode(answer))
         except OSError:
             pass
@@ -143,6 +146,8 @@ class FakeLauncher:
     def _start(self, request: messages.Sync) -> tuple[messages.RefusalReason, str] | None:
         if self.status.started or self.status.ending is not None:
             return None
+        if self.missing:
+            return "NotReady", f"no image: {self.missing}"
         if self.refuse:
             self.end("start-failed", self.refuse)
             return "Failed", self.refuse

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from handler.devices.ownership import NotTheDevice
+from handler.network.namespaces import CommandFailed
+from handler.reconcilers import run_guest
 from launcher.protocol import messages
 from tests.component.handler.world import VMS, World, a_world, eventually
 from tests.unit.handler.reconcilers.builders import a_request
@@ -164,3 +166,79 @@ async def test_the_guest_goes_on_while_the_api_is_away_and_its_end_is_written_la
         await eventually(lambda: phase_is(world, "Succeeded"), seconds=20)
 
     assert launcher.starts == 1
+
+
+async def test_a_claim_without_an_image_is_told_once_and_waited_for_in_the_same_pod(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_guest, "IMAGE_SECONDS", 0.02)
+    await world.vm()
+    launcher = await world.launcher("pod-1")
+    launcher.missing = ("disk0",)
+    async with world.handler() as handler:
+        await eventually(lambda: len(launcher.received) > 3)
+        waiting = world.status()
+        assert {each["type"]: (each["status"], each["reason"]) for each in waiting["conditions"]} == {
+            "DisksReady": ("False", "DiskImageNotFound"),
+            "Ready": ("False", "DisksNotReady"),
+        }
+        assert waiting["phase"] == "Scheduled"
+        assert world.writes() == 1
+        launcher.missing = ()
+        await eventually(lambda: phase_is(world, "Running"))
+
+    conditions = {each["type"]: each["status"] for each in world.status()["conditions"]}
+    assert (conditions["DisksReady"], conditions["Ready"]) == ("True", "True")
+    assert world.writes() == 2
+    assert (handler.node.given, handler.node.wired, launcher.starts) == (1, ["pod-1"], 1)
+    assert [each for each in world.events() if each == "DiskImageNotFound"] == ["DiskImageNotFound"]
+
+
+async def test_a_restarted_handler_goes_on_waiting_and_says_nothing_twice(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_guest, "IMAGE_SECONDS", 0.02)
+    await world.vm()
+    launcher = await world.launcher("pod-1")
+    launcher.missing = ("disk0",)
+    async with world.handler():
+        await eventually(lambda: "DiskImageNotFound" in world.events())
+    before = len(launcher.received)
+    async with world.handler():
+        await eventually(lambda: len(launcher.received) > before + 2)
+        launcher.missing = ()
+        await eventually(lambda: phase_is(world, "Running"))
+
+    assert world.writes() == 2
+    assert world.events().count("DiskImageNotFound") == 1
+
+
+async def test_a_machine_that_waits_for_an_image_can_be_stopped(world: World) -> None:
+    await world.vm()
+    launcher = await world.launcher("pod-1")
+    launcher.missing = ("disk0",)
+    async with world.handler():
+        await eventually(lambda: "DiskImageNotFound" in world.events())
+        await world.api.edit(VMS, "default", "testvm", lambda vm: vm["status"].update(request=a_request("Stop")))
+        await eventually(lambda: phase_is(world, "Stopped"))
+
+    assert [each["type"] for each in world.status()["conditions"]] == ["Ready"]
+    assert "nodeName" not in world.status()
+
+
+async def test_a_fault_of_the_network_that_heals_at_once_is_no_event(world: World) -> None:
+    await world.vm()
+    launcher = await world.launcher("pod-1")
+    async with world.handler() as handler:
+        handler.node.fault = CommandFailed("dnsmasq had no luck")
+        await eventually(lambda: handler.node.given > 1)
+        handler.node.fault = None
+        await eventually(lambda: phase_is(world, "Running"))
+
+    assert launcher.starts == 1
+    assert world.events() == ["Started"]
+
+
+async def test_a_fault_of_the_network_that_lasts_is_told(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_guest, "HEALS_SECONDS", 0.2)
+    await world.vm()
+    await world.launcher("pod-1")
+    async with world.handler() as handler:
+        handler.node.fault = CommandFailed("no bridge")
+        await eventually(lambda: "NetworkNotReady" in world.events())

@@ -83,6 +83,43 @@ def test_an_attempt_that_takes_too_long_loses_its_pod_and_counts_as_failed(phase
     assert "did not run within 180 s on node node1" in ended["attempts"][0]["message"]
 
 
+def waiting_for_an_image(status: str = "False", since: str = "2026-01-01T00:00:10Z") -> dict[str, Any]:
+    vm = a_vm(phase="Scheduled", attempts=[an_attempt()])
+    reason = "DiskImageNotFound" if status == "False" else "Found"
+    vm["status"]["conditions"] = [{"type": "DisksReady", "status": status, "reason": reason, "message": "", "lastTransitionTime": since}]
+    return vm
+
+
+def test_the_wait_for_an_image_has_no_limit_and_the_start_after_it_has_the_whole() -> None:
+    late = NOW + timedelta(days=1)
+    assert plan(seen(waiting_for_an_image(), a_pod(), now=late)) == ()
+
+    found = waiting_for_an_image("True", since="2026-01-02T00:00:50Z")
+    assert plan(seen(found, a_pod(), now=late)) == (LookAgain(170.0),)
+    assert "DeletePod" in kinds(plan(seen(found, a_pod(), now=late + timedelta(seconds=170))))
+
+
+def test_a_machine_that_waits_for_an_image_can_be_stopped_and_deleted() -> None:
+    stopped, deleted, pod = waiting_for_an_image(), waiting_for_an_image(), a_pod()
+    stopped["spec"]["runStrategy"] = "Halted"
+    deleted["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:59Z"
+    for vm in (stopped, deleted):
+        assert plan(seen(vm, pod)) == (DeletePod(name_of(pod), uid_of(pod)),)
+
+    status = written(plan(seen(stopped)))
+    assert condition(status["conditions"], "DisksReady") is None
+
+
+def test_a_machine_that_ended_is_on_no_node() -> None:
+    vm = a_vm(phase="Running", attempts=[an_attempt(nodeName="node1", runningTime="2026-01-01T00:00:10Z")])
+    here = {"nodeName": "node1", "podUID": "u", "podIP": "10.0.0.1", "domain": {"state": "running"}, "interfaces": [], "graphics": []}
+    vm["status"] |= here
+    status = written(plan(seen(vm, a_pod(phase="Failed", exit_code=1))))
+    assert not set(here) & set(status)
+    assert status["podName"] == vm["status"]["podName"]
+    assert status["attempts"][0]["nodeName"] == "node1"
+
+
 def test_in_time_the_deadline_is_waited_for() -> None:
     actions = plan(seen(a_vm(phase="Scheduled", attempts=[an_attempt()]), a_pod()))
     assert actions == (LookAgain(120.0),)

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from datetime import timedelta
+
 from apiserver.apis.meta import objects
 from handler.network.setup import Interface
 from handler.reconcilers import guest_status
@@ -69,7 +71,43 @@ def test_an_end_clears_what_only_a_running_guest_has() -> None:
     running = {**a_vm(), "status": guest_status.running(a_vm(), a_running(), WIRED, NOW)}
     status = guest_status.ended(running, guest_status.End("Succeeded", "GuestPoweredOff", "bye"), NOW)
 
-    assert "interfaces" not in status
+    assert not {"nodeName", "podUID", "podIP", "domain", "interfaces", "graphics"} & set(status)
+    assert status["podName"] == "p"
     assert [each["type"] for each in status["conditions"]] == ["Ready"]
+    assert status["attempts"][0]["nodeName"] == "n"
     assert status["attempts"][0]["endTime"] == "2026-11-21T08:00:00Z"
     assert status["attempts"][0]["runningTime"]
+
+
+def test_a_wait_for_an_image_names_disk_claim_and_file_and_is_written_once() -> None:
+    vm = a_vm()
+    vm["spec"]["domain"]["devices"]["disks"][0]["source"]["name"] = "myVolumeClaim"
+    status = guest_status.waiting_for_images(vm, ("disk0", "forged by the launcher"), NOW)
+
+    disks, ready = (objects.condition(status["conditions"], kind) for kind in ("DisksReady", "Ready"))
+    assert disks is not None
+    assert ready is not None
+    assert (disks["status"], disks["reason"]) == ("False", "DiskImageNotFound")
+    assert (
+        disks["message"]
+        == "disk 'disk0' has no image yet: no disk.img in PersistentVolumeClaim myvolumeclaim; the guest starts when it appears"
+    )
+    assert (ready["status"], ready["reason"], ready["message"]) == ("False", "DisksNotReady", disks["message"])
+    assert status["phase"] == "Scheduled"
+    assert guest_status.waiting_for_images({**vm, "status": status}, ("disk0",), NOW + timedelta(minutes=1)) == status
+
+
+def test_a_guest_that_runs_has_its_disks() -> None:
+    for status in (
+        guest_status.waiting_for_images(a_vm(), ("disk0",), NOW),
+        guest_status.with_disks_problem(a_vm(), "disk0 is reached through a link", NOW),
+    ):
+        found = guest_status.running({**a_vm(), "status": status}, a_running(), None, NOW)
+        assert objects.is_true(found["conditions"], "DisksReady")
+
+
+def test_nobody_looks_for_an_image_after_the_end() -> None:
+    waiting = {**a_vm(), "status": guest_status.waiting_for_images(a_vm(), ("disk0",), NOW)}
+    status = guest_status.ended(waiting, guest_status.End("Stopped", "ShutDown", "not started"), NOW)
+
+    assert [each["type"] for each in status["conditions"]] == ["Ready"]

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from launcher.main import files
-from launcher.main.files import DiskUnusable
+from launcher.main.files import DiskUnusable, ImagesMissing
 
 
 def qcow2(backing: int = 0, features: int = 0) -> bytes:
@@ -71,3 +71,30 @@ def test_a_directory_in_place_of_an_image_is_refused(volumes: Path) -> None:
     (volumes / "images/i/disk/disk.img").mkdir()
     with pytest.raises(DiskUnusable, match="no regular file"):
         files.look(IMAGE)
+
+
+def test_claims_without_an_image_may_still_get_one_and_all_of_them_are_named(volumes: Path) -> None:
+    (volumes / "disks/d").mkdir()
+    both = {"devices": {"disks": [{"name": name, "type": "PersistentVolumeClaim"} for name in ("c", "d")]}}
+
+    with pytest.raises(ImagesMissing) as missing:
+        files.look(both)
+    assert missing.value.disks == ("c", "d")
+
+    (volumes / "disks/c/disk.img").write_bytes(b"")
+    with pytest.raises(ImagesMissing) as missing:
+        files.look(both)
+    assert missing.value.disks == ("d",)
+
+
+def test_what_waiting_cannot_mend_is_told_before_what_it_can(volumes: Path) -> None:
+    with pytest.raises(DiskUnusable) as failed:
+        files.look({"devices": {"disks": [*CLAIM["devices"]["disks"], *IMAGE["devices"]["disks"]]}})
+    assert not isinstance(failed.value, ImagesMissing)
+
+
+def test_a_link_that_leads_nowhere_is_no_image_that_will_come(volumes: Path) -> None:
+    (volumes / "disks/c/disk.img").symlink_to("nothing")
+    with pytest.raises(DiskUnusable) as failed:
+        files.look(CLAIM)
+    assert not isinstance(failed.value, ImagesMissing)

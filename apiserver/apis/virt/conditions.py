@@ -1,0 +1,23 @@
+"""Reasons of conditions that more than one process reads or writes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from apiserver.apis.meta import objects
+
+DISKS_READY: Final = "DisksReady"
+DISKS_NOT_READY: Final = "DisksNotReady"
+"""Reason of Ready=False while DisksReady is False."""
+CLAIM_NOT_FOUND: Final = "ClaimNotFound"
+"""Reason of DisksReady=False, by virt-controller: a PersistentVolumeClaim does not exist yet."""
+DISK_IMAGE_NOT_FOUND: Final = "DiskImageNotFound"
+"""Reason of DisksReady=False, by virt-handler: the claim is mounted, and whoever fills it has not made its image yet."""
+DISKS_FOUND: Final = "Found"
+
+
+def waits_for_image(vm: Mapping[str, Any]) -> bool:
+    """Whether the pod of a machine waits for the image of a disk to appear in its claim."""
+    found = objects.condition(objects.dig(vm, "status", "conditions"), DISKS_READY)
+    return found is not None and found.get("status") == "False" and found.get("reason") == DISK_IMAGE_NOT_FOUND

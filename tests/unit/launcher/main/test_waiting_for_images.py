@@ -1,0 +1,86 @@
+"""A start whose claim holds no image yet: refused, and the pod as if it had not been asked."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from launcher.domain.disks import Found
+from launcher.main import files
+from launcher.main.wire import Refused
+from launcher.protocol import messages
+from tests.unit.launcher.main.test_pod import MACHINE, SYNC, World, world  # noqa: F401  # a fixture
+
+CLAIM: dict[str, Any] = {"memory": {"guest": "128Mi"}, "devices": {"disks": [{"name": "data", "type": "PersistentVolumeClaim"}]}}
+WITH_CLAIM = messages.Machine("default", "testvm", "u-1", CLAIM, "qemu", (), 0.4)
+
+
+@pytest.fixture
+def claim(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr("apiserver.apis.virt.layout.DISKS_DIRECTORY", str(tmp_path / "disks"))
+    (tmp_path / "disks/data").mkdir(parents=True)
+    return tmp_path / "disks/data/disk.img"
+
+
+async def refused(world: World, request: messages.Request) -> Refused:  # noqa: F811  # the fixture's value
+    with pytest.raises(Refused) as found:
+        await world.pod.handle(request)
+    return found.value
+
+
+async def test_the_pod_goes_on_and_starts_the_guest_once_the_image_is_there(world: World, claim: Path) -> None:  # noqa: F811
+    for _ in range(3):
+        answer = await refused(world, messages.Sync(WITH_CLAIM))
+        assert (answer.reason, answer.disks) == ("NotReady", ("data",))
+    assert world.status.ending is None
+    assert not world.over
+    assert world.hypervisor.created == []
+
+    claim.write_bytes(b"\0" * 512)
+    await world.pod.handle(messages.Sync(WITH_CLAIM))
+
+    assert world.status.domain is not None
+    assert str(claim) in world.hypervisor.created[0]
+
+
+async def test_a_pod_that_waits_ends_at_once_when_it_is_asked_to(world: World, claim: Path) -> None:  # noqa: F811
+    assert not claim.exists()
+    await refused(world, messages.Sync(WITH_CLAIM))
+
+    world.pod.terminate()
+
+    await world.until(lambda: world.over)
+    assert world.status.ending is None
+    assert (await refused(world, messages.Sync(WITH_CLAIM))).reason == "Conflict"
+
+
+async def test_being_asked_to_end_while_the_image_is_looked_for_ends_the_pod(world: World, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
+    def look(_specification: object) -> dict[str, Found]:
+        raise files.ImagesMissing(("data",))
+
+    async def slowly(function: Any, *arguments: Any) -> Any:
+        world.pod.terminate()
+        await asyncio.sleep(0.03)
+        return function(*arguments)
+
+    monkeypatch.setattr(files, "look", look)
+    monkeypatch.setattr(asyncio, "to_thread", slowly)
+    assert (await refused(world, messages.Sync(WITH_CLAIM))).reason == "NotReady"
+
+    await world.until(lambda: world.over)
+
+
+async def test_a_pod_that_waits_has_no_guest_to_do_anything_to(world: World, claim: Path) -> None:  # noqa: F811
+    assert not claim.exists()
+    await refused(world, messages.Sync(WITH_CLAIM))
+    assert (await refused(world, messages.Suspend())).reason == "Conflict"
+    await world.pod.handle(SYNC)
+    assert MACHINE.name in str(world.status.domain)
+
+
+async def test_the_target_of_a_migration_does_not_wait(world: World, claim: Path) -> None:  # noqa: F811
+    assert not claim.exists()
+    assert (await refused(world, messages.PrepareMigrationTarget("m1", WITH_CLAIM))).reason == "Failed"
