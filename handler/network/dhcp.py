@@ -3,6 +3,9 @@
 A dnsmasq that outlived its pod would keep the pod's network namespace and its address alive. Which processes are ours is read from
 ``/proc``, not from memory: the pid file's name on the command line carries the pod's uid, and the namespace is compared, so a
 restarted virt-handler finds what an earlier one started, and :meth:`Servers.sweep` ends what belongs to no pod any more.
+
+A pod may end while its server is being started. So only one thing at a time is done to the server of a pod: a start is neither ended
+half-way, which would look like a server that fails for no reason, nor missed by the end because it is no dnsmasq yet.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ import contextlib
 import logging
 import os
 import signal
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +28,8 @@ logger = logging.getLogger(__name__)
 STATE_DIRECTORY: Final = Path("/run/kubevirt-handler")
 END_SECONDS: Final = 5.0
 START_SECONDS: Final = 5.0
+WORDS_SECONDS: Final = 1.0
+MAX_WORDS: Final = 2000
 _PID_FILE: Final = "--pid-file="
 
 
@@ -44,6 +50,8 @@ class Servers:
         self._state = state
         self._proc = proc
         self._children: dict[int, asyncio.subprocess.Process] = {}
+        self._turns: weakref.WeakValueDictionary[str, asyncio.Lock] = weakref.WeakValueDictionary()
+        """By uid of the pod, for as long as somebody holds or waits for it."""
 
     def pid_file(self, pod_uid: str) -> str:
         """Return the pid file that marks the server of this pod."""
@@ -55,27 +63,32 @@ class Servers:
         Raises:
             CommandFailed: it does not stay up.
         """
-        self._reap()
-        here = namespaces.identity(namespace)
-        others = [server for server in self.running() if server.pod_uid == pod_uid]
-        if any(server.command == tuple(command) and server.namespace == here for server in others):
-            return
-        for server in others:
-            await self._end(server)
-        await self._start(pod_uid, namespace, command)
+        async with self._turn(pod_uid):
+            self._reap()
+            here = namespaces.identity(namespace)
+            others = [server for server in self.running() if server.pod_uid == pod_uid]
+            if any(server.command == tuple(command) and server.namespace == here for server in others):
+                return
+            for server in others:
+                await self._end(server)
+            await self._start(pod_uid, namespace, command)
 
     async def end(self, pod_uid: str) -> None:
-        """End the server of a pod, if there is one."""
-        for server in self.running():
-            if server.pod_uid == pod_uid:
-                await self._end(server)
+        """End the server of a pod, if there is one, also one that is being started."""
+        async with self._turn(pod_uid):
+            for server in self.running():
+                if server.pod_uid == pod_uid:
+                    await self._end(server)
 
     async def sweep(self, is_wanted: Callable[[str], bool]) -> None:
         """End every server whose pod's uid is not wanted."""
         for server in self.running():
             if not is_wanted(server.pod_uid):
                 logger.info("ending a DHCP server that outlived pod %s", server.pod_uid)
-                await self._end(server)
+                await self.end(server.pod_uid)
+
+    def _turn(self, pod_uid: str) -> asyncio.Lock:
+        return self._turns.setdefault(pod_uid, asyncio.Lock())
 
     def running(self) -> list[Server]:
         """Return the servers that run, whoever started them."""
@@ -118,8 +131,7 @@ class Servers:
                 raise namespaces.CommandFailed(f"the DHCP server of pod {pod_uid} did not become ready") from error
             raise
         if child.returncode is not None:
-            said = await child.stderr.read(500) if child.stderr else b""
-            raise namespaces.CommandFailed(f"the DHCP server of pod {pod_uid} ended: {said.decode(errors='replace').strip()}")
+            raise namespaces.CommandFailed(f"the DHCP server of pod {pod_uid} ended: {await _last_words(child)}")
         self._children[child.pid] = child
 
     async def _end(self, server: Server) -> None:
@@ -164,6 +176,19 @@ async def _gone(pidfd: int) -> bool:
     finally:
         loop.remove_reader(pidfd)
     return True
+
+
+async def _last_words(child: asyncio.subprocess.Process) -> str:
+    """Return how a child ended and all that it said: dnsmasq writes an empty line first, and what comes at once is only that."""
+    said = b""
+    if child.stderr is not None:
+        with contextlib.suppress(TimeoutError):  # somebody else may hold the other end of the pipe
+            async with asyncio.timeout(WORDS_SECONDS):
+                while len(said) < MAX_WORDS and (more := await child.stderr.read(MAX_WORDS)):
+                    said += more
+    words = said[:MAX_WORDS].decode(errors="replace").strip() or "it said nothing"
+    status = child.returncode or 0
+    return f"{words} ({f'signal {-status}' if status < 0 else f'exit status {status}'})"
 
 
 async def _kill(child: asyncio.subprocess.Process) -> None:

@@ -116,3 +116,45 @@ async def test_what_the_process_holds_ends_with_the_process(pod: Launcher) -> No
 
     assert time.monotonic() - started < 5
     assert pod.has_ended
+
+
+async def test_a_pod_that_ends_while_its_dhcp_server_starts_leaves_no_server_and_no_complaint(pod: Launcher, servers: Servers) -> None:
+    await setup.prepare(VM, "pod-1", pod, servers)
+    (server,) = servers.running()
+    await servers.end("pod-1")
+    for milliseconds in range(0, 30, 3):
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(servers.ensure("pod-1", pod.network, server.command))
+            await asyncio.sleep(milliseconds / 1000)
+            tasks.create_task(servers.end("pod-1"))
+        assert servers.running() == []
+
+
+async def test_two_who_want_a_server_at_once_get_one(pod: Launcher, servers: Servers) -> None:
+    await setup.prepare(VM, "pod-1", pod, servers)
+    (server,) = servers.running()
+    await servers.end("pod-1")
+    for _ in range(5):
+        async with asyncio.TaskGroup() as tasks:
+            for _ in range(2):
+                tasks.create_task(servers.ensure("pod-1", pod.network, server.command))
+        assert len(servers.running()) == 1
+        await servers.end("pod-1")
+
+
+async def test_a_dhcp_server_that_cannot_start_says_why(pod: Launcher, servers: Servers) -> None:
+    program = "import socket, time; s = socket.socket(type=socket.SOCK_DGRAM); s.bind(('', 67)); print(flush=True); time.sleep(60)"
+    command = namespaces.inside(pod.network, ("python3", "-c", program))
+    with subprocess.Popen(command, stdout=subprocess.PIPE, pass_fds=(pod.network,)) as holder:
+        assert holder.stdout is not None
+        holder.stdout.readline()
+        try:
+            with pytest.raises(namespaces.CommandFailed, match=r"Address already in use \(exit status 2\)"):
+                await setup.prepare(VM, "pod-1", pod, servers)
+        finally:
+            holder.kill()
+
+
+async def test_a_dhcp_server_that_is_killed_before_it_is_ready_is_told_as_that(pod: Launcher, servers: Servers) -> None:
+    with pytest.raises(namespaces.CommandFailed, match=r"it said nothing \(signal 9\)"):
+        await servers.ensure("pod-1", pod.network, ("sh", "-c", "kill -9 $$"))
