@@ -21,6 +21,7 @@ from typing import Any
 from apiserver.apis.core.resources import PODS
 from apiserver.apis.meta.resources import Resource
 from apiserver.apis.virt.resources import VIRTUAL_MACHINES
+from apiserver.client import watching
 from apiserver.client.config import Config
 from apiserver.client.rest import Client
 from tests.cluster import processes
@@ -70,9 +71,10 @@ class Spread:
 
 
 async def follow(client: Client, resource: Resource, namespace: str, observe: Callable[[dict[str, Any], float], None], since: str) -> None:
-    """Call ``observe(object, now)`` for each event."""
+    """Call ``observe(object, now)`` for each object that an event tells of."""
     async for event in client.watch(resource, namespace, resource_version=since):
-        observe(event.object, time.monotonic())
+        if event.type != watching.BOOKMARK:
+            observe(event.object, time.monotonic())
 
 
 class Stopwatch:
