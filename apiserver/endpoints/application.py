@@ -95,7 +95,7 @@ class Application:
         if call.request.method not in {"GET", "POST", "PUT", "PATCH", "DELETE"}:
             raise responses.wrong_method()
         if info.verb == "watch":
-            return await watching.watch(served, call, self._parts.watches)
+            return await self._watch(served, call)
         if not info.name or info.selected_name:
             return await self._collection(served, call)
         if served.strategy.resource.namespaced and not info.namespace:
@@ -103,6 +103,16 @@ class Application:
         if not info.subresource:
             return await _object(served, call)
         return await self._subresource(served, call)
+
+    async def _watch(self, served: Served, call: Call) -> web.StreamResponse:
+        """Serve a watch: of a collection, or (the old path ``/watch/…/NAME``) of one object. Exactly what was authorized is shown."""
+        info = call.info
+        if call.request.method != "GET":
+            raise responses.wrong_method()
+        named = bool(info.name) and not info.selected_name
+        if info.subresource or (named and served.strategy.resource.namespaced and not info.namespace):
+            raise responses.unknown_resource(call)
+        return await watching.watch(served, call, self._parts.watches, name=info.name if named else "")
 
     async def _collection(self, served: Served, call: Call) -> web.StreamResponse:
         whole = served.strategy.resource.namespaced and not call.info.namespace

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from apiserver.apis.meta import fields
 from apiserver.endpoints.queries import truth
 
 _VERBS: Final = {"POST": "create", "GET": "get", "HEAD": "get", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
@@ -72,7 +73,7 @@ def parse(method: str, path: str, query: Mapping[str, str]) -> RequestInfo:
         if len(parts) > 2 and parts[2] not in _OF_NAMESPACES:
             parts = parts[2:]
     resource, name, subresource, *rest = [*parts, "", ""][: max(3, len(parts))]
-    labels, fields = "", ""
+    label_selector, field_selector = "", ""
     selected = False
     if not name:
         if verb == "get":
@@ -80,8 +81,8 @@ def parse(method: str, path: str, query: Mapping[str, str]) -> RequestInfo:
         elif verb == "delete":
             verb = "deletecollection"
         if verb in {"list", "watch", "deletecollection"}:
-            labels, fields = query.get("labelSelector", ""), query.get("fieldSelector", "")
-            name = _selected_name(fields)
+            label_selector, field_selector = query.get("labelSelector", ""), query.get("fieldSelector", "")
+            name = _selected_name(field_selector)
             selected = bool(name)
     return RequestInfo(
         method=method,
@@ -96,15 +97,17 @@ def parse(method: str, path: str, query: Mapping[str, str]) -> RequestInfo:
         name=name,
         rest=tuple(rest),
         selected_name=selected,
-        label_selector=labels,
-        field_selector=fields,
+        label_selector=label_selector,
+        field_selector=field_selector,
     )
 
 
-def _selected_name(fields: str) -> str:
-    """Return the name that a field selector asks for and nothing else, so that RBAC's resourceNames work with list and watch."""
-    for term in fields.split(","):
-        key, found, value = term.partition("=")
-        if found and key.strip() == _NAME_FIELD and not value.startswith("!"):
-            return value.removeprefix("=").strip()
-    return ""
+def _selected_name(selector: str) -> str:
+    r"""Return the name that a field selector demands, so that RBAC's resourceNames work with list and watch.
+
+    Read by the parser that selects, because what is authorized must be what is served: ``spec.a!=x\,metadata.name=b`` demands no name.
+    """
+    try:
+        return fields.parse(selector).exact(_NAME_FIELD) or ""
+    except ValueError:
+        return ""  # whoever serves it will refuse it

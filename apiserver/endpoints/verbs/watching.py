@@ -15,6 +15,7 @@ from typing import Final
 import orjson
 from aiohttp import web
 
+from apiserver.apis.meta import fields
 from apiserver.apis.meta.errors import Expired, Timeout
 from apiserver.apis.meta.objects import Object
 from apiserver.endpoints import queries, responses
@@ -63,11 +64,11 @@ class Watches:
             limit.reschedule(now + random.uniform(0, within))  # noqa: S311 - no secret
 
 
-async def watch(served: Served, call: Call, watches: Watches) -> web.StreamResponse:
-    """Serve one watch from its first frame to its end."""
+async def watch(served: Served, call: Call, watches: Watches, *, name: str = "") -> web.StreamResponse:
+    """Serve one watch from its first frame to its end: of a collection, or of the object ``name`` in it."""
     representation = call.represent(*ONE, stream=True)
     options = queries.list_options(call.request.query, watch=True)
-    stream = _Stream(served, call, options, representation)
+    stream = _Stream(served, call, options, representation, name)
     seconds = options.timeout_seconds or random.uniform(_SHORTEST, _LONGEST)  # noqa: S311 - no secret
     limit: asyncio.Timeout | None = None
     try:
@@ -83,13 +84,15 @@ async def watch(served: Served, call: Call, watches: Watches) -> web.StreamRespo
 class _Stream:
     """One watch's frames."""
 
-    def __init__(self, served: Served, call: Call, options: queries.ListOptions, representation: Representation) -> None:
+    def __init__(self, served: Served, call: Call, options: queries.ListOptions, representation: Representation, name: str) -> None:
         self._served = served
         self._call = call
         self._options = options
         self._representation = representation
         self._include: Include = include_of(call.request.query.get("includeObject"))
-        self._selection: Selection = selection.parse(served.strategy, options.label_selector, options.field_selector)
+        one = str(fields.Term("metadata.name", name)) if name else ""
+        field_selector = ",".join(filter(None, (one, options.field_selector)))
+        self._selection: Selection = selection.parse(served.strategy, options.label_selector, field_selector)
         self._since = parse_revision(options.resource_version)
         self._columns = True
         self._response: web.StreamResponse | None = None

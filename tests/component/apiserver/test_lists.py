@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import Any
 
 import aiohttp
@@ -273,3 +274,26 @@ async def test_a_client_that_does_not_read_holds_up_nobody(api: Api) -> None:
             sizes = [(await anext(frames))["object"]["spec"]["size"] for _ in range(60)]
         assert sizes == list(range(2, 62))
         assert stalled.status == 200
+
+
+async def test_the_old_path_of_a_watch_shows_exactly_what_it_was_authorized_for(api: Api) -> None:
+    """``/watch/…/NAME`` is authorized as a watch of that name: a role for one object must not open the collection."""
+    await api.make(widget("w1"))
+    await api.make(widget("w2"))
+    base = f"/apis/{WIDGETS.group}/{WIDGETS.version}/watch"
+
+    async def names(path: str, query: str = "") -> list[str]:
+        answer = await api.get(f"{base}{path}?timeoutSeconds=1{query}")
+        assert answer.code == 200, answer.body
+        return [json.loads(line)["object"]["metadata"]["name"] for line in answer.body.splitlines()]
+
+    async with asyncio.TaskGroup() as tasks:
+        one = tasks.create_task(names("/namespaces/acc/widgets/w2"))
+        neither = tasks.create_task(names("/namespaces/acc/widgets/w2", "&fieldSelector=metadata.name%3Dw1"))
+        both = tasks.create_task(names("/namespaces/acc/widgets"))
+        everywhere = tasks.create_task(names("/widgets"))
+    assert (one.result(), neither.result(), both.result(), everywhere.result()) == (["w2"], [], ["w1", "w2"], ["w1", "w2"])
+    for method, path in (("GET", "/widgets/w1"), ("GET", "/namespaces/acc/widgets/w1/status"), ("GET", "/namespaces/acc/widgets/w1/tap")):
+        assert (await api.call(method, base + path)).code == 404, path
+    assert (await api.call("DELETE", f"{base}/namespaces/acc/widgets/w1")).code == 405
+    assert (await api.get("w1")).code == 200

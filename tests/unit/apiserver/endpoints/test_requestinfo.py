@@ -52,7 +52,25 @@ def test_everything_else_is_a_path(path: str) -> None:
 def test_a_selected_name_counts_for_authorization_but_not_as_an_object() -> None:
     info = parse("GET", f"{BASE}/namespaces/n/vms", {"fieldSelector": "metadata.name=a", "watch": "1"})
     assert (info.verb, info.name, info.selected_name, info.scope) == ("watch", "a", True, "namespace")
-    assert not parse("GET", f"{BASE}/namespaces/n/vms", {"fieldSelector": "metadata.name!=a"}).name
+    for narrow in ("metadata.name==a", "spec.b=c,metadata.name=a", "metadata.name=a,spec.b!=c"):
+        assert parse("GET", f"{BASE}/namespaces/n/vms", {"fieldSelector": narrow}).name == "a"
+
+
+@pytest.mark.parametrize(
+    "selector",
+    [
+        "metadata.name!=a",
+        "spec.b!=x\\,metadata.name=a",
+        "spec.b=x\\,metadata.name=a",
+        "metadata.name=a\\b",
+        "x,metadata.name=a",
+        "metadata.name=",
+    ],
+)
+def test_a_selector_that_demands_no_name_is_not_taken_for_one_that_does(selector: str) -> None:
+    """Else a role for one name would open the whole collection."""
+    info = parse("GET", f"{BASE}/namespaces/n/vms", {"fieldSelector": selector})
+    assert (info.name, info.selected_name) == ("", False)
 
 
 def test_what_lies_behind_a_subresource_is_kept() -> None:
