@@ -12,7 +12,7 @@ _NORMAL_WAITING: Final = frozenset({"", "ContainerCreating", "PodInitializing"})
 
 
 MAX_MESSAGE: Final = 500
-"""Characters of what a pod says of its end: it comes from the guest's side of the fence."""
+"""Characters of what is said in or about a pod: it comes from the guest's side of the fence, or from a stranger's registry."""
 MIGRATED: Final = "migrated:"
 """virt-launcher's first word when the guest went on in another pod."""
 _RESULTS: Final = {
@@ -87,7 +87,8 @@ def obstacle(pod: Object) -> tuple[str, str] | None:
     for each in dig(pod, "status", "containerStatuses") or ():
         waiting = dig(each, "state", "waiting") or {}
         if waiting.get("reason", "") not in _NORMAL_WAITING:
-            return waiting["reason"], waiting.get("message") or f"container {each.get('name')} is waiting"
+            # A registry's answer is part of it, and users choose registries.
+            return waiting["reason"], _one_line(waiting.get("message") or f"container {each.get('name')} is waiting")
     return None
 
 

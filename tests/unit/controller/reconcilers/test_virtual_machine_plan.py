@@ -164,6 +164,16 @@ def test_what_a_launcher_says_of_its_end_is_one_bounded_line() -> None:
     assert len(message) == pod_state.MAX_MESSAGE
 
 
+def test_what_a_strange_registry_says_is_one_bounded_line_without_control_characters() -> None:
+    pod = a_pod(phase="Pending")
+    said = "\x1b[2Jdenied\nby " + "x" * 5000
+    pod["status"]["containerStatuses"][0]["state"] = {"waiting": {"reason": "ErrImagePull", "message": said}}
+    found = pod_state.obstacle(pod)
+    assert found is not None
+    assert found[1].startswith("[2Jdenied | by xxx")
+    assert len(found[1]) == pod_state.MAX_MESSAGE
+
+
 def test_a_pod_called_failed_whose_container_was_never_seen_to_end_is_not_over() -> None:
     vm = a_vm(phase="Running", attempts=[an_attempt()])
     pod = a_pod(deleting=True)
