@@ -4,7 +4,7 @@ The kubelet hands out names ("ids"); any number of pods share the one device beh
 pods. A kubelet that starts empties its plugin directory and has forgotten everyone: :class:`Plugin` notices that by the inode of
 ``kubelet.sock`` and by its own socket, and begins again. What it reports as healthy it has opened a moment before.
 
-gRPC's generic handlers stand in for generated service classes, which have no types.
+The few calls go through grpclib, in the event loop: gRPC's own library for Python would be the largest part of this process's memory.
 """
 
 from __future__ import annotations
@@ -13,13 +13,15 @@ import asyncio
 import logging
 import os
 import stat
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-import grpc
-import grpc.aio
+from grpclib.client import Channel, UnaryUnaryMethod
+from grpclib.const import Cardinality, Handler
+from grpclib.exceptions import GRPCError, ProtocolError, StreamTerminatedError
+from grpclib.server import Server, Stream
 
 from handler.devices.v1beta1 import api_pb2
 
@@ -97,7 +99,7 @@ class Plugin:
             while True:
                 try:
                     await self._serve_once()
-                except (OSError, grpc.RpcError, RuntimeError, TimeoutError) as error:  # RuntimeError: gRPC could not bind
+                except (OSError, GRPCError, ProtocolError, StreamTerminatedError, TimeoutError) as error:
                     logger.warning("offer %s to the kubelet, again in %.0f s: %s", self.device.resource, RETRY_SECONDS, _words(error))
                     await asyncio.sleep(RETRY_SECONDS)
 
@@ -109,10 +111,8 @@ class Plugin:
             return
         path = self._directory / self._endpoint
         path.unlink(missing_ok=True)
-        server = grpc.aio.server()
-        server.add_generic_rpc_handlers((self._handlers(),))
-        server.add_insecure_port(f"unix://{path}")
-        await server.start()
+        server = Server([self])
+        await server.start(path=str(path))
         try:
             own = self._inode(self._endpoint)
             await self._register()
@@ -122,7 +122,7 @@ class Plugin:
                 await asyncio.sleep(POLL_SECONDS)
             logger.info("the kubelet was restarted, registering %s again", self.device.resource)
         finally:
-            await server.stop(grace=None)
+            server.close()  # calls are ended; the kubelet hangs up when it sees that, and it is not waited for
 
     def _inode(self, name: str) -> tuple[int, int] | None:
         try:
@@ -135,14 +135,9 @@ class Plugin:
         request = api_pb2.RegisterRequest(
             version=API_VERSION, endpoint=self._endpoint, resource_name=self.device.resource, options=api_pb2.DevicePluginOptions()
         )
-        async with grpc.aio.insecure_channel(f"unix://{self._directory / KUBELET_SOCKET}") as channel:
-            register = channel.unary_unary(
-                "/v1beta1.Registration/Register",
-                request_serializer=api_pb2.RegisterRequest.SerializeToString,
-                response_deserializer=api_pb2.Empty.FromString,
-            )
-            async with asyncio.timeout(REGISTER_SECONDS):
-                await register(request)
+        async with Channel(path=str(self._directory / KUBELET_SOCKET)) as channel, asyncio.timeout(REGISTER_SECONDS):
+            register = UnaryUnaryMethod(channel, "/v1beta1.Registration/Register", api_pb2.RegisterRequest, api_pb2.Empty)
+            await register(request)
 
     async def _watch_health(self) -> None:
         while self._offered:
@@ -154,42 +149,36 @@ class Plugin:
                     self._fault = fault
                     self._changed.notify_all()
 
-    def _handlers(self) -> grpc.GenericRpcHandler[Any, Any]:
-        def unary(method: Any, request: Any, response: Any) -> Any:  # noqa: ANN401 - generated classes
-            return grpc.unary_unary_rpc_method_handler(
-                method, request_deserializer=request.FromString, response_serializer=response.SerializeToString
-            )
+    def __mapping__(self) -> dict[str, Handler]:
+        """Return what grpclib serves."""
+        unary, streaming = Cardinality.UNARY_UNARY, Cardinality.UNARY_STREAM
+        service = "/v1beta1.DevicePlugin"
+        return {
+            f"{service}/GetDevicePluginOptions": Handler(self._options, unary, api_pb2.Empty, api_pb2.DevicePluginOptions),
+            f"{service}/Allocate": Handler(self._allocate, unary, api_pb2.AllocateRequest, api_pb2.AllocateResponse),
+            f"{service}/ListAndWatch": Handler(self._list_and_watch, streaming, api_pb2.Empty, api_pb2.ListAndWatchResponse),
+        }
 
-        return grpc.method_handlers_generic_handler(
-            "v1beta1.DevicePlugin",
-            {
-                "GetDevicePluginOptions": unary(self._options, api_pb2.Empty, api_pb2.DevicePluginOptions),
-                "Allocate": unary(self._allocate, api_pb2.AllocateRequest, api_pb2.AllocateResponse),
-                "ListAndWatch": grpc.unary_stream_rpc_method_handler(
-                    self._list_and_watch,
-                    request_deserializer=api_pb2.Empty.FromString,
-                    response_serializer=api_pb2.ListAndWatchResponse.SerializeToString,
-                ),
-            },
-        )
+    async def _options(self, stream: Stream[api_pb2.Empty, api_pb2.DevicePluginOptions]) -> None:
+        await stream.recv_message()
+        await stream.send_message(api_pb2.DevicePluginOptions())
 
-    async def _options(self, request: api_pb2.Empty, context: object) -> api_pb2.DevicePluginOptions:  # noqa: ARG002 - gRPC's signature
-        return api_pb2.DevicePluginOptions()
-
-    async def _list_and_watch(self, request: api_pb2.Empty, context: object) -> AsyncIterator[api_pb2.ListAndWatchResponse]:  # noqa: ARG002 - gRPC's signature
+    async def _list_and_watch(self, stream: Stream[api_pb2.Empty, api_pb2.ListAndWatchResponse]) -> None:
+        await stream.recv_message()
         told: str | None = None
         while True:
             async with self._changed:
                 while told == self._fault:
                     await self._changed.wait()
                 told = self._fault
-            yield advertised(self.device, offered=self._offered, fault=told)
+            await stream.send_message(advertised(self.device, offered=self._offered, fault=told))
 
-    async def _allocate(self, request: api_pb2.AllocateRequest, context: object) -> api_pb2.AllocateResponse:  # noqa: ARG002 - gRPC's signature
+    async def _allocate(self, stream: Stream[api_pb2.AllocateRequest, api_pb2.AllocateResponse]) -> None:
+        request = await stream.recv_message()
         device = api_pb2.DeviceSpec(container_path=self.device.path, host_path=self.device.path, permissions="rw")
-        answers = [api_pb2.ContainerAllocateResponse(devices=[device]) for _ in request.container_requests]
-        return api_pb2.AllocateResponse(container_responses=answers)
+        answers = [api_pb2.ContainerAllocateResponse(devices=[device]) for _ in request.container_requests] if request else []
+        await stream.send_message(api_pb2.AllocateResponse(container_responses=answers))
 
 
 def _words(error: BaseException) -> str:
-    return (error.details() or str(error)) if isinstance(error, grpc.aio.AioRpcError) else str(error) or type(error).__name__
+    return (error.message or error.status.name) if isinstance(error, GRPCError) else str(error) or type(error).__name__
