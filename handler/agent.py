@@ -28,7 +28,7 @@ from handler.options import Options
 from handler.pods import launcher
 from handler.pods.links import Links
 from handler.reconcilers import migrate_guest, run_guest
-from handler.relays.incoming import Incoming
+from handler.relays.incoming import Expected, Incoming, Let
 from handler.relays.outgoing import Outgoing
 from handler.relays.running import Relays
 from handler.streams.server import Server, Target
@@ -176,7 +176,7 @@ class Agent:
             tasks.create_task(incoming.run())
 
     async def _offer_devices(self) -> None:
-        # gRPC is the largest import after aiohttp; a process that only looks at its flags need not pay for it.
+        # gRPC and protobuf are the largest import after aiohttp; a process that only looks at its flags need not pay for it.
         from handler.devices.plugin import Device, Plugin
 
         directory = self._options.kubelet / "device-plugins"
@@ -208,17 +208,17 @@ class _Door:
 
     def __init__(self) -> None:
         self._server: Incoming | None = None
-        self._expected: dict[str, str] = {}
+        self._expected: dict[str, Expected] = {}
 
     def open(self, server: Incoming) -> None:
         self._server = server
-        for migration_uid, pod_uid in self._expected.items():
-            server.expect(migration_uid, pod_uid)
+        for migration_uid, expected in self._expected.items():
+            server.expect(migration_uid, expected.pod_uid, expected.release)
 
-    def expect(self, migration_uid: str, pod_uid: str) -> None:
-        self._expected[migration_uid] = pod_uid
+    def expect(self, migration_uid: str, pod_uid: str, release: Let) -> None:
+        self._expected[migration_uid] = Expected(pod_uid, release)
         if self._server is not None:
-            self._server.expect(migration_uid, pod_uid)
+            self._server.expect(migration_uid, pod_uid, release)
 
     def forget(self, migration_uid: str) -> None:
         self._expected.pop(migration_uid, None)

@@ -1,8 +1,9 @@
 """What to do about one live migration: from what is known to a tuple of actions. Pure.
 
 Up to ``PreparingTarget`` this loop decides; from ``TargetReady`` on only the two virt-handlers know on which side the domain is, and this
-loop ends a Migration only when the pods themselves leave no doubt. Writes carry the resourceVersion that was looked at, and the source's
-virt-handler writes ``Running`` before it lets libvirt begin: so a migration that was cancelled here never begins there.
+loop ends a Migration only when the pods themselves leave no doubt; it releases the guest (``apis.virt.release``) when the source's pod
+says with its last words that the guest left, which nobody may have been there to hear. Writes carry the resourceVersion that was looked
+at, and the source's virt-handler writes ``Running`` before it lets libvirt begin: so a migration that was cancelled here never begins.
 """
 
 from __future__ import annotations
@@ -14,13 +15,17 @@ from typing import Final
 
 from apiserver.apis.meta import times
 from apiserver.apis.meta.objects import Object, condition, dig, finalizers_of, is_deleting, name_of, uid_of, with_condition
-from apiserver.apis.virt import names, phases, power
+from apiserver.apis.virt import names, phases, power, release
 from controller.reconcilers import disks, launcher_pod, pod_state
 from controller.reconcilers.actions import Action, CreatePod, DeletePod, Emit, LookAgain, RemoveFinalizer, WriteStatus
 from controller.reconcilers.settings import Settings
 
 PREPARE_SECONDS: Final = 120
 """For virt-handler of the target to get network and libvirtd ready, which takes a second: beyond it, it does not work there."""
+LAST_WORDS_SECONDS: Final = 15
+"""For the virt-handlers to say what became of a guest whose source pod ended without saying that it left: they may know better."""
+SOURCE_END_SECONDS: Final = 10
+"""For virt-launcher of the source to end by itself after the guest left, which takes it a second."""
 _OURS: Final = frozenset({"", phases.PENDING, phases.SCHEDULING, phases.PREPARING_TARGET})
 
 
@@ -147,9 +152,28 @@ def _oversee(seen: Observed) -> tuple[Action, ...]:
         return _finish(seen, phases.FAILED, "NotRunning", f"virtual machine {name_of(seen.vm)} ended: {phases.phase_of(seen.vm)}")
     if (ended := _target_ended(seen)) is not None:
         return ended
+    if pod_state.is_over(seen.source) and not release.is_released(seen.migration):
+        return _source_ended(seen)
     if is_deleting(seen.migration):
         return _say(seen, phases.phase_of(seen.migration), "Cancelling", "waiting for virt-handler of the source to stop the migration")
     return ()
+
+
+def _source_ended(seen: Observed) -> tuple[Action, ...]:
+    """Nothing runs on the source any more. Only a guest that left may run on the target: of any other, the copy there may be stale."""
+    name = dig(seen.migration, "status", "sourcePod")
+    how = pod_state.end_of(seen.source).message if seen.source is not None else "it was deleted"
+    if seen.source is not None and how.startswith(pod_state.MIGRATED):
+        status = release.released(seen.migration, release.BY_POD, f"source pod {name} ended: {how}", seen.now)
+        return (WriteStatus(status),)
+    message = f"source pod {name} ended: {how}"
+    silence = condition(dig(seen.migration, "status", "conditions"), release.RELEASED)
+    if silence is None:
+        return (WriteStatus(release.withheld(seen.migration, message, seen.now)), LookAgain(LAST_WORDS_SECONDS))
+    left = times.parse(silence["lastTransitionTime"]) + timedelta(seconds=LAST_WORDS_SECONDS) - seen.now
+    if left > timedelta():
+        return (LookAgain(max(left.total_seconds(), 0.5)),)
+    return _finish(seen, phases.FAILED, "SourcePodEnded", message)
 
 
 def _target_ended(seen: Observed) -> tuple[Action, ...] | None:
@@ -174,8 +198,19 @@ def _tidy_up(seen: Observed) -> tuple[Action, ...]:
     if seen.vm is not None and held not in sides:  # another run of the machine by now: the phase says which side was its own
         held = sides[1] if phases.phase_of(seen.migration) == phases.SUCCEEDED else sides[0]
     losers = [pod for pod in (seen.source, seen.target) if pod is not None and name_of(pod) in sides and name_of(pod) != held]
+    if (left := _source_ends(seen, losers)) is not None:
+        return (LookAgain(left),)
     deletions = tuple(DeletePod(name_of(pod), uid_of(pod)) for pod in losers if not is_deleting(pod))
     return (*deletions, RemoveFinalizer(names.MIGRATION_FINALIZER))
+
+
+def _source_ends(seen: Observed, losers: list[Object]) -> float | None:
+    """Return how many seconds to let the source's virt-launcher end by itself; None when it did, or had its time."""
+    if phases.phase_of(seen.migration) != phases.SUCCEEDED or seen.source not in losers or pod_state.is_over(seen.source):
+        return None
+    ended = dig(seen.migration, "status", "endTime")
+    left = (times.parse(ended) if ended else seen.now) + timedelta(seconds=SOURCE_END_SECONDS) - seen.now
+    return max(left.total_seconds(), 0.5) if ended and left > timedelta() else None
 
 
 def target_name(migration: Object) -> str:

@@ -11,7 +11,7 @@ from apiserver.apis.virt import names, phases
 from apiserver.apis.virt.resources import MIGRATIONS, VIRTUAL_MACHINES
 from apiserver.client.rest import Client
 from controller.reconcilers import migration_plan as planning
-from controller.reconcilers.actions import Action, Deeds, PodRefused
+from controller.reconcilers.actions import Action, Deeds, PodRefused, RemoveFinalizer
 from controller.reconcilers.settings import Settings
 from controller.reconcilers.virtual_machines import REFUSED_SECONDS, Informers, claims_for
 from controller.runtime.clock import Clock
@@ -116,7 +116,7 @@ class Migrations:
     def _tell_machine(self, seen: planning.Observed, actions: tuple[Action, ...]) -> None:
         """Record the outcome with the machine, too: that is where people look. Once, with the finalizer's removal."""
         phase = phases.phase_of(seen.migration)
-        if seen.vm is None or phase not in phases.MIGRATION_FINAL or not actions:
+        if seen.vm is None or phase not in phases.MIGRATION_FINAL or not any(isinstance(each, RemoveFinalizer) for each in actions):
             return
         name = name_of(seen.migration)
         if phase == phases.SUCCEEDED:

@@ -75,7 +75,8 @@ def plan(observed: Observed) -> Action:
         end = guest_status.end_of(launcher.ending)
         return Finish(end) if end is not None else Wait()
     if observed.gone:
-        return Wait() if _left(launcher) else Finish(_vanished())
+        # Of one that was leaving the last word may be lost: its pod has it, and virt-controller reads it there.
+        return Wait() if _left(launcher) or _is_leaving(launcher) else Finish(_vanished())
     if launcher is None or not observed.connected or _left(launcher):
         return Wait()
     return _alive(observed.vm, launcher)
@@ -121,8 +122,13 @@ def _left(launcher: messages.Status | None) -> bool:
     return any(each.direction == "outgoing" and each.state == "succeeded" for each in migrations)
 
 
+def _is_leaving(launcher: messages.Status | None) -> bool:
+    migrations = launcher.migrations if launcher is not None else ()
+    return any(each.direction == "outgoing" and each.state == "running" for each in migrations)
+
+
 def _is_migrating(launcher: messages.Status) -> bool:
-    return any(each.state in ("prepared", "running") for each in launcher.migrations)
+    return any(each.state in ("prepared", "running", "arrived") for each in launcher.migrations)
 
 
 def _vanished() -> End:

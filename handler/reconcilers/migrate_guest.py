@@ -6,15 +6,16 @@ once whatever it is told, relays that are open stay open, writes carry the resou
 
 from __future__ import annotations
 
+import functools
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, Protocol
 
 from apiserver.apis.meta import errors, objects, times
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.meta.resources import Resource
-from apiserver.apis.virt import phases
+from apiserver.apis.virt import phases, power, release
 from apiserver.apis.virt.resources import MIGRATIONS, VIRTUAL_MACHINES
 from controller.runtime.clock import Clock
 from controller.runtime.reconciling import Request, Result
@@ -29,6 +30,8 @@ logger = logging.getLogger(__name__)
 
 MAX_STEPS: Final = 8
 LOOK_AGAIN_SECONDS: Final = 10.0
+TELL_AGAIN_SECONDS: Final = 2.0
+"""The guest stands still until the target has heard."""
 
 
 class Api(Protocol):
@@ -66,6 +69,10 @@ class Outgoing(Protocol):
         """Relay."""
         ...
 
+    async def release(self, migration_uid: str, pod_uid: str, address: str, *, paused: bool) -> None:
+        """Have the target's handler release the domain."""
+        ...
+
     def close(self, migration_uid: str) -> None:
         """End it."""
         ...
@@ -74,8 +81,8 @@ class Outgoing(Protocol):
 class Door(Protocol):
     """The server for relays of other nodes."""
 
-    def expect(self, migration_uid: str, pod_uid: str) -> None:
-        """Let this migration through."""
+    def expect(self, migration_uid: str, pod_uid: str, release: Callable[[bool], Awaitable[None]]) -> None:
+        """Let this migration through; call ``release`` when its source says that the domain left (True: its user paused it)."""
         ...
 
     def forget(self, migration_uid: str) -> None:
@@ -129,6 +136,8 @@ class MigrateSource(_Side):
         self._uids: dict[Request, str] = {}
         self._pods: dict[Request, str] = {}
         """The source's pod of each migration: the VM names the target's as soon as the guest is there."""
+        self._told: set[str] = set()
+        """uids of the migrations whose target has answered that it released the domain."""
 
     async def reconcile(self, request: Request) -> Result:
         """Bring the source's side closer to its end."""
@@ -145,8 +154,11 @@ class MigrateSource(_Side):
                 connected=link is not None and link.connection is not None,
                 gone=link is not None and link.gone,
                 relaying=objects.uid_of(migration) in self._relays,
+                told=objects.uid_of(migration) in self._told,
             )
             action = migration_plan.plan_source(observed)
+            if isinstance(action, migration_plan.Tell):
+                return await self._tell(migration, link)
             if not await self._apply(request, migration, link, action):
                 return Result(requeue_after=LOOK_AGAIN_SECONDS if phases.phase_of(migration) == phases.RUNNING else None)
         return Result(requeue_after=5)
@@ -161,7 +173,9 @@ class MigrateSource(_Side):
         return self._ports.links.want(known, f"source/{request}") if known else None
 
     def _close(self, request: Request) -> None:
-        self._relays.close(self._uids.pop(request, ""))
+        uid = self._uids.pop(request, "")
+        self._relays.close(uid)
+        self._told.discard(uid)
         self._pods.pop(request, None)
         self._ports.links.release(f"source/{request}")
 
@@ -202,6 +216,25 @@ class MigrateSource(_Side):
         else:
             self._say(migration, "Normal", "MigrationStarted", f"the guest moves to node {objects.dig(migration, 'status', 'targetNode')}")
         return True
+
+    async def _tell(self, migration: Object, link: Link | None) -> Result:
+        """The domain left: have it released. Without the target's answer the word goes into the Migration, too, and is said again."""
+        uid, address = objects.uid_of(migration), str(objects.dig(migration, "status", "targetAddress") or "")
+        vm = self._ports.machines.get(objects.namespace_of(migration), _vm_name(migration))
+        paused = vm is not None and power.wants_paused(vm)
+        try:
+            await self._relays.release(uid, link.pod_uid if link else "", address, paused=paused)
+        except (OSError, TimeoutError, ValueError) as error:
+            logger.warning("release the guest of migration %s at %s: %s", uid, address, str(error) or "no answer")
+        else:
+            self._told.add(uid)
+            return Result()
+        if not release.is_released(migration):
+            message = "the guest left the source; virt-handler of the target lets it run"
+            status = release.released(migration, release.BY_HANDLER, message, self._ports.clock.now())
+            written = await self._ports.api.update(MIGRATIONS, {**migration, "status": status}, subresource="status")
+            self._ports.migrations.remember(written)
+        return Result(requeue_after=TELL_AGAIN_SECONDS)
 
     async def _fail(self, migration: Object, message: str) -> None:
         """End it before the launcher began: the domain has not moved."""
@@ -256,13 +289,16 @@ class MigrateTarget(_Side):
                 await self._prepare(migration, link)
                 return True
             case migration_plan.Expect():
-                self._door.expect(uid, link.pod_uid)
+                self._door.expect(uid, link.pod_uid, functools.partial(self._release, uid, link))
                 self._expected[request] = uid
                 return True
             case migration_plan.Offer():
                 phase = phases.phase_of(migration)
                 ready = phases.TARGET_READY if phase == phases.PREPARING_TARGET else phase
                 await self._write(migration, ready, targetAddress=action.address)
+                return True
+            case migration_plan.Release():
+                await self._release(uid, link, power.wants_paused(await self._machine(migration)))
                 return True
             case migration_plan.TakeOver():
                 await self._take_over(migration, link)
@@ -277,6 +313,10 @@ class MigrateTarget(_Side):
         accelerator: messages.Accelerator = "kvm" if objects.dig(vm, "status", "domain", "type") == "kvm" else "qemu"
         request = messages.PrepareMigrationTarget(objects.uid_of(migration), machine_of(vm, accelerator, interfaces))
         await connection.call(request)
+
+    async def _release(self, migration_uid: str, link: Link, paused: bool) -> None:  # noqa: FBT001 - as the door calls it
+        """Let the guest run: the source's launcher said that it left. Needs no API server."""
+        await _live(link).call(messages.ReleaseMigration(migration_uid, paused))
 
     async def _take_over(self, migration: Object, link: Link) -> None:
         """Write the VM first: from then on it is this node's. Whoever restarts in between finds it done and writes the rest."""

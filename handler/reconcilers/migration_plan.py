@@ -1,8 +1,8 @@
 """What virt-handler does about one Migration, as its source or as its target: from what is known to one action. Pure.
 
-The domain is on exactly one side, and its launcher knows: only the target's launcher can say that it arrived, only the source's that it
-stayed. So the target's handler alone writes ``Succeeded`` and the source's alone ``Failed`` and ``Cancelled``, whichever of them restarts
-in between.
+The source's launcher has the truth: it alone can say that the domain stayed, and it alone that it left. The domain arrives on the target
+paused, and runs there once the target was told that the source's launcher said so (``apis.virt.release``). Then the target's handler
+writes ``Succeeded``; ``Failed`` and ``Cancelled`` are the source's to write, whichever of them restarts in between.
 
 Source
   ============================== ==========================================================
@@ -11,7 +11,7 @@ Source
   ``Running``, launcher never heard of it: relays, then Migrate (safe to repeat)
   ``Running``, under way          keep the relays; to be deleted: abort
   ``Running``, failed, cancelled  ``Failed``, ``Cancelled``: the domain runs here
-  ``Running``, succeeded          nothing: the target writes
+  ``Running``, succeeded          tell the target, until it has heard; then the target writes
   final, launcher still at it     nothing: libvirt needs the relays to learn the outcome
   ============================== ==========================================================
 
@@ -19,7 +19,8 @@ Target
   ============================== ==========================================================
   ``PreparingTarget``             devices, network, PrepareMigrationTarget, door open: ``TargetReady``
   ``TargetReady``, ``Running``    keep the door open; the address changed: write it
-  the domain arrived              the VM's ``nodeName`` and pod, then ``Succeeded``
+  the domain arrived              wait for the source's word, at the door or in the Migration; then let it run
+  the domain was released         the VM's ``nodeName`` and pod, then ``Succeeded``
   ============================== ==========================================================
 """
 
@@ -30,7 +31,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from apiserver.apis.meta import objects
-from apiserver.apis.virt import phases
+from apiserver.apis.virt import phases, release
 from launcher.protocol import messages
 
 
@@ -45,6 +46,8 @@ class Observed:
     gone: bool
     relaying: bool = False
     """Source: the relays of this migration run in this process."""
+    told: bool = False
+    """Source: the target's handler answered that it released the domain."""
     address: str = ""
     """Target: where other handlers reach this one's relay now."""
 
@@ -92,6 +95,16 @@ class Expect:
 
 
 @dataclass(frozen=True, slots=True)
+class Tell:
+    """Source: say that the domain left, to the target's handler; where that fails, in the Migration."""
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """Target: let the domain that arrived run."""
+
+
+@dataclass(frozen=True, slots=True)
 class TakeOver:
     """Write the VM, then ``Succeeded``."""
 
@@ -104,7 +117,7 @@ class Conclude:
     message: str
 
 
-Action = Wait | Close | Begin | Relay | Abort | Prepare | Offer | Expect | TakeOver | Conclude
+Action = Wait | Close | Begin | Relay | Abort | Prepare | Offer | Expect | Tell | Release | TakeOver | Conclude
 
 
 def plan_source(observed: Observed) -> Action:
@@ -120,7 +133,7 @@ def plan_source(observed: Observed) -> Action:
     unwanted = objects.is_deleting(migration)
     match known.state if known is not None else "":
         case "succeeded":
-            return Wait()
+            return Wait() if observed.told else Tell()
         case "failed" if known is not None:
             return Conclude(phases.FAILED, known.message or "the migration failed")
         case "cancelled" if known is not None:
@@ -136,11 +149,7 @@ def plan_source(observed: Observed) -> Action:
 
 
 def _is_confirming(observed: Observed) -> bool:
-    """Whether libvirt still works on the source although the outcome is known: it learns it over the relays.
-
-    The target's word that the guest runs there can be in the API before the source's libvirtd has read the answer. A libvirtd that loses
-    the connection at that point does not know on which side the guest is.
-    """
+    """Whether libvirt still works on the source although the Migration is over (the target's pod ended): it learns that by the relays."""
     launcher = observed.launcher
     known = launcher.migration_of(objects.uid_of(observed.migration)) if launcher is not None and observed.connected else None
     return known is not None and known.state == "running"
@@ -172,7 +181,9 @@ def plan_target(observed: Observed) -> Action:
     if known is None:
         # The pod of a Migration that is being deleted is not prepared any more; who may say so already does.
         return Wait() if objects.is_deleting(migration) else Prepare()
-    if known.state != "prepared" and known.state != "running":
+    if known.state == "arrived" and release.is_released(migration):
+        return Release()
+    if known.state not in ("prepared", "running", "arrived"):
         return Wait()  # it did not arrive: the source knows what became of the guest
     if not observed.relaying:
         return Expect()

@@ -8,4 +8,5 @@
 
 Each TLS connection begins with one header line (``header``) that names the migration and the channel. The target's virt-handler lets
 it through only from a virt-handler's certificate and only while it expects that migration.
+A third kind of connection carries no bytes: the source's virt-handler says that the guest left its pod, so that it may run in the target.
 """

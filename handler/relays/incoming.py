@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -12,6 +14,7 @@ from apiserver.apis.virt import names, streams
 from certs import peers
 from certs.reloading import ServerTls
 from handler.pods import places
+from handler.pods.launcher import Disconnected, Refused
 from handler.relays import copying, header
 
 logger = logging.getLogger(__name__)
@@ -19,6 +22,18 @@ logger = logging.getLogger(__name__)
 HEADER_SECONDS: Final = 10.0
 MAX_CONNECTIONS: Final = 8
 """Of one migration at a time: libvirt's, QEMU's, and their next attempt."""
+
+
+Let = Callable[[bool], Awaitable[None]]
+"""Lets the guest that arrived run, or only makes it the target's (True: its user paused it). Raises ``Disconnected`` or ``Refused``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """Where a migration leads, and what to do when the source says that the guest left."""
+
+    pod_uid: str
+    release: Let
 
 
 class Incoming:
@@ -30,13 +45,13 @@ class Incoming:
         self._tls = tls
         self._host = host
         self._kubelet = kubelet
-        self._expected: dict[str, str] = {}
+        self._expected: dict[str, Expected] = {}
         self._connections: dict[str, set[asyncio.StreamWriter]] = {}
         self._all: set[asyncio.StreamWriter] = set()
 
-    def expect(self, migration_uid: str, pod_uid: str) -> None:
-        """Let connections of this migration through to this pod."""
-        self._expected[migration_uid] = pod_uid
+    def expect(self, migration_uid: str, pod_uid: str, release: Let) -> None:
+        """Let connections of this migration through to this pod; ``release`` is called when the source says that the guest left."""
+        self._expected[migration_uid] = Expected(pod_uid, release)
 
     def forget(self, migration_uid: str) -> None:
         """Let no more through. What is open stays: the source's libvirt may still be reading how it ended, and then closes it."""
@@ -72,16 +87,29 @@ class Incoming:
             async with asyncio.timeout(HEADER_SECONDS):
                 line = await reader.readuntil(b"\n")
             wanted = header.decode(line) if len(line) <= header.MAX_BYTES else None
-            pod_uid = self._expected.get(wanted.migration_uid) if wanted is not None else None
-            if wanted is None or pod_uid is None:
+            expected = self._expected.get(wanted.migration_uid) if wanted is not None else None
+            if wanted is None or expected is None:
                 logger.warning("refused a relay: %s", f"migration {wanted.migration_uid} is not expected here" if wanted else "no header")
-                return
-            await self._lead(wanted, pod_uid, (reader, writer))
+            elif isinstance(wanted, header.Release):
+                await self._release(wanted, expected, writer)
+            else:
+                await self._lead(wanted, expected.pod_uid, (reader, writer))
         except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, ValueError) as error:
             logger.warning("a relay ended: %s", str(error) or type(error).__name__)
         finally:
             self._all.discard(writer)
             writer.close()
+
+    async def _release(self, wanted: header.Release, expected: Expected, writer: asyncio.StreamWriter) -> None:
+        try:
+            await expected.release(wanted.paused)
+        except (Disconnected, Refused) as error:
+            logger.warning("migration %s cannot be released yet: %s", wanted.migration_uid, error)
+            writer.write(header.refusal(str(error)))
+        else:
+            writer.write(header.OK)
+        async with asyncio.timeout(HEADER_SECONDS):
+            await writer.drain()
 
     async def _lead(self, wanted: header.Header, pod_uid: str, connection: copying.Connection) -> None:
         open_ones = self._connections.setdefault(wanted.migration_uid, set())

@@ -22,6 +22,8 @@ from handler.relays import copying, header
 logger = logging.getLogger(__name__)
 
 CONNECT_SECONDS: Final = 10.0
+RELEASE_SECONDS: Final = 20.0
+"""Beyond it the target's virt-handler or its launcher does not work; the answer may be lost, the request may be repeated."""
 
 
 def split_address(address: str) -> tuple[str, int]:
@@ -98,6 +100,32 @@ class Outgoing:
             self.ready.set()
             await asyncio.get_running_loop().create_future()
 
+    async def release(self, *, paused: bool) -> None:
+        """Have the target's virt-handler let the guest run, or (``paused``) make it its own and leave it paused; may be repeated.
+
+        Raises:
+            OSError: it could not be told, or it could not do it yet.
+            TimeoutError: it did not answer.
+            ValueError: the uid is none.
+        """
+        first = header.Release(self.migration_uid, paused).encode()
+        async with asyncio.timeout(RELEASE_SECONDS):
+            reader, writer = await self._connect()
+            try:
+                writer.write(first)
+                await writer.drain()
+                answer = await reader.read(header.MAX_ANSWER_BYTES)
+            finally:
+                writer.close()
+        if answer != header.OK:
+            why = "".join(each for each in answer.decode(errors="replace") if each.isprintable())
+            raise ConnectionRefusedError(why or "the target's virt-handler hung up")
+
+    async def _connect(self) -> copying.Connection:
+        return await asyncio.open_connection(
+            self._host, self._port, ssl=self._tls.context, server_hostname=names.HANDLER, limit=copying.CHUNK_BYTES
+        )
+
     @asynccontextmanager
     async def _served(self, listener: socket.socket, first: header.Header) -> AsyncIterator[None]:
         # start_unix_server runs each connection in a task of its own, which closing its writer ends.
@@ -116,9 +144,7 @@ class Outgoing:
             writers.add(writer)
             try:
                 async with asyncio.timeout(CONNECT_SECONDS):
-                    target = await asyncio.open_connection(
-                        self._host, self._port, ssl=self._tls.context, server_hostname=names.HANDLER, limit=copying.CHUNK_BYTES
-                    )
+                    target = await self._connect()
                 target[1].write(first.encode())
                 await copying.both_ways((reader, writer), target)
             except (OSError, TimeoutError) as error:

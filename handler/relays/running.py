@@ -40,6 +40,10 @@ class Relays:
         async with asyncio.timeout(READY_SECONDS):
             await relay.ready.wait()
 
+    async def release(self, migration_uid: str, pod_uid: str, address: str, *, paused: bool) -> None:
+        """Tell the target's virt-handler that the guest left this pod; see :meth:`Outgoing.release`."""
+        await self._make(migration_uid, pod_uid, address).release(paused=paused)
+
     def close(self, migration_uid: str) -> None:
         """End the relays of this migration, if there are any."""
         if (task := self._tasks.get(migration_uid)) is not None:

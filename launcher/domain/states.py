@@ -95,8 +95,8 @@ def reason_of(state: State, number: int) -> str:
 
 
 def has_arrived(state: State, reason: str) -> bool:
-    """Tell whether a domain that comes in by a live migration is ours now.
+    """Tell whether a domain that comes in by a live migration is complete here.
 
-    Until then it is paused and the source owns the guest; a guest that was paused at the source ends up paused by ``user``.
+    Until then it is paused for libvirt's own reasons; a complete one is paused by ``user`` until it is resumed.
     """
     return state in ACTIVE and not (state is State.PAUSED and reason in _NOT_ARRIVED)

@@ -41,6 +41,8 @@ CONNECT_SECONDS: Final = 0.03
 _MIGRATE_FLAGS: Final = (
     libvirt.VIR_MIGRATE_LIVE
     | libvirt.VIR_MIGRATE_PEER2PEER
+    # Nothing runs on the target before somebody says so: only after this call returned is it certain that nothing runs here.
+    | libvirt.VIR_MIGRATE_PAUSED
     | libvirt.VIR_MIGRATE_PERSIST_DEST
     | libvirt.VIR_MIGRATE_UNDEFINE_SOURCE
     # libvirt only believes in network file systems it knows. That claims are shared is what the control plane checked; that their

@@ -9,8 +9,8 @@
 5. ``create`` makes a persistent domain and starts it paused, before its first instruction. When it raises ``HypervisorError`` other
    than those of rule 2, no domain is left. When a domain of that name exists, it raises ``DomainExists`` and leaves that one alone.
 6. ``suspend``, ``resume`` and ``destroy`` of a domain that already is so do nothing. ``destroy`` of one that is absent does nothing.
-7. ``migrate`` returns when the domain runs on the target and is gone here. When it raises ``MigrationFailed`` or ``MigrationAborted``
-   the domain is still here.
+7. ``migrate`` returns when the domain is complete on the target, paused there (also one that ran), and should be gone here. When it
+   raises, the target's copy, if there is one, is paused, too; where the domain is then, only ``observe`` tells.
 8. Methods may be called concurrently. While ``migrate`` runs, ``observe``, ``progress`` and ``abort_job`` answer at once.
 """
 
@@ -48,7 +48,7 @@ class OperationInvalid(HypervisorError):
 
 
 class MigrationFailed(HypervisorError):
-    """The domain stayed."""
+    """The domain stayed, as far as libvirt knows."""
 
 
 class MigrationAborted(MigrationFailed):
@@ -74,7 +74,7 @@ class Observation:
 
     @property
     def arrived(self) -> bool:
-        """Tell whether the guest is ours to run: false while it is on its way here."""
+        """Tell whether the domain is complete here: false while it is on its way. It arrives paused."""
         return has_arrived(self.state, self.reason)
 
 

@@ -18,6 +18,8 @@ PRESS_SECONDS: Final = 3.0
 """A guest that is still booting ignores the power button, so it is pressed again and again."""
 GIVE_UP_SECONDS: Final = 8.0
 """When libvirtd cannot even destroy, this long after the deadline our exit takes QEMU with it."""
+RELEASE_SECONDS: Final = 5.0
+"""A domain that is complete in a target that has to end waits this long for its release: the source may be gone already."""
 MAX_LOG_LINES: Final = 20
 MAX_TERMINATION_MESSAGE: Final = 4096
 """The kubelet cuts longer ones."""
@@ -41,22 +43,41 @@ class Stopping:
 
     deadline: float
     """The guest has its whole grace period; the pod's is longer by some seconds, in which the domain is destroyed and disks are closed."""
+    since: float
     attempts: int = 0
     last_attempt: float = float("-inf")
 
 
-def next_step(now: float, stopping: Stopping, domain: Observation | None, *, migrating: bool) -> Step:
+def next_step(
+    now: float,
+    stopping: Stopping,
+    domain: Observation | None,
+    *,
+    leaving: bool,
+    incoming: messages.MigrationState | None = None,
+) -> Step:
     """Return what brings the guest nearer to being off.
 
-    The agent is tried first where one answers; button and agent alternate from then on, because either may be deaf.
+    The agent is tried first where one answers; button and agent alternate from then on, because either may be deaf. Only a guest that is
+    this pod's is asked: one that is leaving has to stay first, the copy of one that was not released yet is destroyed.
+
+    Args:
+        now: in the event loop's seconds.
+        stopping: how far it is.
+        domain: as it is now, not as it was.
+        leaving: an outgoing migration runs.
+        incoming: the state of the migration by which the domain comes here; None once it was released, and in every other pod.
     """
     if domain is None or not domain.active:
         return Step.WAIT
     if now >= stopping.deadline + GIVE_UP_SECONDS:
         return Step.GIVE_UP
-    if now >= stopping.deadline or not domain.arrived:
+    if incoming is not None:
+        patience = min(stopping.since + RELEASE_SECONDS, stopping.deadline)
+        return Step.WAIT if incoming == "arrived" and now < patience else Step.DESTROY
+    if now >= stopping.deadline:
         return Step.DESTROY
-    if migrating:
+    if leaving:
         return Step.ABORT_MIGRATION
     if domain.state is State.PAUSED and domain.reason == "user":
         return Step.RESUME

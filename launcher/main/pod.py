@@ -10,23 +10,22 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-from apiserver.apis.virt import layout
 from launcher.domain import disks, document
-from launcher.domain.states import NAMES, State
+from launcher.domain.states import NAMES
 from launcher.hypervisor.port import (
     DomainExists,
     GuestFacts,
     Hypervisor,
     HypervisorError,
-    MigrationAborted,
     Observation,
     OperationInvalid,
     OperationTimeout,
     Unavailable,
 )
-from launcher.main import files, life
+from launcher.main import arrival, files, life
 from launcher.main.children import Children, CommandFailed
 from launcher.main.console import Console
+from launcher.main.departure import Departure
 from launcher.main.wire import Refused
 from launcher.protocol import messages
 
@@ -38,7 +37,6 @@ CONSOLE_SECONDS: Final = 5.0
 POLL_SECONDS: Final = 10.0
 """Events tell of every change; this heals what an event that never came would leave."""
 AGENT_SECONDS: Final = 10.0
-PROGRESS_SECONDS: Final = 0.5
 STOP_SECONDS: Final = 0.5
 QEMU_LOG_BYTES: Final = 16 << 10
 
@@ -79,8 +77,8 @@ class Pod:
         self._domain: Observation | None = None
         self._existed = False
         """A domain of ours was active in this pod; once it is not any more, the run is over."""
-        self._migrating = ""
-        self._abort_asked = False
+        self._departure: Departure | None = None
+        """The outgoing migration that runs."""
         self._operation = asyncio.Lock()
         self._looking = asyncio.Lock()
         self._changed = asyncio.Event()
@@ -123,6 +121,8 @@ class Pod:
                 await self._migrate(request)
             case messages.AbortMigration():
                 await self._abort(request)
+            case messages.ReleaseMigration():
+                await self._release(request)
             case messages.Shutdown():
                 if self._has_run("shut down"):
                     self._request_stop(max(request.grace_seconds, 0.0))
@@ -142,7 +142,7 @@ class Pod:
                     raise Refused("Invalid", f"this pod belongs to the virtual machine {self._machine.uid}")
                 if self.status.ending is not None and self.status.ending.kind == "start-failed":
                     raise Refused("Failed", self.status.ending.message)
-                if self._incoming() is not None:
+                if arrival.expected(self.status) is not None:
                     raise Refused("Conflict", "this pod is the target of a migration; nothing is started in it")
                 return
             if self._over.is_set():
@@ -232,6 +232,8 @@ class Pod:
         async with self._operation:
             if not self._has_run(doing):
                 raise Refused("Conflict", f"cannot {doing}: the guest is off")
+            if self._departure is not None:
+                raise Refused("Conflict", f"cannot {doing}: the guest is being migrated")
             try:
                 await call(self._name)
             except HypervisorError as error:
@@ -250,11 +252,11 @@ class Pod:
     # --- the way to the end ------------------------------------------------------------------------------------------------------
 
     def _request_stop(self, grace_seconds: float) -> None:
-        deadline = asyncio.get_running_loop().time() + grace_seconds
+        now = asyncio.get_running_loop().time()
         if self._stopping is None:
-            self._stopping = life.Stopping(deadline)
+            self._stopping = life.Stopping(now + grace_seconds, now)
         else:
-            self._stopping = dataclasses.replace(self._stopping, deadline=min(deadline, self._stopping.deadline))
+            self._stopping = dataclasses.replace(self._stopping, deadline=min(now + grace_seconds, self._stopping.deadline))
         self._run = dataclasses.replace(self._run, asked_to_stop=True)
         self._stop_requested.set()
         self._set(stopping=True)
@@ -262,13 +264,18 @@ class Pod:
     async def _stop(self) -> None:
         await self._stop_requested.wait()
         while True:
+            # What is known may be as old as the last event, and a guest that moves is not ours to press buttons of.
+            fresh = await self._look()
             now = asyncio.get_running_loop().time()
-            if self._stopping is not None:
+            if self._stopping is not None and self.status.ending is None:
                 if not self._existed and not self._operation.locked() and (self._domain is None or not self._domain.active):
                     self._over.set()  # a target to which nothing came
-                step = life.next_step(now, self._stopping, self._domain, migrating=bool(self._migrating))
+                known = arrival.expected(self.status)
+                step = life.next_step(
+                    now, self._stopping, self._domain, leaving=self._departure is not None, incoming=known.state if known else None
+                )
                 try:
-                    await self._take_step(step, now)
+                    await self._take_step(step if fresh or step is life.Step.GIVE_UP else life.Step.WAIT, now)
                 except HypervisorError as error:
                     logger.warning("powering the guest off", extra={"step": step.value, "error": str(error)})
             await asyncio.sleep(STOP_SECONDS)
@@ -285,8 +292,8 @@ class Pod:
             case life.Step.RESUME:
                 await self._hypervisor.resume(self._name)
             case life.Step.ABORT_MIGRATION:
-                self._abort_asked = True
-                await self._hypervisor.abort_job(self._name)
+                if self._departure is not None:
+                    await self._departure.abort()
             case life.Step.DESTROY:
                 self._run = dataclasses.replace(self._run, destroyed=True)
                 await self._hypervisor.destroy(self._name)
@@ -322,14 +329,17 @@ class Pod:
             self._changed.clear()
             await self._look()
 
-    async def _look(self) -> None:
+    async def _look(self) -> bool:
+        """Take in what is so now; return whether that could be done."""
         async with self._looking:  # or an older observation could arrive after a newer one
             if not self._name:
-                return
+                return True
             try:
                 self._take(await self._hypervisor.observe(self._name))
             except HypervisorError as error:
                 logger.info("the domain cannot be observed", extra={"error": str(error)})
+                return False
+            return True
 
     def _take(self, seen: Observation | None) -> None:
         """Make the status agree with what was seen."""
@@ -347,32 +357,25 @@ class Pod:
     def _take_active(self, seen: Observation) -> None:
         if self._machine is not None and _has_console(self._machine):
             self.console.attach()
-        incoming = self._incoming()
-        if incoming is not None and seen.arrived:
-            self._existed = True
-            self._migration(dataclasses.replace(incoming, state="succeeded", end_time=time.time()))
-        elif incoming is not None and incoming.state == "prepared":
-            self._migration(dataclasses.replace(incoming, state="running", start_time=time.time()))
+        if (incoming := arrival.expected(self.status)) is not None:
+            self._arriving(arrival.advanced(incoming, seen, time.time()))
         kind: messages.Accelerator = "kvm" if seen.type == "kvm" else "qemu"
         domain = messages.DomainStatus(seen.name, seen.uuid, kind, NAMES[seen.state], seen.reason)
         self._set(domain=domain, started=self.status.started or self._existed)
 
     def _take_inactive(self, seen: Observation | None) -> None:
-        incoming = self._incoming()
-        if incoming is not None and incoming.state == "running" and not self._existed:
-            self._migration(dataclasses.replace(incoming, state="failed", message="the domain did not arrive", end_time=time.time()))
-            if self._stopping is not None:
+        incoming = arrival.expected(self.status)
+        if incoming is not None and not self._existed:
+            gone = arrival.lost(incoming, time.time())
+            if gone is not incoming and self._stopping is not None:
                 self._over.set()
+            self._migration(gone)
         self._set(domain=None)
         if not self._existed or (self._operation.locked() and not self.status.started):
             return
-        if self._migrating and (seen is None or seen.reason == "migrated"):
-            return  # the call that migrates it will tell
+        if self._departure is not None:
+            return  # it finds out where the domain is
         self._end(*life.ending_of(self._run, seen))
-
-    def _incoming(self) -> messages.MigrationStatus | None:
-        """Return the migration by which the domain is to come here, until it has."""
-        return next((item for item in self.status.migrations if item.direction == "incoming" and item.state != "succeeded"), None)
 
     async def _ask_agent(self) -> None:
         while True:
@@ -424,77 +427,47 @@ class Pod:
             self._adopt(request.machine)
             self._migration(messages.MigrationStatus(request.migration_uid, "incoming", "prepared"))
 
+    async def _release(self, request: messages.ReleaseMigration) -> None:
+        async with self._operation:
+            await self._look()  # the source may know that the domain arrived before this process does
+            known = self.status.migration_of(request.migration_uid)
+            if known is None or known.direction != "incoming" or known.state not in ("arrived", "succeeded"):
+                raise Refused("Conflict", f"there is nothing to release: the migration is {known.state if known else 'unknown'}")
+            if known.state == "arrived":
+                try:
+                    if not request.paused:
+                        await self._hypervisor.resume(self._name)
+                except HypervisorError as error:
+                    raise _refused(error) from error
+                self._arriving(dataclasses.replace(known, state="succeeded", end_time=time.time()))
+        await self._look()
+
+    def _arriving(self, migration: messages.MigrationStatus) -> None:
+        self._existed = self._existed or migration.state == "succeeded"
+        self._migration(migration)
+
     async def _migrate(self, request: messages.Migrate) -> None:
         uid = request.migration_uid
         async with self._operation:
             if self.status.migration_of(uid) is not None:
                 return
-            if not self._has_run("migrate") or self._migrating or self._stopping is not None:
+            if not self._has_run("migrate") or self._departure is not None or self._stopping is not None:
                 raise Refused("Conflict", "cannot migrate: the guest is off, being shut down or being migrated already")
             if self.status.not_migratable:
                 raise Refused("Invalid", f"cannot migrate: {self.status.not_migratable}")
-            self._migrating, self._abort_asked = uid, False
-            self._migration(messages.MigrationStatus(uid, "outgoing", "running", start_time=time.time()))
-            self._group.create_task(self._carry_out_migration(uid))
+            self._departure = Departure(self._hypervisor, self._name, uid, self._migration)
+            self._group.create_task(self._depart(self._departure))
 
-    async def _carry_out_migration(self, uid: str) -> None:
-        async with asyncio.TaskGroup() as group:
-            reporting = group.create_task(self._report_progress(uid))
-            state, message = await self._move()
-            reporting.cancel()
-        if state == "succeeded":
-            self._run = dataclasses.replace(self._run, migrated_to=uid)
-        self._migrating = ""
-        migration = self.status.migration_of(uid)
-        if migration is not None:
-            self._migration(dataclasses.replace(migration, state=state, message=message, end_time=time.time()))
-        logger.info("a migration is over", extra={"migration": uid, "state": state, "reason": message})
-        if state == "succeeded":
+    async def _depart(self, departure: Departure) -> None:
+        outcome = await departure.run()
+        self._departure = None
+        if outcome.state == "succeeded":
+            self._run = dataclasses.replace(self._run, migrated_to=outcome.uid)
+            self._migration(outcome)
             self._end("migrated", "the guest runs on in another pod")
         else:
+            self._migration(outcome)
             await self._look()
-
-    async def _move(self) -> tuple[messages.MigrationState, str]:
-        try:
-            await self._hypervisor.migrate(
-                self._name,
-                libvirt_uri=f"qemu+unix:///session?socket={layout.RUN_DIRECTORY}/{layout.MIGRATION_LIBVIRT_SOCKET}",
-                data_uri=f"unix://{layout.RUN_DIRECTORY}/{layout.MIGRATION_DATA_SOCKET}",
-            )
-        except MigrationAborted as error:
-            return "cancelled", str(error)
-        except (Unavailable, OperationTimeout) as error:
-            return await self._find_out(error)
-        except HypervisorError as error:
-            return ("cancelled" if self._abort_asked else "failed"), str(error)
-        return "succeeded", ""
-
-    async def _find_out(self, error: HypervisorError) -> tuple[messages.MigrationState, str]:
-        """Wait for libvirtd to come back: it knows on which side the domain is and has cleaned up the other."""
-        while True:
-            await self._hypervisor.ready()
-            try:
-                seen = await self._hypervisor.observe(self._name)
-            except HypervisorError:
-                await asyncio.sleep(PROGRESS_SECONDS)
-                continue
-            if seen is not None and seen.reason == "migrating":
-                await asyncio.sleep(PROGRESS_SECONDS)
-            elif seen is None or (seen.reason == "migrated" and seen.state is State.SHUTOFF):
-                return "succeeded", ""
-            else:
-                return "failed", str(error)
-
-    async def _report_progress(self, uid: str) -> None:
-        while True:
-            await asyncio.sleep(PROGRESS_SECONDS)
-            try:
-                progress = await self._hypervisor.progress(self._name)
-            except HypervisorError:
-                continue
-            migration = self.status.migration_of(uid)
-            if progress is not None and migration is not None:
-                self._migration(dataclasses.replace(migration, **dataclasses.asdict(progress)))
 
     async def _abort(self, request: messages.AbortMigration) -> None:
         migration = self.status.migration_of(request.migration_uid)
@@ -502,10 +475,9 @@ class Pod:
             raise Refused("Conflict", "this pod has no such migration")
         if migration.direction == "incoming" and migration.state == "prepared":
             self._migration(dataclasses.replace(migration, state="cancelled", end_time=time.time()))
-        elif migration.direction == "outgoing" and self._migrating == migration.uid:
-            self._abort_asked = True
+        elif self._departure is not None and self._departure.status.uid == migration.uid:
             try:
-                await self._hypervisor.abort_job(self._name)
+                await self._departure.abort()
             except HypervisorError as error:
                 raise _refused(error) from error
 

@@ -27,9 +27,11 @@ EndingKind = Literal["shutdown", "shutdown-requested", "destroyed", "crashed", "
 
 MigrationDirection = Literal["outgoing", "incoming"]
 
-MigrationState = Literal["prepared", "running", "succeeded", "failed", "cancelled"]
-"""``prepared``: the target waits for the domain. ``succeeded``: the domain runs on the target. ``failed`` and ``cancelled``: the domain
-is still where it was; in a target pod: it will not come any more."""
+MigrationState = Literal["prepared", "running", "arrived", "succeeded", "failed", "cancelled"]
+"""In the source: ``running``; then ``succeeded``: no QEMU of the domain is left in this pod, and the target has all of it; or ``failed`` or
+``cancelled``: the domain is still here, or has ended here. In the target: ``prepared``: it waits for the domain; ``running``: memory comes
+in; ``arrived``: the domain is complete, paused, and the source's until ``ReleaseMigration``; ``succeeded``: it was released; ``failed``
+and ``cancelled``: it will not come any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +132,19 @@ class AbortMigration:
     migration_uid: str
 
 
-Request = GetStatus | Sync | Shutdown | Destroy | Suspend | Resume | PrepareMigrationTarget | Migrate | AbortMigration
+@dataclass(frozen=True, slots=True)
+class ReleaseMigration:
+    """Makes the domain that arrived in this target the pod's own, and lets it run.
+
+    To be sent only when the source's launcher said ``succeeded``. Refused with ``Conflict`` when nothing arrived.
+    """
+
+    migration_uid: str
+    paused: bool = False
+    """Leave the guest paused, because its user paused it."""
+
+
+Request = GetStatus | Sync | Shutdown | Destroy | Suspend | Resume | PrepareMigrationTarget | Migrate | AbortMigration | ReleaseMigration
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +226,7 @@ class Status:
     domain: DomainStatus | None = None
     """None when there is no domain: not yet, or not any more."""
     started: bool = False
-    """Whether the domain ever ran in this pod, booted or migrated here. Never becomes false again."""
+    """Whether the domain ever ran in this pod, booted or migrated and released here. Never becomes false again."""
     ending: Ending | None = None
     """Set once the run is over; nothing will ever run in this pod again, and virt-launcher is about to exit."""
     stopping: bool = False

@@ -111,7 +111,7 @@ class FakeLauncher:
                 return self._start(request)
             case messages.GetStatus():
                 return None
-            case messages.PrepareMigrationTarget() | messages.Migrate() | messages.AbortMigration():
+            case messages.PrepareMigrationTarget() | messages.Migrate() | messages.AbortMigration() | messages.ReleaseMigration():
                 return self._migrate(request)
             case _ if domain is None:
                 return "Conflict", "there is no domain"
@@ -126,7 +126,7 @@ class FakeLauncher:
         return None
 
     def _migrate(
-        self, request: messages.PrepareMigrationTarget | messages.Migrate | messages.AbortMigration
+        self, request: messages.PrepareMigrationTarget | messages.Migrate | messages.AbortMigration | messages.ReleaseMigration
     ) -> tuple[messages.RefusalReason, str] | None:
         match request:
             case messages.PrepareMigrationTarget():
@@ -141,6 +141,19 @@ class FakeLauncher:
                 known = self.status.migration_of(request.migration_uid)
                 if known is not None and known.state in ("prepared", "running"):
                     self.migration(request.migration_uid, known.direction, "cancelled", "aborted")
+            case messages.ReleaseMigration():
+                return self._release(request)
+        return None
+
+    def _release(self, request: messages.ReleaseMigration) -> tuple[messages.RefusalReason, str] | None:
+        known, domain = self.status.migration_of(request.migration_uid), self.status.domain
+        if known is None or domain is None or known.direction != "incoming" or known.state not in ("arrived", "succeeded"):
+            return "Conflict", "nothing arrived"
+        if known.state == "arrived":
+            if not request.paused:
+                domain = replace(domain, state="running", reason="unpaused")
+            self.change(started=True, domain=domain)
+            self.migration(request.migration_uid, "incoming", "succeeded")
         return None
 
     def _start(self, request: messages.Sync) -> tuple[messages.RefusalReason, str] | None:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from apiserver.apis.meta import errors
+from apiserver.apis.virt import release
 from launcher.protocol import messages
 from tests.component.handler.world import MIGS, VMS, Handler, World, a_world, eventually
 from tests.fakes.launcher import FakeLauncher
-from tests.unit.handler.reconcilers.builders import a_migration
+from tests.unit.handler.reconcilers.builders import a_migration, a_request
 
 
 class Scene:
@@ -34,12 +38,24 @@ class Scene:
         await self.world.api.put(MIGS, {"apiVersion": "kubevirt.io/v1alpha1", "kind": "Migration", **migration})
 
     def arrive(self) -> None:
-        """Let libvirt succeed: the domain is on the target from now on."""
+        """Let libvirt finish on the target: the domain is complete there, and paused."""
         domain = self.source.status.domain
+        assert domain is not None
+        self.target.change(domain=replace(domain, state="paused", reason="user"))
+        self.target.migration("mig-1", "incoming", "arrived")
+
+    def leave(self) -> None:
+        """Let libvirt confirm on the source: nothing of the domain is left there."""
         self.source.migration("mig-1", "outgoing", "succeeded")
         self.source.end("migrated")
-        self.target.change(started=True, domain=domain)
-        self.target.migration("mig-1", "incoming", "succeeded")
+
+    def move(self) -> None:
+        self.arrive()
+        self.leave()
+
+    def at_target(self) -> str:
+        domain = self.target.status.domain
+        return domain.state if domain is not None else ""
 
     def starts(self) -> int:
         return self.source.starts + self.target.starts
@@ -68,7 +84,12 @@ async def test_a_migration_moves_the_machine_and_then_succeeds(scene: Scene) -> 
         assert source.relays.open_ones == {"mig-1": ("pod-1", "n2:8445")}
         assert target.relays.expected == {"mig-1": "pod-2"}
         scene.arrive()
+        await asyncio.sleep(0.1)
+        assert (scene.phase(), scene.at_target()) == ("Running", "paused")
+        scene.leave()
         await eventually(lambda: scene.phase() == "Succeeded")
+        assert scene.at_target() == "running"
+        assert not release.is_released(scene.world.api.get(MIGS, "default", "m"))  # the relay carried the word
         status = scene.world.status()
         assert (status["nodeName"], status["podName"], status["podUID"]) == ("n2", "p2", "pod-2")
         assert status["phase"] == "Running"
@@ -125,7 +146,7 @@ async def test_a_source_handler_that_dies_before_it_asked_the_launcher_goes_on_w
             await eventually(lambda: scene.phase() in ("TargetReady", "Running"))
         async with scene.world.handler("n"):
             await eventually(lambda: scene.state() == "running")
-            scene.arrive()
+            scene.move()
             await eventually(lambda: scene.phase() == "Succeeded")
 
 
@@ -134,7 +155,7 @@ async def test_a_target_handler_that_was_away_when_the_guest_arrived_takes_it_ov
         async with scene.world.handler("n2"):
             await scene.begin()
             await eventually(lambda: scene.state() == "running")
-        scene.arrive()
+        scene.move()
         async with scene.world.handler("n2"):
             await eventually(lambda: scene.phase() == "Succeeded")
 
@@ -146,8 +167,9 @@ async def test_a_target_handler_that_dies_between_its_two_writes_writes_the_seco
         async with scene.world.handler("n2"):
             await scene.begin()
             await eventually(lambda: scene.state() == "running")
+        scene.move()
+        scene.target.migration("mig-1", "incoming", "succeeded")
         await scene.world.api.edit(VMS, "default", "testvm", lambda vm: vm["status"].update(nodeName="n2", podName="p2", podUID="pod-2"))
-        scene.arrive()
         async with scene.world.handler("n2"):
             await eventually(lambda: scene.phase() == "Succeeded")
 
@@ -163,3 +185,90 @@ async def test_a_way_that_cannot_be_opened_fails_the_migration(scene: Scene) -> 
 
     assert "no route to host" in scene.world.api.get(MIGS, "default", "m")["status"]["message"]
     assert scene.state() == ""
+
+
+async def test_a_guest_that_its_user_paused_arrives_paused(scene: Scene) -> None:
+    async with AsyncExitStack() as stack:
+        await both(stack, scene)
+        await scene.begin()
+        await eventually(lambda: scene.state() == "running")
+        await scene.world.api.edit(VMS, "default", "testvm", lambda vm: vm["status"].update(request=a_request("Pause")))
+        await asyncio.sleep(0.1)
+        scene.move()
+        await eventually(lambda: scene.phase() == "Succeeded")
+
+    assert messages.ReleaseMigration("mig-1", paused=True) in scene.target.received
+    assert scene.at_target() == "paused"
+
+
+async def test_a_target_that_cannot_be_told_reads_it_in_the_migration(scene: Scene) -> None:
+    async with AsyncExitStack() as stack:
+        source, _ = await both(stack, scene)
+        await scene.begin()
+        await eventually(lambda: scene.state() == "running")
+        source.relays.fault = OSError("no route to host")
+        scene.move()
+        await eventually(lambda: scene.phase() == "Succeeded")
+
+    assert release.is_released(scene.world.api.get(MIGS, "default", "m"))
+    assert scene.at_target() == "running"
+
+
+async def test_a_target_handler_that_is_away_is_told_when_it_is_back_even_if_the_source_never_comes_back(scene: Scene) -> None:
+    async with scene.world.handler("n"):
+        async with scene.world.handler("n2"):
+            await scene.begin()
+            await eventually(lambda: scene.state() == "running")
+        scene.move()
+        await eventually(lambda: release.is_released(scene.world.api.get(MIGS, "default", "m")))
+        assert scene.at_target() == "paused"
+    async with scene.world.handler("n2"):
+        await eventually(lambda: scene.phase() == "Succeeded")
+
+    assert scene.at_target() == "running"
+
+
+async def test_a_source_handler_that_dies_before_it_told_tells_when_it_is_back(scene: Scene) -> None:
+    async with scene.world.handler("n2"):
+        async with scene.world.handler("n"):
+            await scene.begin()
+            await eventually(lambda: scene.state() == "running")
+        scene.move()
+        await asyncio.sleep(0.1)
+        assert scene.at_target() == "paused"
+        async with scene.world.handler("n"):
+            await eventually(lambda: scene.phase() == "Succeeded")
+
+    assert scene.at_target() == "running"
+
+
+def no_api(*_request: object) -> bool:
+    raise errors.ServiceUnavailable("out of order")
+
+
+async def test_without_an_api_server_the_guest_runs_on_all_the_same(scene: Scene) -> None:
+    async with AsyncExitStack() as stack:
+        await both(stack, scene)
+        await scene.begin()
+        await eventually(lambda: scene.state() == "running")
+        allowed, scene.world.api.authorize = scene.world.api.authorize, no_api
+        await scene.world.api.cut()
+        scene.move()
+        await eventually(lambda: scene.at_target() == "running")
+        assert scene.phase() == "Running"
+        scene.world.api.authorize = allowed
+        await eventually(lambda: scene.phase() == "Succeeded")
+
+
+async def test_a_copy_at_the_target_of_a_failed_migration_is_never_released(scene: Scene) -> None:
+    async with AsyncExitStack() as stack:
+        await both(stack, scene)
+        await scene.begin()
+        await eventually(lambda: scene.state() == "running")
+        scene.arrive()
+        scene.source.migration("mig-1", "outgoing", "failed", "the answer was lost")
+        await eventually(lambda: scene.phase() == "Failed")
+        await asyncio.sleep(0.1)
+
+    assert not [each for each in scene.target.received if isinstance(each, messages.ReleaseMigration)]
+    assert scene.at_target() == "paused"

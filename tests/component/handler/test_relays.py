@@ -15,9 +15,9 @@ import pytest
 
 from apiserver.apis.virt import layout
 from certs.reloading import ClientTls, ServerTls
-from handler.pods import places
+from handler.pods import launcher, places
 from handler.relays import copying, outgoing
-from handler.relays.header import Header
+from handler.relays.header import Header, Release
 from handler.relays.incoming import Incoming
 from handler.relays.outgoing import Outgoing
 from tests.component.handler.tls import Authority
@@ -35,10 +35,17 @@ class Scene:
         self.files = self.authority.issue("virt-handler")
         self.incoming = Incoming(ServerTls(self.files, clients=ssl.CERT_REQUIRED), host="127.0.0.1", port=0, kubelet=root)
         self.seen: list[str] = []
+        self.released: list[bool] = []
+        self.refusal: launcher.Disconnected | None = None
         self.echoing: set[asyncio.StreamWriter] = set()
 
     def relay(self) -> Outgoing:
         return Outgoing("mig-1", "source", f"127.0.0.1:{self.incoming.port}", ClientTls(self.files), self.root)
+
+    async def release(self, paused: bool) -> None:
+        if self.refusal is not None:
+            raise self.refusal
+        self.released.append(paused)
 
     @asynccontextmanager
     async def target(self) -> AsyncIterator[None]:
@@ -111,7 +118,7 @@ async def exchange(root: Path, path: str) -> bytes:
 
 async def test_both_channels_lead_from_pod_to_pod(scene: Scene) -> None:
     run_directory(scene.root, "source")
-    scene.incoming.expect("mig-1", "target")
+    scene.incoming.expect("mig-1", "target", scene.release)
     relay = scene.relay()
     async with asyncio.TaskGroup() as tasks:
         task = tasks.create_task(relay.run())
@@ -130,7 +137,7 @@ async def test_both_channels_lead_from_pod_to_pod(scene: Scene) -> None:
 async def test_only_an_expected_migration_of_another_handler_gets_through(scene: Scene) -> None:
     header = Header("mig-1", "libvirt").encode()
     assert await scene.dial(header) == b""
-    scene.incoming.expect("mig-1", "target")
+    scene.incoming.expect("mig-1", "target", scene.release)
     assert await scene.dial(header) == b"ping"
     assert await scene.dial(header, name="virt-api") == b""
     assert await scene.dial(Header("mig-2", "libvirt").encode()) == b""
@@ -139,9 +146,38 @@ async def test_only_an_expected_migration_of_another_handler_gets_through(scene:
     assert await scene.dial(header) == b""
 
 
+async def test_the_word_that_the_guest_left_is_acknowledged(scene: Scene) -> None:
+    scene.incoming.expect("mig-1", "target", scene.release)
+    for paused in (False, True, True):
+        await scene.relay().release(paused=paused)
+
+    assert scene.released == [False, True, True]
+
+
+async def test_a_release_that_could_not_be_carried_out_is_no_success(scene: Scene) -> None:
+    with pytest.raises(ConnectionRefusedError):
+        await scene.relay().release(paused=False)
+    scene.incoming.expect("mig-1", "target", scene.release)
+    scene.refusal = launcher.Disconnected("the launcher is\n not connected" + "é" * 2000)
+    with pytest.raises(ConnectionRefusedError, match="the launcher is not connected"):
+        await scene.relay().release(paused=False)
+    scene.refusal = None
+    await scene.relay().release(paused=False)
+
+    assert scene.released == [False]
+
+
+async def test_only_another_handler_may_say_that_the_guest_left(scene: Scene) -> None:
+    scene.incoming.expect("mig-1", "target", scene.release)
+    assert await scene.dial(Release("mig-1").encode(), name="virt-api") == b""
+    assert await scene.dial(b"kubevirt-relay/1 mig-1 released now\n") == b""
+    assert scene.released == []
+    assert await scene.dial(Release("mig-1").encode()) == b"ok\n"
+
+
 async def test_forgetting_a_migration_leaves_what_is_open_to_end_by_itself(scene: Scene) -> None:
     """The source's libvirt may still be reading the outcome when the target's handler is done."""
-    scene.incoming.expect("mig-1", "target")
+    scene.incoming.expect("mig-1", "target", scene.release)
     context = ClientTls(scene.files).context
     reader, writer = await asyncio.open_connection("127.0.0.1", scene.incoming.port, ssl=context, server_hostname="virt-handler")
     writer.write(Header("mig-1", "data").encode() + b"ping")
@@ -172,7 +208,7 @@ async def test_a_stale_socket_is_replaced(scene: Scene) -> None:
     stale = run_directory(scene.root, "source") / "migration"
     stale.mkdir()
     (stale / "data.sock").write_text("left by an earlier try")
-    scene.incoming.expect("mig-1", "target")
+    scene.incoming.expect("mig-1", "target", scene.release)
     relay = scene.relay()
     async with asyncio.TaskGroup() as tasks:
         task = tasks.create_task(relay.run())

@@ -55,9 +55,12 @@ class FakeNode:
 
 
 class FakeRelays:
-    """Relays without bytes, and the door for them."""
+    """Relays without bytes, and the door for them; ``doors`` are those of all nodes, by address."""
 
-    def __init__(self) -> None:
+    def __init__(self, doors: dict[str, FakeRelays], address: str) -> None:
+        self.doors = doors
+        doors[address] = self
+        self.releases: dict[str, Callable[[bool], Awaitable[None]]] = {}
         self.open_ones: dict[str, tuple[str, str]] = {}
         self.expected: dict[str, str] = {}
         self.fault: Exception | None = None
@@ -73,11 +76,23 @@ class FakeRelays:
     def close(self, migration_uid: str) -> None:
         self.open_ones.pop(migration_uid, None)
 
-    def expect(self, migration_uid: str, pod_uid: str) -> None:
+    async def release(self, migration_uid: str, pod_uid: str, address: str, *, paused: bool) -> None:
+        if self.fault is not None:
+            raise self.fault
+        if address not in self.doors or migration_uid not in self.doors[address].releases:
+            raise ConnectionRefusedError(address)
+        try:
+            await self.doors[address].releases[migration_uid](paused)
+        except (launcher.Refused, launcher.Disconnected) as error:
+            raise ConnectionRefusedError(str(error)) from error
+
+    def expect(self, migration_uid: str, pod_uid: str, release: Callable[[bool], Awaitable[None]]) -> None:
         self.expected[migration_uid] = pod_uid
+        self.releases[migration_uid] = release
 
     def forget(self, migration_uid: str) -> None:
         self.expected.pop(migration_uid, None)
+        self.releases.pop(migration_uid, None)
 
 
 @dataclass(frozen=True)
@@ -93,9 +108,17 @@ class Way:
 class Handler:
     """One run of virt-handler's loops on one node."""
 
-    def __init__(self, client: Client, node: str, kubelet: Path, launchers: Mapping[str, FakeLauncher], way: Way | None = None) -> None:
+    def __init__(
+        self,
+        client: Client,
+        node: str,
+        kubelet: Path,
+        launchers: Mapping[str, FakeLauncher],
+        doors: dict[str, FakeRelays],
+        way: Way | None = None,
+    ) -> None:
         self.node = FakeNode()
-        self.relays = FakeRelays()
+        self.relays = FakeRelays(doors, f"{node}:8445")
         way = way or Way(self.relays, self.relays, f"{node}:8445", {pod_uid: found.identify for pod_uid, found in launchers.items()})
         self.ended: list[str] = []
         clock = SystemClock()
@@ -154,6 +177,7 @@ class World:
     def __init__(self, api: FakeAPI, client: Client, kubelet: Path, stack: AsyncExitStack) -> None:
         self.api, self.client = api, client
         self.launchers: dict[str, FakeLauncher] = {}
+        self.doors: dict[str, FakeRelays] = {}
         self._kubelet = kubelet
         self._stack = stack
 
@@ -166,11 +190,14 @@ class World:
     @asynccontextmanager
     async def handler(self, node: str = "n", way: Way | None = None) -> AsyncIterator[Handler]:
         """Run virt-handler of a node; leaving kills it."""
-        handler = Handler(self.client, node, self._kubelet, self.launchers, way)
+        handler = Handler(self.client, node, self._kubelet, self.launchers, self.doors, way)
         async with asyncio.TaskGroup() as tasks:
             task = tasks.create_task(handler.run())
-            yield handler
-            task.cancel()
+            try:
+                yield handler
+            finally:
+                self.doors.pop(f"{node}:8445", None)
+                task.cancel()
 
     async def vm(self, **changes: Any) -> Object:
         """Store a machine."""

@@ -53,28 +53,43 @@ def ended(uid: str) -> Callable[[messages.Status], bool]:
     return condition
 
 
+def state_of(status: messages.Status) -> str:
+    migration = status.migration_of("m1")
+    return migration.state if migration is not None else ""
+
+
 def test_the_guest_goes_on_counting_in_the_target(pair: Pair, capsys: pytest.CaptureFixture[str]) -> None:
     with relay.connected(pair.source, pair.target), pair.target.console() as viewer:
         begin = time.monotonic()
         pair.at_source.ask(messages.Migrate("m1"))
-        source = pair.at_source.until(lambda status: status.ending)
+        source = pair.at_source.until(ended("m1"))
         took = time.monotonic() - begin
+        assert pair.source.qemu() == []
+        assert state_of(source) == "succeeded"
+        source = pair.at_source.until(lambda status: status.ending)
         assert source.ending is not None
         assert (source.ending.kind, source.ending.migration_uid) == ("migrated", "m1")
-        target = pair.at_target.until(ended("m1"))
-        migration = target.migration_of("m1")
-        assert migration is not None
-        assert migration.state == "succeeded"
-        target = pair.at_target.until(lambda status: status.domain is not None and status.domain.state == "running")
+        target = pair.at_target.ask(messages.GetStatus())
+        assert state_of(target) == "arrived"
+        assert target.domain is not None
+        assert (target.domain.state, target.domain.reason) == ("paused", "user")
+        assert not target.started
+        released = time.monotonic()
+        target = pair.at_target.ask(messages.ReleaseMigration("m1"))
+        resumed = time.monotonic() - released
+        assert state_of(target) == "succeeded"
+        assert target.domain is not None
+        assert target.domain.state == "running"
         assert target.started
         viewer.expect("tick-")
         first = int(viewer.expect("\n"))
         assert first > 3
         viewer.expect(f"tick-{first + 2}")
         with capsys.disabled():
-            print(f"\n[migration took {took:.2f} s]")
+            print(f"\n[migration took {took:.2f} s, the release {resumed * 1000:.0f} ms]")
     assert pair.source.wait() == 0
     pair.at_target.ask(messages.Sync(a_machine()))
+    pair.at_target.ask(messages.ReleaseMigration("m1"))
     assert len(pair.target.qemu()) == 1
     pair.target.process.send_signal(signal.SIGTERM)
     assert pair.target.wait() == 0

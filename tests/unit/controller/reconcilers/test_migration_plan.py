@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -9,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from apiserver.apis.meta.objects import is_deleting, name_of, uid_of
-from apiserver.apis.virt import names, phases
+from apiserver.apis.virt import names, phases, release
 from controller.reconcilers import pod_state
 from controller.reconcilers.actions import Action, CreatePod, DeletePod, LookAgain, RemoveFinalizer, WriteStatus
-from controller.reconcilers.migration_plan import PREPARE_SECONDS, Observed, plan
+from controller.reconcilers.migration_plan import LAST_WORDS_SECONDS, PREPARE_SECONDS, SOURCE_END_SECONDS, Observed, plan
 from controller.reconcilers.settings import Settings
 from tests.unit.controller.reconcilers.builders import UID, a_migration, a_pod, a_vm, an_attempt
 
@@ -20,6 +21,7 @@ NOW = datetime(2026, 1, 1, 0, 1, tzinfo=UTC)
 SOURCE = names.launcher_pod_name("testvm", UID, 1)
 TARGET = names.target_pod_name("testvm", "migration-uid")
 SIDES: dict[str, Any] = {"sourcePod": SOURCE, "targetPod": TARGET, "sourceNode": "node1"}
+ENDED = "2026-01-01T00:01:00Z"
 UNFINISHED = ("Scheduling", "PreparingTarget", "TargetReady", "Running")
 
 
@@ -148,9 +150,53 @@ def test_the_machine_on_the_target_is_a_success_even_if_its_virt_handler_died_be
     [("Succeeded", TARGET, SOURCE), ("Failed", SOURCE, TARGET), ("Cancelled", SOURCE, TARGET), ("Failed", TARGET, SOURCE)],
 )
 def test_the_pod_without_the_guest_is_deleted_at_the_end(phase: str, holder: str, loser: str) -> None:
-    actions = plan(seen(a_migration(phase=phase, **SIDES), vm=a_running_vm(holder), target=a_target()))
+    now = NOW + timedelta(seconds=SOURCE_END_SECONDS)
+    actions = plan(seen(a_migration(phase=phase, endTime=ENDED, **SIDES), vm=a_running_vm(holder), target=a_target(), now=now))
     assert [each.name for each in actions if isinstance(each, DeletePod)] == [loser]
     assert actions[-1] == RemoveFinalizer(names.MIGRATION_FINALIZER)
+
+
+def test_the_source_may_end_by_itself_before_it_is_deleted() -> None:
+    migration = a_migration(phase="Succeeded", endTime=ENDED, **SIDES)
+    rest: dict[str, Any] = {"vm": a_running_vm(TARGET), "target": a_target()}
+    assert plan(seen(migration, **rest)) == (LookAgain(float(SOURCE_END_SECONDS)),)
+    assert kinds(plan(seen(migration, source=None, **rest))) == ["RemoveFinalizer"]
+    assert kinds(plan(seen(migration, source=a_pod(phase="Succeeded", exit_code=0), **rest))) == ["DeletePod", "RemoveFinalizer"]
+
+
+def a_source_that_left() -> dict[str, Any]:
+    pod = a_pod(phase="Succeeded", exit_code=0)
+    pod["status"]["containerStatuses"][0]["state"]["terminated"]["message"] = "migrated: the guest runs on in another pod"
+    return pod
+
+
+@pytest.mark.parametrize("deleting", [False, True])
+def test_the_last_words_of_the_source_release_the_guest_when_nobody_else_heard_them(deleting: bool) -> None:
+    migration = a_migration(phase="Running", deleting=deleting, **SIDES)
+    observed = seen(migration, source=a_source_that_left(), target=a_target())
+    (action,) = plan(observed)
+    assert isinstance(action, WriteStatus)
+    assert release.is_released({"status": action.status})
+    assert action.status["phase"] == "Running"
+    assert not any(isinstance(each, WriteStatus) and each.status["phase"] != "Running" for each in plan(apply(observed, (action,))))
+
+
+@pytest.mark.parametrize("source", [None, a_pod(phase="Succeeded", exit_code=0), a_pod(phase="Failed", exit_code=137)])
+def test_a_source_that_ended_without_saying_that_the_guest_left_fails_the_migration_after_a_while(source: dict[str, Any] | None) -> None:
+    observed = seen(a_migration(phase="Running", **SIDES), source=source, target=a_target())
+    actions = plan(observed)
+    assert kinds(actions) == ["WriteStatus", "LookAgain"]
+    later = apply(observed, actions)
+    assert not release.is_released(later.migration)
+    assert kinds(plan(later)) == ["LookAgain"]
+    late = dataclasses.replace(later, now=NOW + timedelta(seconds=LAST_WORDS_SECONDS))
+    assert outcome(plan(late))[0] == "Failed"
+    released = {**later.migration, "status": release.released(later.migration, release.BY_HANDLER, "", NOW)}
+    assert plan(dataclasses.replace(late, migration=released)) == ()
+
+
+def test_a_source_that_runs_keeps_its_guest() -> None:
+    assert plan(seen(a_migration(phase="Running", **SIDES), target=a_target())) == ()
 
 
 def test_a_target_pod_that_was_never_written_down_is_deleted_all_the_same() -> None:

@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
+from apiserver.apis.virt import release
 from handler.reconcilers import migration_plan as plan
 from handler.reconcilers.migration_plan import Observed
 from launcher.protocol import messages
-from tests.unit.handler.reconcilers.builders import EMPTY, a_migrating, a_migration, a_running, an_ended
+from tests.unit.handler.reconcilers.builders import EMPTY, NOW, a_migrating, a_migration, a_running, an_ended
 
 
 def source(migration: dict[str, Any], launcher: messages.Status | None, *, connected: bool = True, gone: bool = False) -> plan.Action:
@@ -55,10 +56,26 @@ def test_a_guest_that_ended_before_it_could_move_fails_its_migration() -> None:
 
 
 @pytest.mark.parametrize("deleting", [False, True])
-def test_only_the_target_writes_that_the_guest_arrived(deleting: bool) -> None:
+def test_only_the_target_writes_that_the_guest_arrived_and_only_once_it_was_released(deleting: bool) -> None:
     for phase in ("TargetReady", "Running"):
-        assert source(a_migration(phase, deleting=deleting), a_migrating("succeeded")) == plan.Wait()
-        assert target(a_migration(phase, deleting=deleting), a_migrating("succeeded", "incoming"), connected=False) == plan.TakeOver()
+        migration = a_migration(phase, deleting=deleting, targetAddress="10.0.0.2:8445")
+        assert source(migration, a_migrating("succeeded")) == plan.Tell()
+        assert plan.plan_source(Observed(migration, a_migrating("succeeded"), connected=False, gone=True, told=True)) == plan.Wait()
+        assert target(migration, a_migrating("arrived", "incoming")) == plan.Wait()
+        assert target(migration, a_migrating("succeeded", "incoming"), connected=False) == plan.TakeOver()
+
+
+def test_a_guest_that_arrived_is_released_when_the_migration_says_so() -> None:
+    migration = a_migration("Running", targetAddress="10.0.0.2:8445")
+    migration["status"] = release.released(migration, release.BY_POD, "", NOW)
+    assert target(migration, a_migrating("arrived", "incoming")) == plan.Release()
+    assert target(migration, a_migrating("arrived", "incoming"), connected=False) == plan.Wait()
+    assert target(migration, a_migrating("running", "incoming")) == plan.Wait()
+    assert source(migration, a_migrating("succeeded")) == plan.Tell()
+
+
+def test_a_restarted_target_expects_the_word_about_a_guest_that_arrived() -> None:
+    assert target(a_migration("Running"), a_migrating("arrived", "incoming"), relaying=False) == plan.Expect()
 
 
 def test_the_target_is_prepared_then_expected_then_offered() -> None:
@@ -117,3 +134,4 @@ def test_at_most_one_side_writes_an_end(phase: str, deleting: bool, state: messa
     assert len(ends) <= 1
     if state in ("succeeded", "failed", "cancelled"):
         assert len(ends) == 1
+        assert isinstance(ends[0], plan.TakeOver) is (state == "succeeded")

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from handler.relays import header
-from handler.relays.header import Header
+from handler.relays.header import Header, Release
 from handler.relays.outgoing import split_address
 
 
@@ -17,6 +17,23 @@ def test_what_is_encoded_is_decoded(uid: str, channel: header.Channel) -> None:
     assert len(line) <= header.MAX_BYTES
 
 
+@given(st.from_regex(r"[A-Za-z0-9-]{1,63}", fullmatch=True), st.booleans())
+def test_a_release_is_decoded_as_one(uid: str, paused: bool) -> None:
+    line = Release(uid, paused).encode()
+
+    assert header.decode(line) == Release(uid, paused)
+    assert len(line) <= header.MAX_BYTES
+
+
+@given(st.text(max_size=2000))
+def test_a_refusal_is_one_bounded_line(why: str) -> None:
+    line = header.refusal(why)
+
+    assert len(line) <= header.MAX_ANSWER_BYTES
+    assert line.count(b"\n") == 1
+    assert line != header.OK
+
+
 @given(st.binary(max_size=200))
 def test_anything_else_is_no_header(line: bytes) -> None:
     assert header.decode(b"x" + line) is None
@@ -25,6 +42,8 @@ def test_anything_else_is_no_header(line: bytes) -> None:
 def test_a_uid_cannot_smuggle_a_line() -> None:
     with pytest.raises(ValueError, match="no uid"):
         Header("a libvirt\nb", "data").encode()
+    with pytest.raises(ValueError, match="no uid"):
+        Release("a released running\nb").encode()
 
 
 def test_addresses_have_a_host_and_a_port() -> None:

@@ -17,26 +17,55 @@ INCOMING = Observation("d", "u", "qemu", State.PAUSED, "starting up")
 OFF = Observation("d", "u", "qemu", State.SHUTOFF, "shutdown")
 
 
+SWITCHING = Observation("d", "u", "qemu", State.PAUSED, "migrating")
+"""A source's domain whose memory has gone over: libvirt paused it."""
+
+
+def stopping(deadline: float = 10, attempts: int = 0, last_attempt: float = float("-inf"), since: float = 4.5) -> Stopping:
+    return Stopping(deadline, since, attempts, last_attempt)
+
+
 @pytest.mark.parametrize(
-    ("domain", "stopping", "migrating", "expected"),
+    ("domain", "how_far", "expected"),
     [
-        (None, Stopping(10), False, Step.WAIT),
-        (OFF, Stopping(0), False, Step.WAIT),
-        (RUNNING, Stopping(10), False, Step.PRESS_BUTTON),
-        (RUNNING, Stopping(10, 1, last_attempt=4), False, Step.WAIT),
-        (RUNNING, Stopping(10, 1, last_attempt=2), False, Step.PRESS_BUTTON),
-        (WITH_AGENT, Stopping(10), False, Step.ASK_AGENT),
-        (WITH_AGENT, Stopping(10, 1, last_attempt=1), False, Step.PRESS_BUTTON),
-        (WITH_AGENT, Stopping(10, 2, last_attempt=1), False, Step.ASK_AGENT),
-        (PAUSED, Stopping(10), False, Step.RESUME),
-        (RUNNING, Stopping(10), True, Step.ABORT_MIGRATION),
-        (RUNNING, Stopping(5), True, Step.DESTROY),
-        (INCOMING, Stopping(10), False, Step.DESTROY),
-        (RUNNING, Stopping(-life.GIVE_UP_SECONDS), False, Step.GIVE_UP),
+        (None, stopping(), Step.WAIT),
+        (OFF, stopping(0), Step.WAIT),
+        (RUNNING, stopping(), Step.PRESS_BUTTON),
+        (RUNNING, stopping(10, 1, last_attempt=4), Step.WAIT),
+        (RUNNING, stopping(10, 1, last_attempt=2), Step.PRESS_BUTTON),
+        (WITH_AGENT, stopping(), Step.ASK_AGENT),
+        (WITH_AGENT, stopping(10, 1, last_attempt=1), Step.PRESS_BUTTON),
+        (WITH_AGENT, stopping(10, 2, last_attempt=1), Step.ASK_AGENT),
+        (PAUSED, stopping(), Step.RESUME),
+        (RUNNING, stopping(5), Step.DESTROY),
+        (RUNNING, stopping(-life.GIVE_UP_SECONDS), Step.GIVE_UP),
     ],
 )
-def test_the_next_step_towards_off(domain: Observation | None, stopping: Stopping, expected: Step, *, migrating: bool) -> None:
-    assert life.next_step(5, stopping, domain, migrating=migrating) is expected
+def test_the_next_step_towards_off(domain: Observation | None, how_far: Stopping, expected: Step) -> None:
+    assert life.next_step(5, how_far, domain, leaving=False) is expected
+
+
+@pytest.mark.parametrize("domain", [RUNNING, WITH_AGENT, PAUSED, SWITCHING])
+def test_a_guest_that_is_leaving_has_to_stay_before_anybody_presses_its_buttons(domain: Observation) -> None:
+    assert life.next_step(5, stopping(10), domain, leaving=True) is Step.ABORT_MIGRATION
+    assert life.next_step(5, stopping(5), domain, leaving=True) is Step.DESTROY
+
+
+@pytest.mark.parametrize(
+    ("domain", "incoming", "how_far", "expected"),
+    [
+        (INCOMING, "running", stopping(), Step.DESTROY),
+        (PAUSED, "arrived", stopping(), Step.WAIT),
+        (PAUSED, "arrived", stopping(40, since=5 - life.RELEASE_SECONDS), Step.DESTROY),
+        (PAUSED, "arrived", stopping(5), Step.DESTROY),
+        (PAUSED, "cancelled", stopping(), Step.DESTROY),
+        (PAUSED, "failed", stopping(), Step.DESTROY),
+    ],
+)
+def test_a_copy_that_was_not_released_is_never_resumed_or_asked(
+    domain: Observation, incoming: messages.MigrationState, how_far: Stopping, expected: Step
+) -> None:
+    assert life.next_step(5, how_far, domain, leaving=False, incoming=incoming) is expected
 
 
 def off(reason: str) -> Observation:

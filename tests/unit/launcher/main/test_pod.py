@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import dataclasses
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -8,8 +10,8 @@ from typing import Any
 import pytest
 
 from launcher.domain.states import State
-from launcher.hypervisor.port import GuestFacts, GuestInterface, HypervisorError, MigrationFailed, Unavailable
-from launcher.main import life, pod
+from launcher.hypervisor.port import GuestFacts, GuestInterface, HypervisorError, MigrationFailed, Progress, Unavailable
+from launcher.main import departure, life, pod
 from launcher.main.children import Children
 from launcher.main.console import Console
 from launcher.main.pod import Pod
@@ -66,8 +68,10 @@ class World:
 
 @pytest.fixture
 async def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
-    for name in ("POLL_SECONDS", "AGENT_SECONDS", "PROGRESS_SECONDS", "STOP_SECONDS"):
+    for name in ("POLL_SECONDS", "AGENT_SECONDS", "STOP_SECONDS"):
         monkeypatch.setattr(pod, name, 0.01)
+    for name in ("PROGRESS_SECONDS", "SETTLE_SECONDS"):
+        monkeypatch.setattr(departure, name, 0.01)
     monkeypatch.setattr(life, "PRESS_SECONDS", 0.03)
     world = World(tmp_path)
     async with asyncio.TaskGroup() as group:
@@ -335,9 +339,83 @@ async def test_sigterm_during_a_migration_aborts_it_first(world: World) -> None:
     await world.ends("destroyed")
 
 
+async def test_sigterm_while_libvirt_confirms_presses_no_button_and_ends_well(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The domain is complete on the target and paused here; what was last observed may say that it runs."""
+    await migrating(world)
+    world.hypervisor.domains[NAME] = dataclasses.replace(world.hypervisor.domains[NAME], state=State.PAUSED, reason="migrating")
+
+    async def too_late(name: str) -> None:
+        world.hypervisor.calls.append(f"abort {name} too late")
+
+    monkeypatch.setattr(world.hypervisor, "abort_job", too_late)
+    world.pod.terminate()
+    await asyncio.sleep(0.1)
+    world.hypervisor.end_migration(NAME)
+    await world.ends("migrated")
+    after = world.hypervisor.calls[world.hypervisor.calls.index("resume") + 1 :]  # of the start
+    assert not {"press power button", "ask agent", "destroy", "resume"} & set(after)
+
+
+async def test_sigterm_acts_on_what_is_so_now(world: World) -> None:
+    await world.pod.handle(SYNC)
+    domain = world.hypervisor.domains[NAME]
+    world.hypervisor.domains[NAME] = dataclasses.replace(domain, state=State.SHUTOFF, reason="shutdown")  # and no event tells
+    world.pod.terminate()
+    await world.ends("shutdown-requested")
+    assert "press power button" not in world.hypervisor.calls
+
+
+async def test_a_guest_that_is_leaving_is_neither_paused_nor_resumed(world: World) -> None:
+    await migrating(world)
+    for request in (messages.Suspend(), messages.Resume()):
+        with pytest.raises(Refused, match="being migrated"):
+            await world.pod.handle(request)
+    world.hypervisor.end_migration(NAME)
+
+
+@pytest.mark.parametrize("error", [Unavailable("the connection broke"), MigrationFailed("no answer")], ids=["unavailable", "failed"])
+async def test_a_domain_that_libvirt_left_paused_without_an_outcome_goes_on_here(
+    world: World, error: MigrationFailed | Unavailable
+) -> None:
+    await migrating(world)
+    world.hypervisor.become(NAME, State.PAUSED, "migrating")
+    world.hypervisor.end_migration(NAME, error)
+    await world.until(lambda: state_of(world) == "failed")
+    assert world.hypervisor.domains[NAME].state is State.RUNNING
+
+
+async def test_a_migration_that_goes_on_without_us_is_waited_for(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The connection to libvirtd broke, libvirtd did not."""
+    await migrating(world)
+
+    async def progress(name: str, *, completed: bool = False) -> Progress | None:
+        return Progress(1, 2) if world.hypervisor.domains[name].state is State.RUNNING else None
+
+    monkeypatch.setattr(world.hypervisor, "progress", progress)
+    world.hypervisor.end_migration(NAME, Unavailable("the connection broke"))
+    await asyncio.sleep(0.05)
+    assert state_of(world) == "running"
+    world.hypervisor.become(NAME, State.SHUTOFF, "migrated")
+    await world.ends("migrated")
+    assert state_of(world) == "succeeded"
+
+
+async def test_success_is_said_only_when_qemu_is_gone(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    await world.pod.handle(SYNC)
+
+    async def leave_it(name: str, *, libvirt_uri: str, data_uri: str) -> None:
+        world.hypervisor.become(name, State.PAUSED, "migrating")
+
+    monkeypatch.setattr(world.hypervisor, "migrate", leave_it)
+    await world.pod.handle(messages.Migrate("m1"))
+    await world.ends("migrated")
+    assert world.hypervisor.domains[NAME].state is State.SHUTOFF
+
+
 # --- migration, target ---
 
 PREPARE = messages.PrepareMigrationTarget("m1", MACHINE)
+RELEASE = messages.ReleaseMigration("m1")
 
 
 async def test_a_domain_that_arrives_is_the_pods(world: World) -> None:
@@ -345,14 +423,102 @@ async def test_a_domain_that_arrives_is_the_pods(world: World) -> None:
     assert state_of(world) == "prepared"
     world.hypervisor.become(NAME, State.PAUSED, "starting up")
     await world.until(lambda: state_of(world) == "running")
-    assert world.status.started is False
-    world.hypervisor.become(NAME, State.RUNNING, "migrated")
-    await world.until(lambda: state_of(world) == "succeeded")
+    assert not world.status.started
+    world.hypervisor.become(NAME, State.PAUSED, "user")
+    await world.until(lambda: state_of(world) == "arrived")
+    assert not world.status.started
+    await world.pod.handle(RELEASE)
+    assert world.hypervisor.domains[NAME].state is State.RUNNING
+    assert state_of(world) == "succeeded"
     await world.until(lambda: world.status.started)
+    await world.pod.handle(RELEASE)
+    assert world.hypervisor.calls.count("resume") == 1
     await world.pod.handle(SYNC)
     assert world.hypervisor.created == []
     world.hypervisor.become(NAME, State.SHUTOFF, "shutdown")
     await world.ends("shutdown")
+
+
+async def arrived(world: World) -> None:
+    await world.pod.handle(PREPARE)
+    world.hypervisor.become(NAME, State.PAUSED, "user")
+    await world.until(lambda: state_of(world) == "arrived")
+
+
+async def test_nothing_but_a_release_resumes_a_domain_that_arrived(world: World) -> None:
+    await arrived(world)
+    for request in (SYNC, messages.Resume(), messages.Suspend(), messages.Destroy(), messages.Shutdown(1), messages.AbortMigration("m1")):
+        with contextlib.suppress(Refused):
+            await world.pod.handle(request)
+    with pytest.raises(Refused):
+        await world.pod.handle(messages.ReleaseMigration("m2"))
+    assert state_of(world) == "arrived"
+    assert world.hypervisor.domains[NAME].state is State.PAUSED
+
+
+async def test_a_guest_that_its_user_paused_is_released_paused(world: World) -> None:
+    await arrived(world)
+    await world.pod.handle(messages.ReleaseMigration("m1", paused=True))
+    assert state_of(world) == "succeeded"
+    assert world.hypervisor.domains[NAME].state is State.PAUSED
+    await world.pod.handle(messages.Resume())
+    assert world.hypervisor.domains[NAME].state is State.RUNNING
+
+
+async def test_a_release_before_the_arrival_is_refused_and_one_before_it_was_noticed_is_not(world: World) -> None:
+    await world.pod.handle(PREPARE)
+    world.hypervisor.become(NAME, State.PAUSED, "migrating")
+    with pytest.raises(Refused) as refused:
+        await world.pod.handle(RELEASE)
+    assert refused.value.reason == "Conflict"
+    domain = world.hypervisor.domains[NAME]
+    world.hypervisor.domains[NAME] = dataclasses.replace(domain, reason="user")
+    await world.pod.handle(RELEASE)
+    assert state_of(world) == "succeeded"
+
+
+async def test_a_release_that_libvirt_could_not_carry_out_can_be_repeated(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    await arrived(world)
+    with monkeypatch.context() as patch:
+
+        async def fail(name: str) -> None:
+            raise HypervisorError(f"resume domain {name}: failed to get the write lock")
+
+        patch.setattr(world.hypervisor, "resume", fail)
+        with pytest.raises(Refused, match="write lock"):
+            await world.pod.handle(RELEASE)
+    assert state_of(world) == "arrived"
+    await world.pod.handle(RELEASE)
+    assert state_of(world) == "succeeded"
+
+
+async def test_a_copy_that_is_gone_before_its_release_did_not_arrive(world: World) -> None:
+    await arrived(world)
+    world.hypervisor.vanish(NAME)
+    await world.until(lambda: state_of(world) == "failed")
+    with pytest.raises(Refused):
+        await world.pod.handle(RELEASE)
+    assert world.status.ending is None
+
+
+async def test_a_target_that_must_end_waits_a_moment_for_the_release(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(life, "RELEASE_SECONDS", 0.2)
+    await arrived(world)
+    world.pod.terminate()
+    await asyncio.sleep(0.05)
+    assert world.hypervisor.domains[NAME].state is State.PAUSED
+    await world.pod.handle(RELEASE)
+    await world.until(lambda: "press power button" in world.hypervisor.calls)
+    await world.ends("destroyed")
+
+
+async def test_a_target_that_must_end_destroys_a_copy_that_nobody_releases(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(life, "RELEASE_SECONDS", 0.05)
+    await arrived(world)
+    world.pod.terminate()
+    await world.until(lambda: world.over)
+    assert world.hypervisor.domains[NAME].state is State.SHUTOFF
+    assert "press power button" not in world.hypervisor.calls
 
 
 async def test_a_domain_that_does_not_arrive_is_no_ending_and_no_sync_starts_another(world: World) -> None:

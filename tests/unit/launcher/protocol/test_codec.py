@@ -49,6 +49,7 @@ requests = st.one_of(
     st.builds(messages.PrepareMigrationTarget, text, machines),
     st.builds(messages.Migrate, text),
     st.builds(messages.AbortMigration, text),
+    st.builds(messages.ReleaseMigration, text, st.booleans()),
 )
 calls = st.builds(messages.Call, integers, requests)
 answers = st.one_of(
@@ -87,7 +88,7 @@ def test_answers_survive_any_chunking(sent: list[messages.FromLauncher], cuts: l
 
 
 def test_every_message_has_a_strategy_here() -> None:
-    assert len(get_args(messages.Request)) == 9
+    assert len(get_args(messages.Request)) == 10
     assert len(get_args(messages.FromLauncher)) == 4
 
 

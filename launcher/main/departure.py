@@ -1,0 +1,140 @@
+"""The source's side of a live migration: carry it out, and find out for certain whether the domain left.
+
+What this says is the truth for everybody: the domain arrives paused in the target and is released there only after ``succeeded`` was
+said here. So ``succeeded`` is said once QEMU is gone from this pod, and anything else only once the domain goes on here or has ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import logging
+import time
+from collections.abc import Callable
+from enum import Enum
+from typing import Final
+
+from apiserver.apis.virt import layout
+from launcher.domain.states import State
+from launcher.hypervisor.port import Hypervisor, HypervisorError, MigrationAborted, Observation
+from launcher.protocol import messages
+
+logger = logging.getLogger(__name__)
+
+PROGRESS_SECONDS: Final = 0.5
+SETTLE_SECONDS: Final = 0.1
+"""Between two looks at a domain whose whereabouts libvirt has not settled yet."""
+
+
+class Finding(Enum):
+    """What a look at the domain after the call says."""
+
+    LEFT = "QEMU is gone, the domain is the target's"
+    STAYED = "the domain goes on, or has ended, here"
+    JOB_RUNS = "libvirt is still at it"
+    HELD = "libvirt left the domain paused and asks somebody to decide"
+    REMAINS = "the target has it, and QEMU is still here"
+
+
+def judge(seen: Observation | None, *, returned: bool, job: bool) -> Finding:
+    """Return what is so.
+
+    Args:
+        seen: the domain now, None if there is none: libvirt undefines it when it left.
+        returned: libvirt's call returned without an error: the target's libvirt had confirmed that the domain is complete there.
+        job: libvirt knows of a migration that runs.
+    """
+    if seen is None or (seen.state is State.SHUTOFF and seen.reason == "migrated"):
+        return Finding.LEFT
+    if returned:
+        return Finding.REMAINS if seen.active else Finding.LEFT
+    if not seen.active:
+        return Finding.STAYED
+    if job:
+        return Finding.JOB_RUNS
+    return Finding.HELD if seen.state is State.PAUSED and seen.reason == "migrating" else Finding.STAYED
+
+
+class Departure:
+    """One outgoing migration; ``status`` is its newest state, ``report`` is called with it."""
+
+    def __init__(self, hypervisor: Hypervisor, name: str, uid: str, report: Callable[[messages.MigrationStatus], None]) -> None:
+        self.status = messages.MigrationStatus(uid, "outgoing", "running", start_time=time.time())
+        self._hypervisor = hypervisor
+        self._name = name
+        self._report = report
+        self._abort_asked = False
+        report(self.status)
+
+    async def run(self) -> messages.MigrationStatus:
+        """Migrate; return the final state, which is not reported: that is for the caller, together with what follows from it."""
+        async with asyncio.TaskGroup() as group:
+            reporting = group.create_task(self._report_progress())
+            state, message = await self._move()
+            reporting.cancel()
+        logger.info("a migration is over", extra={"migration": self.status.uid, "state": state, "reason": message})
+        return dataclasses.replace(self.status, state=state, message=message, end_time=time.time())
+
+    async def abort(self) -> None:
+        """Ask libvirt to abort; what became of it is what ``run`` returns.
+
+        Raises:
+            HypervisorError: it could not be asked.
+        """
+        self._abort_asked = True
+        await self._hypervisor.abort_job(self._name)
+
+    async def _move(self) -> tuple[messages.MigrationState, str]:
+        error: HypervisorError | None = None
+        try:
+            await self._hypervisor.migrate(
+                self._name,
+                libvirt_uri=f"qemu+unix:///session?socket={layout.RUN_DIRECTORY}/{layout.MIGRATION_LIBVIRT_SOCKET}",
+                data_uri=f"unix://{layout.RUN_DIRECTORY}/{layout.MIGRATION_DATA_SOCKET}",
+            )
+        except HypervisorError as raised:
+            error = raised
+        if await self._left(returned=error is None):
+            return "succeeded", ""
+        aborted = self._abort_asked or isinstance(error, MigrationAborted)
+        return "cancelled" if aborted else "failed", str(error or "")
+
+    async def _left(self, *, returned: bool) -> bool:
+        """Look until it is certain; libvirtd may be away, and its successor cleans up before it answers."""
+        while True:
+            await self._hypervisor.ready()
+            try:
+                match await self._look(returned=returned):
+                    case Finding.LEFT:
+                        return True
+                    case Finding.STAYED:
+                        return False
+                    case Finding.JOB_RUNS:
+                        pass
+                    case Finding.HELD:
+                        # Nobody was told that it left, so nobody released it in the target: it is ours.
+                        await self._hypervisor.resume(self._name)
+                        continue
+                    case Finding.REMAINS:
+                        logger.warning("QEMU is still here although the domain left; it is ended")
+                        await self._hypervisor.destroy(self._name)
+                        continue
+            except HypervisorError as error:
+                logger.info("what became of the migration is not known yet", extra={"error": str(error)})
+            await asyncio.sleep(SETTLE_SECONDS)
+
+    async def _look(self, *, returned: bool) -> Finding:
+        seen = await self._hypervisor.observe(self._name)
+        job = seen is not None and seen.active and await self._hypervisor.progress(self._name) is not None
+        return judge(seen, returned=returned, job=job)
+
+    async def _report_progress(self) -> None:
+        while True:
+            await asyncio.sleep(PROGRESS_SECONDS)
+            try:
+                progress = await self._hypervisor.progress(self._name)
+            except HypervisorError:
+                continue
+            if progress is not None:
+                self.status = dataclasses.replace(self.status, **dataclasses.asdict(progress))
+                self._report(self.status)
