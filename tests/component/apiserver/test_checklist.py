@@ -1,0 +1,222 @@
+"""Rows of the checklist (docs/apiserver-checklist.md) that no other test shows, over real HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from typing import Any
+
+import pytest
+
+from apiserver.apis.meta import errors
+from apiserver.endpoints.filters import chain
+from apiserver.endpoints.filters.chain import Phase
+from apiserver.server import serving as listening
+from tests.component.apiserver.conftest import Api, Pki, serving
+from tests.component.apiserver.test_delegation import Cluster, cluster
+from tests.component.apiserver.widgets import WIDGETS, widget
+
+__all__ = ["cluster"]
+
+TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
+PARTIAL = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+
+
+async def test_agg_05_many_connections_at_once_and_an_idle_one_outlives_the_aggregators_patience(api: Api) -> None:
+    async with asyncio.TaskGroup() as tasks:
+        answers = [tasks.create_task(api.get("?limit=1")) for _ in range(200)]
+    assert {each.result().code for each in answers} == {200}
+    assert listening.KEEPALIVE_SECONDS > 90
+
+
+async def test_dis_05_and_06_discovery_describes_each_resource(api: Api) -> None:
+    listed = {each["name"]: each for each in (await api.get("/apis/example.test/v1")).json["resources"]}
+    main = listed["widgets"]
+    assert (main["singularName"], main["namespaced"], main["kind"], main["categories"]) == ("widget", True, "Widget", ["toys"])
+    assert main["verbs"] == ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"]
+    assert (listed["widgets/status"]["singularName"], listed["widgets/status"]["verbs"]) == ("", ["get", "patch", "update"])
+    assert listed["widgets/tap"]["verbs"] == ["get"]
+    assert listed["widgets/paint"]["verbs"] == ["create", "update"]
+
+
+async def test_oas_02_a_document_without_a_hash_is_not_cached_and_with_its_tag_not_sent(api: Api) -> None:
+    plain = await api.get("/openapi/v3/apis/example.test/v1")
+    assert (plain.code, "Expires" in plain.headers) == (200, False)
+    again = await api.get("/openapi/v3/apis/example.test/v1", If_None_Match=plain.headers["ETag"])
+    assert (again.code, again.body) == (304, b"")
+
+
+async def test_cre_07_annotations_are_bounded_together(api: Api) -> None:
+    body = widget()
+    body["metadata"]["annotations"] = {"a": "x" * 200_000, "b": "x" * 70_000}
+    answer = await api.call("POST", "", body)
+    assert (answer.code, answer.json["details"]["causes"][0]["field"]) == (422, "metadata.annotations")
+
+
+async def test_get_02_a_read_can_ask_for_any_or_for_a_recent_state(api: Api) -> None:
+    made = await api.make(widget())
+    for query in ("", "?resourceVersion=0", f"?resourceVersion={made['metadata']['resourceVersion']}"):
+        assert (await api.get(f"w1{query}")).json == made
+    future = await api.get("w1?resourceVersion=99999999999")
+    assert (future.code, future.json["details"]["causes"][0]["reason"]) == (504, "ResourceVersionTooLarge")
+
+
+async def test_upd_05_what_the_server_decided_stays(api: Api) -> None:
+    made = await api.make(widget())
+    wanted = {**made, "metadata": made["metadata"] | {"creationTimestamp": "2000-01-01T00:00:00Z", "generation": 9}}
+    wanted["metadata"] |= {"deletionTimestamp": "2000-01-01T00:00:00Z", "selfLink": "/x"}
+    assert (await api.call("PUT", "w1", wanted)).json == made
+
+
+async def test_pat_03_and_06_patches_are_bounded_and_their_result_is_judged(api: Api) -> None:
+    await api.make(widget())
+    many = [{"op": "test", "path": "/spec/size", "value": 1}] * 10_001
+    assert (await api.patch("w1", many, "json-patch+json")).code == 413
+    assert (await api.patch("w1", [{"op": "test", "path": "/spec/size", "value": 2}], "json-patch+json")).code == 422
+    wrong = await api.patch("w1", {"spec": {"size": -1}})
+    assert (wrong.code, wrong.json["details"]["causes"][0]["field"]) == (422, "spec.size")
+
+
+async def test_fm_01_a_field_manager_has_a_bounded_printable_name(api: Api) -> None:
+    for manager in ("x" * 129, "a%07b"):
+        assert (await api.call("POST", f"?fieldManager={manager}", widget())).code == 422, manager
+
+
+async def test_wch_11_a_watch_of_the_future_is_silent_and_a_watch_list_of_it_an_error_event(api: Api) -> None:
+    plain = await api.get("?watch=1&resourceVersion=99999999999&timeoutSeconds=1")
+    assert (plain.code, plain.body) == (200, b"")
+    listed = await api.get("?watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&resourceVersion=99999999999&timeoutSeconds=9")
+    (frame,) = [json.loads(line) for line in listed.body.splitlines()]
+    assert (frame["type"], frame["object"]["code"]) == ("ERROR", 504)
+    assert frame["object"]["details"]["causes"][0]["reason"] == "ResourceVersionTooLarge"
+
+
+async def test_tbl_01_and_pom_02_writes_answer_in_the_form_that_is_asked_for(api: Api) -> None:
+    made = await api.call("POST", "", json.dumps(widget()).encode(), Accept=TABLE, Content_Type="application/json")
+    assert (made.code, made.json["kind"], made.json["rows"][0]["cells"][0]) == (201, "Table", "w1")
+    patched = await api.call(
+        "PATCH", "w1", b'{"metadata":{"labels":{"a":"b"}}}', Accept=PARTIAL, Content_Type="application/merge-patch+json"
+    )
+    assert (patched.json["kind"], "spec" in patched.json, patched.json["metadata"]["labels"]) == (
+        "PartialObjectMetadata",
+        False,
+        {"a": "b"},
+    )
+    assert (await api.get("?includeObject=x", Accept=TABLE)).code == 400
+    assert (await api.call("DELETE", "w1", Accept=TABLE)).json["kind"] == "Status"
+
+
+async def test_meta_01_08_and_10_uids_finalizers_and_owners(api: Api) -> None:
+    first = await api.make(widget())
+    await api.call("DELETE", "w1")
+    held = widget()
+    held["metadata"]["finalizers"] = ["example.test/hold"]
+    assert (await api.make(held))["metadata"]["uid"] != first["metadata"]["uid"]
+    await api.call("DELETE", "w1")
+    marked = (await api.call("DELETE", "w1?propagationPolicy=Foreground&gracePeriodSeconds=0")).json["metadata"]
+    assert (sorted(marked["finalizers"]), marked["deletionGracePeriodSeconds"]) == (["example.test/hold", "foregroundDeletion"], 0)
+    owned = widget("owned")
+    owned["metadata"]["ownerReferences"] = [
+        {"apiVersion": "v1", "kind": "Pod", "name": name, "uid": name, "controller": True} for name in ("a", "b")
+    ]
+    answer = await api.call("POST", "", owned)
+    assert (answer.code, "Only one reference can have Controller set to true" in answer.json["message"]) == (422, True)
+
+
+CODES = {
+    errors.BadRequest: 400,
+    errors.Unauthorized: 401,
+    errors.Forbidden: 403,
+    errors.NotFound: 404,
+    errors.MethodNotAllowed: 405,
+    errors.NotAcceptable: 406,
+    errors.AlreadyExists: 409,
+    errors.Conflict: 409,
+    errors.Expired: 410,
+    errors.RequestEntityTooLarge: 413,
+    errors.UnsupportedMediaType: 415,
+    errors.Invalid: 422,
+    errors.TooManyRequests: 429,
+    errors.InternalError: 500,
+    errors.ServiceUnavailable: 503,
+    errors.Timeout: 504,
+}
+
+
+async def test_err_01_and_02_each_error_has_its_code_and_reason(api: Api) -> None:
+    wrong: errors.StatusError
+
+    def fail(_: Any) -> Any:
+        raise wrong
+
+    api.strategy.validate = fail  # type: ignore[method-assign,assignment]
+    for kind, code in CODES.items():
+        wrong = kind("what went wrong")
+        answer = await api.call("POST", "", widget(), Accept="text/html;q=0.5, */*;q=0.1")
+        assert (answer.code, answer.json["code"], answer.json["reason"]) == (code, code, kind.__name__)
+    assert {"kind", "apiVersion", "metadata", "status", "message", "reason", "code"} <= set(answer.json) <= {
+        "kind", "apiVersion", "metadata", "status", "message", "reason", "details", "code",
+    }  # fmt: skip
+
+
+async def test_err_07_an_error_is_json_whatever_is_accepted(api: Api) -> None:
+    answer = await api.get("nope", Accept="application/yaml")
+    assert (answer.code, answer.headers["Content-Type"], answer.json["details"]) == (
+        404, "application/json", {"name": "nope", "group": "example.test", "kind": "widgets"},
+    )  # fmt: skip
+
+
+async def test_hlt_01_a_check_can_be_left_out(api: Api) -> None:
+    text = (await api.get("/readyz?verbose&exclude=etcd")).body.decode()
+    assert "[+]etcd excluded: ok" in text
+
+
+async def test_shd_01_a_late_request_is_sent_elsewhere(pki: Pki, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[chain.Chain] = []
+    let_in = chain.Chain._let_in
+
+    async def spied(self: chain.Chain, *arguments: Any, **more: Any) -> Any:
+        seen.append(self)
+        return await let_in(self, *arguments, **more)
+
+    monkeypatch.setattr(chain.Chain, "_let_in", spied)
+    async with serving(pki) as api:
+        seen[-1].phase = Phase.DRAINING
+        late = await api.get()
+        assert (late.code, late.headers["Retry-After"], late.headers["Connection"]) == (429, "5", "close")
+        seen[-1].phase = Phase.SERVING
+
+
+async def test_aun_09_no_credential_reaches_the_log(cluster: Cluster, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    headers = {"Authorization": "Bearer SECRET-TOKEN"}
+    assert (await cluster.ask(None, headers=headers))[0] == 401
+    assert (await cluster.ask(None, method="DELETE", path=WIDGETS.path("acc") + "/x", headers={"Authorization": "Bearer good"}))[0] == 404
+    text = "\n".join(repr(vars(each)) for each in caplog.records)
+    assert "answered" in text
+    assert "SECRET-TOKEN" not in text
+    assert "Bearer" not in text
+
+
+async def test_auz_01_05_and_06_who_may_not_learns_nothing_and_subresources_are_asked_for_by_name(cluster: Cluster) -> None:
+    async def ask(user: str, method: str, path: str) -> int:
+        code, _ = await cluster.ask(
+            "front-proxy-client", cluster.proxies, method, path, headers={"X-Remote-User": user, "Content-Type": "application/json"}
+        )
+        return code
+
+    base = WIDGETS.path("acc")
+    for method, path in (("GET", f"{base}/x"), ("POST", f"{base}/x"), ("GET", f"{base}/x/nope"), ("GET", "/apis/example.test/v1/nope")):
+        assert await ask("mallory", method, path) == 403, path
+    assert await ask("mallory", "GET", "/nope") == 403
+    assert cluster.reviews[-1]["nonResourceAttributes"] == {"path": "/nope", "verb": "get"}
+    for method, path, verb, subresource in (
+        ("GET", f"{base}/x/tap", "get", "tap"),
+        ("PUT", f"{base}/x/paint", "update", "paint"),
+        ("POST", f"{base}/x/paint", "create", "paint"),
+        ("PATCH", f"{base}/x/status", "patch", "status"),
+    ):
+        await ask("alice", method, path)
+        asked = cluster.reviews[-1]["resourceAttributes"]
+        assert (asked["verb"], asked["subresource"], asked["name"]) == (verb, subresource, "x")
