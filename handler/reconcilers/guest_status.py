@@ -177,7 +177,7 @@ def waiting_for_images(vm: Object, names: Sequence[str], now: datetime) -> Objec
     ``names`` are the disks as the launcher names them: only those that the machine has are believed.
     """
     old = vm.get("status") or {}
-    message = f"{_missing_images(vm, names)}; the guest starts when it appears"
+    message = printable(f"{_missing_images(vm, names)}; the guest starts when it appears")
     generation, stamp = objects.dig(vm, "metadata", "generation") or 0, times.to_rfc3339(now)
     status = phases.enter(old, phases.SCHEDULED, now) if phases.phase_of(vm) == phases.UNKNOWN else dict(old)
     for kind, reason in ((words.DISKS_READY, words.DISK_IMAGE_NOT_FOUND), ("Ready", words.DISKS_NOT_READY)):
@@ -192,10 +192,11 @@ def _missing_images(vm: Object, names: Sequence[str]) -> str:
         for disk in hardware.disks(vm["spec"]["domain"])
         if disk.get("type") == "PersistentVolumeClaim"
     }
+    told = frozenset(names)  # of unknown length: only the machine's own disks are gone through
     missing = [
-        f"disk {name!r} has no image yet: no {layout.DISK_IMAGE} in PersistentVolumeClaim {claims[name]}"
-        for name in names
-        if name in claims
+        f"disk {name!r} has no image yet: no {layout.DISK_IMAGE} in PersistentVolumeClaim {claim}"
+        for name, claim in claims.items()
+        if name in told
     ]
     return "; ".join(missing) or f"a disk has no image yet: no {layout.DISK_IMAGE} in its PersistentVolumeClaim"
 

@@ -27,6 +27,8 @@ class Life:
                 raise Refused("Conflict", "no guest")
             case messages.Resume():
                 raise RuntimeError("a bug")
+            case messages.Destroy():
+                raise Refused("NotReady", "no image", ("data",))
             case messages.Sync():
                 await self.gate.wait()
             case _:
@@ -115,6 +117,8 @@ async def test_refusals_and_faults_are_answers(serving: Serving) -> None:
         answer = await client.next()
         assert isinstance(answer, messages.Refusal)
         assert answer.reason == "Failed"
+        client.send(3, messages.Destroy())
+        assert await client.next() == messages.Refusal(3, "NotReady", "no image", messages.Status(0), ("data",))
 
 
 async def test_changes_reach_every_client_and_the_newest_is_the_last(serving: Serving) -> None:

@@ -82,7 +82,7 @@ def test_an_end_clears_what_only_a_running_guest_has() -> None:
 def test_a_wait_for_an_image_names_disk_claim_and_file_and_is_written_once() -> None:
     vm = a_vm()
     vm["spec"]["domain"]["devices"]["disks"][0]["source"]["name"] = "myVolumeClaim"
-    status = guest_status.waiting_for_images(vm, ("disk0", "forged by the launcher"), NOW)
+    status = guest_status.waiting_for_images(vm, ("disk0", "forged by the launcher", *("disk0",) * 9), NOW)
 
     disks, ready = (objects.condition(status["conditions"], kind) for kind in ("DisksReady", "Ready"))
     assert disks is not None
