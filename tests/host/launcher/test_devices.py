@@ -54,12 +54,17 @@ def test_disks_of_every_kind_are_seen_by_the_guest(start: Callable[[], Launcher]
         assert refused.reason == "Invalid"
 
 
-def test_a_claim_without_an_image_in_it_fails_the_start_and_is_named(start: Callable[[], Launcher]) -> None:
+def test_a_claim_without_an_image_is_named_and_the_same_pod_starts_once_it_is_there(start: Callable[[], Launcher]) -> None:
     pod = start()
     (pod.disks / "claim").mkdir()
     machine = a_machine(devices={"disks": [{"name": "claim", "type": "PersistentVolumeClaim", "source": {"name": "c"}}]})
-    with pod.client() as client:
-        answer = client.call(messages.Sync(machine))
-        assert isinstance(answer, messages.Refusal)
-        assert "'claim'" in answer.message
-    assert pod.wait() == 1
+    with pod.client() as client, pod.console() as viewer:
+        for _ in range(2):
+            answer = client.call(messages.Sync(machine))
+            assert isinstance(answer, messages.Refusal)
+            assert (answer.reason, answer.disks, answer.status.ending) == ("NotReady", ("claim",), None)
+        a_disk_image(pod.disks / "claim/disk.img", "from-the-claim")
+        subprocess.run(["chown", "-R", "107:107", pod.disks], check=True)
+        client.ask(messages.Sync(machine))
+        viewer.expect("GUEST-READY")
+        assert viewer.sh("head -c 14 /dev/vda") == "from-the-claim"
