@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from apiserver.apis.meta.lines import one_line
 from apiserver.apis.meta.objects import Object, condition, dig, name_of
 from apiserver.apis.virt import power
 
@@ -74,8 +75,7 @@ def end_of(pod: Object) -> End:
 
 
 def _one_line(text: str) -> str:
-    line = " | ".join("".join(each for each in line if each.isprintable()).strip() for line in text.strip().splitlines())
-    return line if len(line) <= MAX_MESSAGE else line[: MAX_MESSAGE - 1] + "…"
+    return one_line(text, MAX_MESSAGE)
 
 
 def obstacle(pod: Object) -> tuple[str, str] | None:

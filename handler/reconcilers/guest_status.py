@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from apiserver.apis.meta import objects, times
+from apiserver.apis.meta.lines import one_line
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.virt import conditions as words
 from apiserver.apis.virt import hardware, layout, phases, power
@@ -16,6 +17,8 @@ from launcher.protocol import messages
 
 MAX_MESSAGE: Final = 1024
 """Characters of a message that came from QEMU or libvirt: enough for their last lines."""
+MAX_REASON: Final = 64
+"""Of what should be one word of libvirt's, but comes from the pod."""
 
 RESULTS: Final[Mapping[messages.EndingKind, str]] = {
     "shutdown": power.RESULT_SUCCEEDED,
@@ -66,8 +69,7 @@ def end_of(ending: messages.Ending) -> End | None:
 
 def printable(text: str) -> str:
     """Return text of the hypervisor as one bounded line without control characters."""
-    line = "".join(character if character.isprintable() else " " for character in text)
-    return line if len(line) <= MAX_MESSAGE else line[: MAX_MESSAGE - 1] + "…"
+    return one_line(text, MAX_MESSAGE)
 
 
 def running(vm: Object, observed: messages.Status, interfaces: Sequence[Interface] | None, now: datetime) -> Object:
@@ -84,7 +86,7 @@ def running(vm: Object, observed: messages.Status, interfaces: Sequence[Interfac
     phase = phases.STOPPING if observed.stopping else phases.RUNNING
     status = phases.enter(old, phase, now)
     status["observedGeneration"] = generation
-    status["domain"] = {"state": domain.state, "reason": domain.reason, "type": domain.type}
+    status["domain"] = {"state": domain.state, "reason": one_line(domain.reason, MAX_REASON), "type": domain.type}
     if interfaces is not None:
         status["interfaces"] = [_interface(each) for each in interfaces]
         if interfaces and interfaces[0].addresses:
@@ -125,10 +127,10 @@ def _conditions(observed: messages.Status, domain: messages.DomainStatus, genera
     if observed.stopping:
         ready = ("False", "Stopping", "the guest was asked to shut down")
     elif paused:
-        ready = ("False", "Paused", f"the guest is paused ({domain.reason})")
+        ready = ("False", "Paused", f"the guest is paused ({one_line(domain.reason, MAX_REASON)})")
     else:
         ready = ("True", "GuestRunning", "the guest runs")
-    pause = ("True", "Paused", f"libvirt's reason: {domain.reason}") if paused else ("False", "Running", "")
+    pause = ("True", "Paused", f"libvirt's reason: {one_line(domain.reason, MAX_REASON)}") if paused else ("False", "Running", "")
     barrier = observed.not_migratable
     migratable = ("False", "NotMigratable", printable(barrier)) if barrier else ("True", "Migratable", "")
     found = {"Ready": ready, "Paused": pause, "Migratable": migratable}

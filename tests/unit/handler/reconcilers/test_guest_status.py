@@ -67,6 +67,13 @@ def test_what_qemu_wrote_is_one_bounded_printable_line() -> None:
     assert end.message.isprintable()
 
 
+def test_a_launcher_that_lies_about_libvirts_word_writes_one_bounded_line() -> None:
+    status = guest_status.running(a_vm("Running"), a_running("paused", "\x1b[2J\n" + "x" * 100_000), None, NOW)
+
+    texts = [status["domain"]["reason"], *(each["message"] for each in status["conditions"])]
+    assert all(len(each) < 128 and each.isprintable() for each in texts)
+
+
 def test_an_end_clears_what_only_a_running_guest_has() -> None:
     running = {**a_vm(), "status": guest_status.running(a_vm(), a_running(), WIRED, NOW)}
     status = guest_status.ended(running, guest_status.End("Succeeded", "GuestPoweredOff", "bye"), NOW)
