@@ -9,18 +9,6 @@ from tests.host.launcher import guest, sandbox
 from tests.host.launcher.sandbox import Launcher
 
 
-@pytest.fixture(scope="session")
-def test_guest() -> guest.Guest:
-    return guest.build()
-
-
-@pytest.fixture(scope="session")
-def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    directory = tmp_path_factory.mktemp("program")
-    sandbox.install(directory)
-    return directory
-
-
 @pytest.fixture
 def start(program: Path, test_guest: guest.Guest, tmp_path: Path) -> Iterator[Callable[[], Launcher]]:
     launchers: list[Launcher] = []
