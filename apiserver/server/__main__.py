@@ -57,12 +57,14 @@ def main() -> None:
     options = parse()
     log.configure(options.log_level, options.log_format)
     gc.set_threshold(50_000, 20, 20)
+    code = 0
     try:
         uvloop.run(serve(options))
     except* (OSError, ValueError, ConfigError) as errors:
         for each in errors.exceptions:
             logger.error("virt-api cannot run", extra={"error": str(each)})  # noqa: TRY400 - the message is the answer, not a traceback
-        sys.exit(1)
+        code = 1
+    sys.exit(code)  # here, because Pythons before 3.11.4 wrap what is raised within `except*` into a group
 
 
 if __name__ == "__main__":

@@ -79,6 +79,7 @@ class LeaderElector:
         """
         await self._acquire()
         logger.info("elected", extra={"lease": self._settings.name, "identity": self._settings.identity})
+        losses: list[BaseException] = []
         try:
             async with asyncio.TaskGroup() as tasks:
                 renewing = tasks.create_task(self._renew())
@@ -86,11 +87,13 @@ class LeaderElector:
                 renewing.cancel()
         except* LeadershipLost as lost:
             self.is_leader = False
-            raise lost.exceptions[0] from None
+            losses += lost.exceptions
         finally:
             if self.is_leader:
                 self.is_leader = False
                 await self._release()
+        if losses:  # raised here, because Pythons before 3.11.4 wrap what is raised within `except*` into a group
+            raise losses[0]
 
     async def _acquire(self) -> None:
         while True:
