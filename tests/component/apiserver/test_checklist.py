@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
 import logging
 from typing import Any
@@ -221,3 +222,23 @@ async def test_auz_01_05_and_06_who_may_not_learns_nothing_and_subresources_are_
         await ask("alice", method, path)
         asked = cluster.reviews[-1]["resourceAttributes"]
         assert (asked["verb"], asked["subresource"], asked["name"]) == (verb, subresource, "x")
+
+
+async def test_neg_16_a_connection_that_asks_nothing_is_dropped(pki: Pki, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listening, "SILENCE_SECONDS", 0.3)
+    async with serving(pki) as api:
+        host, _, port = api.url.removeprefix("https://").rpartition(":")
+        reader, writer = await asyncio.open_connection(host, int(port), ssl=pki.client("developer"))
+        writer.write(b"GET /livez HTTP/1.1\r\n")
+        async with asyncio.timeout(5):
+            assert await reader.read() == b""
+        writer.close()
+        async with api.watch("timeoutSeconds=1") as frames:
+            assert [each async for each in frames] == [], "who has asked is not silent"
+        assert (await api.get("/livez")).code == 200
+
+
+async def test_neg_11_a_compressed_body_is_not_unpacked(api: Api) -> None:
+    bomb = gzip.compress(b" " * (64 << 20))
+    answer = await api.call("POST", "", bomb, Content_Encoding="gzip")
+    assert (answer.code, answer.json["reason"]) == (400, "BadRequest")
