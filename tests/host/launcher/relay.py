@@ -16,11 +16,15 @@ from tests.host.launcher.sandbox import Launcher
 
 
 class Relay:
-    """Copies bytes; ``bytes_per_second`` bounds what goes to the target, ``cut`` breaks every connection."""
+    """Copies bytes; ``bytes_per_second`` bounds what goes to the target, ``cut`` breaks every connection.
+
+    Once ``muted`` is set, what the target says is lost.
+    """
 
     def __init__(self, listen: Path, connect: Path, bytes_per_second: float) -> None:
         self._connect = connect
         self._rate = bytes_per_second
+        self.muted = threading.Event()
         self._sockets: list[socket.socket] = []
         self._listener = socket.socket(socket.AF_UNIX)
         with _short(listen) as name:
@@ -46,12 +50,14 @@ class Relay:
                 with _short(self._connect) as name:
                     target.connect(name)
                 threading.Thread(target=self._pump, args=(source, target, self._rate), daemon=True).start()
-                threading.Thread(target=self._pump, args=(target, source, float("inf")), daemon=True).start()
+                threading.Thread(target=self._pump, args=(target, source, float("inf"), self.muted), daemon=True).start()
 
     @staticmethod
-    def _pump(source: socket.socket, target: socket.socket, rate: float) -> None:
+    def _pump(source: socket.socket, target: socket.socket, rate: float, muted: threading.Event | None = None) -> None:
         with contextlib.suppress(OSError):
             while data := source.recv(65536):
+                if muted is not None and muted.is_set():
+                    continue
                 target.sendall(data)
                 time.sleep(len(data) / rate)
             target.shutdown(socket.SHUT_WR)

@@ -26,6 +26,11 @@ T = TypeVar("T")
 
 PYTHON = "/usr/bin/python3"
 """Not the development environment's, which a home directory may hide from uid 107."""
+AS_FIRST_PROCESS = f"""
+import ctypes, os
+ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER: QEMU becomes its child, as in a pod; libvirt waits until it is reaped
+os.execv("{PYTHON}", ["{PYTHON}", "-m", "launcher"])
+"""
 KERNEL_BOOT = {"container": {"kernelPath": "vmlinuz", "initrdPath": "initrd"}, "kernelArgs": "console=ttyS0 quiet panic=-1"}
 NO_GRAPHICS: dict[str, Any] = {"graphics": [], "interfaces": []}
 
@@ -83,7 +88,8 @@ class Launcher:
             *(f"mkdir -p {inside} && mount --bind {shlex.quote(str(outside))} {inside}" for outside, inside in binds),
             f"mkdir -p {layout.KERNEL_BOOT_DIRECTORY} && mount --bind {kernel_boot}",
             f"exec setpriv --reuid {uid} --regid {uid} --clear-groups --bounding-set=-all --inh-caps=-all --no-new-privs"
-            f" env -i PATH=/usr/bin:/bin PYTHONPATH=/var/lib/kubevirt/program MALLOC_ARENA_MAX=1 {PYTHON} -m launcher",
+            f" env -i PATH=/usr/bin:/bin PYTHONPATH=/var/lib/kubevirt/program MALLOC_ARENA_MAX=1"
+            f" {PYTHON} -c {shlex.quote(AS_FIRST_PROCESS)}",
         ]
         with self.log.open("wb") as log:
             arguments = ["unshare", "--mount", "--propagation", "private", "sh", "-c", "\n".join(script)]

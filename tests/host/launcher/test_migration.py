@@ -6,10 +6,12 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 
+import libvirt
 import pytest
 
 from launcher.protocol import messages
 from tests.host.launcher import relay
+from tests.host.launcher.observer import Observer, observing
 from tests.host.launcher.sandbox import Client, Launcher, Viewer, a_machine
 
 pytestmark = pytest.mark.host
@@ -59,7 +61,7 @@ def state_of(status: messages.Status) -> str:
 
 
 def test_the_guest_goes_on_counting_in_the_target(pair: Pair, capsys: pytest.CaptureFixture[str]) -> None:
-    with relay.connected(pair.source, pair.target), pair.target.console() as viewer:
+    with relay.connected(pair.source, pair.target), pair.target.console() as viewer, observing(pair.source, pair.target) as watch:
         begin = time.monotonic()
         pair.at_source.ask(messages.Migrate("m1"))
         source = pair.at_source.until(ended("m1"))
@@ -86,7 +88,9 @@ def test_the_guest_goes_on_counting_in_the_target(pair: Pair, capsys: pytest.Cap
         assert first > 3
         viewer.expect(f"tick-{first + 2}")
         with capsys.disabled():
-            print(f"\n[migration took {took:.2f} s, the release {resumed * 1000:.0f} ms]")
+            down = watch.resumed - watch.stopped
+            print(f"\n[migration took {took:.2f} s, the release {resumed * 1000:.0f} ms; the guest stood still for {down * 1000:.0f} ms]")
+    assert watch.faults == []
     assert pair.source.wait() == 0
     pair.at_target.ask(messages.Sync(a_machine()))
     pair.at_target.ask(messages.ReleaseMigration("m1"))
@@ -159,3 +163,88 @@ def test_a_source_that_is_told_to_end_aborts_the_migration_and_shuts_the_guest_d
         assert ending is not None
         assert ending.kind == "shutdown-requested"
     assert pair.source.wait() == 0
+
+
+def paused(reason: int) -> tuple[int, int]:
+    return libvirt.VIR_DOMAIN_PAUSED, reason
+
+
+def when_it_appears(watch: Observer, relays: tuple[relay.Relay, ...]) -> None:
+    watch.wait(lambda _source, target: target[0] == libvirt.VIR_DOMAIN_PAUSED)
+
+
+def when_the_source_stands_still(watch: Observer, relays: tuple[relay.Relay, ...]) -> None:
+    watch.wait(lambda source, _target: source == paused(libvirt.VIR_DOMAIN_PAUSED_MIGRATION))
+
+
+def when_it_has_arrived(watch: Observer, relays: tuple[relay.Relay, ...]) -> None:
+    watch.wait(lambda _source, target: target == paused(libvirt.VIR_DOMAIN_PAUSED_USER))
+
+
+def when_it_has_arrived_and_nobody_heard(watch: Observer, relays: tuple[relay.Relay, ...]) -> None:
+    """The answer that the domain is complete on the target is lost: the source's libvirt lets the guest go on."""
+    when_the_source_stands_still(watch, relays)
+    relays[0].muted.set()
+    when_it_has_arrived(watch, relays)
+
+
+def some_time_later(seconds: float) -> Callable[[Observer, tuple[relay.Relay, ...]], None]:
+    return lambda _watch, _relays: time.sleep(seconds)
+
+
+MOMENTS = [
+    when_it_appears,
+    when_it_has_arrived_and_nobody_heard,
+    when_the_source_stands_still,
+    when_it_has_arrived,
+    *(some_time_later(seconds) for seconds in (0.05, 0.3, 1.2, 2.2)),
+]
+
+
+@pytest.mark.timeout(240)
+def test_whenever_the_way_breaks_at_most_one_runs_and_in_the_end_exactly_one(
+    start: Callable[[], Launcher], capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = start()
+    with ExitStack() as stack:
+        at_source = stack.enter_context(source.client())
+        at_source.ask(messages.Sync(a_machine()))
+        with source.console() as viewer:
+            viewer.expect("GUEST-READY")
+            viewer.type(COUNT)
+            viewer.expect("tick-1")
+        outcomes: list[str] = []
+        for number, moment in enumerate(MOMENTS):
+            uid, target = f"m{number}", start()
+            at_target = stack.enter_context(target.client())
+            at_target.ask(messages.PrepareMigrationTarget(uid, a_machine()))
+            with relay.connected(source, target) as relays, observing(source, target) as watch:
+                at_source.ask(messages.Migrate(uid))
+                moment(watch, relays)
+                for item in relays:
+                    item.cut()
+                migration = at_source.until(ended(uid), 60).migration_of(uid)
+                assert migration is not None
+                outcomes.append(migration.state)
+                if migration.state == "succeeded":
+                    assert source.qemu() == []
+                    at_target.ask(messages.ReleaseMigration(uid))
+                    watch.wait(lambda _source, target: target[0] == libvirt.VIR_DOMAIN_RUNNING)
+                    assert source.wait() == 0
+                else:
+                    watch.wait(lambda source, _target: source[0] == libvirt.VIR_DOMAIN_RUNNING)
+                    target.process.send_signal(signal.SIGTERM)  # as virt-controller deletes the pod that lost
+                    assert target.wait() == 0
+                time.sleep(0.2)
+            assert watch.faults == []
+            assert watch.samples > 20
+            assert len(source.qemu() + target.qemu()) == 1, moment
+            if migration.state == "succeeded":
+                source, at_source = target, at_target
+        with capsys.disabled():
+            print(f"\n[cut at {len(MOMENTS)} moments: {', '.join(outcomes)}]")
+        assert outcomes[:2] == ["failed", "failed"]
+        with source.console() as viewer:
+            viewer.expect("tick-")
+            first = int(viewer.expect("\n"))
+            viewer.expect(f"tick-{first + 2}")

@@ -1,0 +1,119 @@
+"""Looks at the domain of two pods, over libvirt and in the process table, as often as it can, and keeps what it saw."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import libvirt
+
+from apiserver.apis.virt import layout
+from tests.host.launcher.sandbox import Launcher
+
+View = tuple[int, int]
+"""libvirt's state and reason of the domain; (0, 0) where there is none."""
+RUNNING = libvirt.VIR_DOMAIN_RUNNING
+VCPU_TICKS = 5
+"""Processor time (in 1/100 s) that a virtual processor may have used before its guest was ever let go: it was made and paused."""
+
+
+class Pod:
+    """One launcher's libvirtd, seen from outside."""
+
+    def __init__(self, launcher: Launcher) -> None:
+        self._launcher = launcher
+        self._connection: libvirt.virConnect | None = None
+
+    def look(self) -> View:
+        """Return libvirt's word; of a libvirtd that is gone, that there is nothing."""
+        try:
+            if self._connection is None:
+                if not (self._launcher.run_directory / layout.LIBVIRT_SOCKET).exists():
+                    return 0, 0
+                directory = os.open((self._launcher.run_directory / layout.LIBVIRT_SOCKET).parent, os.O_PATH)
+                try:
+                    self._connection = libvirt.open(f"qemu+unix:///session?socket=/proc/self/fd/{directory}/libvirt-sock")
+                finally:
+                    os.close(directory)
+            domains = self._connection.listAllDomains(libvirt.VIR_CONNECT_LIST_DOMAINS_ACTIVE)
+            state, reason = domains[0].state() if domains else (0, 0)
+        except libvirt.libvirtError:
+            self.close()
+            return 0, 0
+        return state, reason
+
+    def vcpu_ticks(self) -> int:
+        """Return how much processor time the virtual processors have used, by the process table; -1 without QEMU."""
+        pids = self._launcher.qemu()
+        with contextlib.suppress(OSError, IndexError):
+            tasks = [task for pid in pids for task in Path(f"/proc/{pid}/task").iterdir() if (task / "comm").read_text().startswith("CPU ")]
+            times = [(task / "stat").read_text().rsplit(")", 1)[1].split() for task in tasks]
+            return sum(int(each[11]) + int(each[12]) for each in times) if pids else -1
+        return -1
+
+    def close(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            with contextlib.suppress(libvirt.libvirtError):
+                connection.close()
+
+
+class Observer:
+    """Samples until closed; ``faults`` has every moment at which two ran."""
+
+    def __init__(self, source: Launcher, target: Launcher) -> None:
+        self._source, self._target = Pod(source), Pod(target)
+        self._closed = threading.Event()
+        self.faults: list[str] = []
+        self.samples = 0
+        self.stopped = self.resumed = 0.0
+        """When the source was last seen to run, and the target first (monotonic)."""
+        self.views: tuple[View, View] = ((0, 0), (0, 0))
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        released = False
+        while not self._closed.is_set():
+            source, target = self._source.look(), self._target.look()
+            if target[0] == RUNNING and self._source.look()[0] == RUNNING:  # asked last: it still runs
+                self.faults.append(f"libvirt: both run, {source} and {target}")
+            if source[0] == RUNNING:
+                self.stopped = time.monotonic()
+            if target[0] == RUNNING:
+                released = True
+                self.resumed = self.resumed or time.monotonic()
+            ticks = self._target.vcpu_ticks()
+            if not released and ticks > VCPU_TICKS and self._source.vcpu_ticks() >= 0:
+                self.faults.append(f"processes: the target's processors have run for {ticks} ticks beside the source's QEMU")
+            self.views = source, target
+            self.samples += 1
+            time.sleep(0.001)
+
+    def wait(self, condition: Callable[[View, View], bool], seconds: float = 30.0) -> None:
+        """Wait until it holds of (source, target)."""
+        deadline = time.monotonic() + seconds
+        while not condition(*self.views):
+            assert time.monotonic() < deadline, f"still {self.views}"
+            time.sleep(0.0005)
+
+    def close(self) -> None:
+        self._closed.set()
+        self._thread.join(10)
+        self._source.close()
+        self._target.close()
+
+
+@contextlib.contextmanager
+def observing(source: Launcher, target: Launcher) -> Iterator[Observer]:
+    """Yield an observer of both pods."""
+    libvirt.registerErrorHandler(lambda *_: None, None)  # it would print what is raised anyway
+    made = Observer(source, target)
+    try:
+        yield made
+    finally:
+        made.close()
