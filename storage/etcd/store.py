@@ -61,19 +61,19 @@ class EtcdStorage:
         begin, end = self._keys.bounds(prefix, start)
         entries: list[Entry] = []
         count = 0
-        more = begin < end or end == b"\0"  # etcd takes an empty range for one key
-        while more:
+        if end != b"\0" and begin >= end:  # etcd takes an empty range for one key; it still knows whether it has the revision
+            response = await self._read(f"range {prefix}", rpc.RangeRequest(key=begin, revision=revision, count_only=True))
+            return Page((), revision or response.header.revision, more=False, count=0)
+        while True:
             wanted = min(PAGE_LIMIT, limit - len(entries)) if limit else PAGE_LIMIT
             request = rpc.RangeRequest(key=begin, range_end=end, limit=wanted, revision=revision)
             response = await self._read(f"range {prefix}", request)
             count = count or response.count
             revision = revision or response.header.revision
             entries += [self._keys.entry(value) for value in response.kvs]
-            more = response.more
-            if not more or len(entries) == limit:
-                break
+            if not response.more or len(entries) == limit:
+                return Page(tuple(entries), revision, more=response.more, count=count)
             begin = response.kvs[-1].key + b"\0"
-        return Page(tuple(entries), revision or await self.revision(), more=more, count=count)
 
     async def commit(self, conditions: Sequence[Condition], writes: Sequence[Put | Delete]) -> int:
         """Apply ``writes`` if all ``conditions`` hold; return the new revision."""

@@ -373,6 +373,8 @@ async def test_7_what_is_compacted_is_refused_and_the_rest_is_there(store: Stora
     await store.compact(revisions[2])
     with pytest.raises(Compacted):
         await store.range("p/", revision=revisions[1])
+    with pytest.raises(Compacted):
+        await store.range("p/", start="q", revision=revisions[1])  # where no key can be
     assert [entry.value for entry in (await store.range("p/", revision=revisions[2])).entries] == [b"2"]
     with pytest.raises(Compacted):
         async with store.watch("p/", after=revisions[1]) as batches:
