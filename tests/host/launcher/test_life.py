@@ -144,6 +144,7 @@ def test_a_guest_that_powers_itself_off_ends_the_launcher_with_0(start: Start) -
     with pod.client() as client, pod.console() as viewer:
         client.ask(SYNC)
         viewer.expect("GUEST-READY")
+        viewer.expect("# ")  # the shell throws away what was typed before it was there
         viewer.type("poweroff -f\n")
         ending = client.until(lambda status: status.ending).ending
         assert ending is not None
@@ -156,6 +157,7 @@ def test_a_reboot_stays_in_the_same_qemu_and_on_the_same_console(start: Start) -
     with pod.client() as client, pod.console() as viewer:
         client.ask(SYNC)
         viewer.expect("GUEST-READY")
+        viewer.expect("# ")  # the shell throws away what was typed before it was there
         before = pod.qemu()
         viewer.type("reboot -f\n")
         viewer.expect("GUEST-READY")
@@ -200,6 +202,7 @@ def test_a_guest_that_went_off_while_libvirtd_was_away_is_noticed(start: Start) 
     with pod.client() as client, pod.console() as viewer:
         client.ask(SYNC)
         viewer.expect("GUEST-READY")
+        viewer.expect("# ")  # the shell throws away what was typed before it was there
         os.kill(pod.libvirtd(), signal.SIGSTOP)
         viewer.type("poweroff -f\n")
         time.sleep(0.5)
@@ -221,6 +224,7 @@ def test_clients_that_vanish_or_talk_nonsense_change_nothing(start: Start) -> No
     with pod.client() as again, pod.console() as viewer:
         assert again.status.domain is not None
         viewer.expect("GUEST-READY")
+        viewer.expect("# ")  # the shell throws away what was typed before it was there
         viewer.type("poweroff -f\n")
     assert pod.wait() == 0
 

@@ -42,6 +42,7 @@ def pair(start: Callable[[], Launcher]) -> Iterator[Pair]:
         assert prepared is not None
         assert prepared.state == "prepared"
         viewer.expect("GUEST-READY")
+        viewer.expect("# ")  # the shell throws away what was typed before it was there
         viewer.type(COUNT)
         viewer.expect("tick-3")
         yield Pair(source, target, at_source, at_target, viewer)
@@ -211,6 +212,7 @@ def test_whenever_the_way_breaks_at_most_one_runs_and_in_the_end_exactly_one(
         at_source.ask(messages.Sync(a_machine()))
         with source.console() as viewer:
             viewer.expect("GUEST-READY")
+            viewer.expect("# ")  # the shell throws away what was typed before it was there
             viewer.type(COUNT)
             viewer.expect("tick-1")
         outcomes: list[str] = []
