@@ -68,9 +68,8 @@ def _prepare_python_and_images() -> None:
 
 
 def _make_virtual_environment() -> None:
-    if not console.plugin().exists():
-        with progress.step("Make the virtual environment"):
-            progress.run(["make", "--no-print-directory", "setup"], directory=layout.REPOSITORY)
+    with progress.step("Bring the virtual environment up to date"):
+        progress.run(["make", "--no-print-directory", "setup"], directory=layout.REPOSITORY)
 
 
 def _create_machine(*, own: bool) -> None:
