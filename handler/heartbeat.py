@@ -1,7 +1,7 @@
 """The sign of life of this node: a Lease ``virt-handler-<node>`` in our namespace, renewed every ten seconds.
 
-virt-controller reads it to tell a node that reports from one that does not. Its annotation says whether guests are accelerated here,
-and why.
+virt-controller reads it: a node is silent when its kubelet does not report and this Lease was not renewed in time. Its annotation says
+whether guests are accelerated here, and why.
 """
 
 from __future__ import annotations
@@ -26,18 +26,13 @@ DURATION_SECONDS: Final = 40
 ACCELERATION_ANNOTATION: Final = f"{names.GROUP}/acceleration"
 
 
-def lease_name(node: str) -> str:
-    """Return the name of a node's lease."""
-    return f"{names.HANDLER}-{node}"
-
-
 def lease(node: str, namespace: str, verdict: Verdict, now: str) -> Object:
     """Return the lease as it should be."""
     return {
         "apiVersion": LEASES.api_version,
         "kind": LEASES.kind,
         "metadata": {
-            "name": lease_name(node),
+            "name": names.handler_lease(node),
             "namespace": namespace,
             "labels": {names.COMPONENT_LABEL: names.HANDLER},
             "annotations": {ACCELERATION_ANNOTATION: f"{verdict.accelerator}: {verdict.reason}"},

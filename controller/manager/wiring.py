@@ -16,11 +16,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from apiserver.apis.core.resources import NODES, PERSISTENT_VOLUME_CLAIMS, PODS
+from apiserver.apis.core.resources import LEASES, NODES, PERSISTENT_VOLUME_CLAIMS, PODS
 from apiserver.apis.virt import names
 from apiserver.apis.virt.resources import MIGRATIONS, VIRTUAL_MACHINES
 from apiserver.client.informer import Informer
@@ -28,7 +29,7 @@ from apiserver.client.rest import Client
 from controller.manager.health import Health
 from controller.manager.metrics import Metrics
 from controller.manager.options import Options
-from controller.reconcilers import migrations, virtual_machines
+from controller.reconcilers import migrations, node_reports, virtual_machines
 from controller.reconcilers.rotate_certificates import CertificateRotation
 from controller.runtime.clock import Clock
 from controller.runtime.leaderelection import LeaderElector
@@ -60,6 +61,8 @@ class Environment:
     options: Options
     metrics: Metrics
     namespace: str
+    elapsed: Callable[[], float] = time.monotonic
+    """Seconds that only grow: to measure how long something has not happened, whatever is done to the clock."""
 
 
 def runnables(environment: Environment) -> Sequence[Runnable]:
@@ -87,9 +90,18 @@ class Machines:
             ),
             claims=Informer(client, PERSISTENT_VOLUME_CLAIMS, trim=virtual_machines.trim_claim),
             nodes=Informer(client, NODES, trim=virtual_machines.trim_node),
+            leases=Informer(
+                client,
+                LEASES,
+                environment.namespace,
+                label_selector=f"{names.COMPONENT_LABEL}={names.HANDLER}",
+                trim=node_reports.trim_lease,
+            ),
         )
         ports = (client, environment.recorder, environment.clock, options.settings, self._informers)
-        machines, moves = virtual_machines.VirtualMachines(*ports), migrations.Migrations(*ports)
+        informers = self._informers
+        reports = node_reports.NodeReports(client, informers.nodes, informers.leases, environment.namespace, environment.elapsed)
+        machines, moves = virtual_machines.VirtualMachines(*ports, reports), migrations.Migrations(*ports)
         self._loops = (
             Controller("virtualmachines", machines, workers=options.workers, observer=environment.metrics),
             Controller("migrations", moves, workers=options.workers, observer=environment.metrics),
@@ -103,14 +115,21 @@ class Machines:
         """Follow the cluster; decide as soon as everything is known."""
         informers = self._informers
         async with asyncio.TaskGroup() as tasks:
-            for informer in (informers.vms, informers.migrations, informers.pods, informers.claims, informers.nodes):
+            for informer in (
+                informers.vms,
+                informers.migrations,
+                informers.pods,
+                informers.claims,
+                informers.nodes,
+                informers.leases,
+            ):
                 tasks.create_task(informer.run())
             for loop in self._loops:
                 tasks.create_task(loop.run(self._synced))
 
     async def _synced(self) -> None:
         informers = self._informers
-        for informer in (informers.nodes, informers.claims, informers.pods, informers.migrations, informers.vms):
+        for informer in (informers.nodes, informers.leases, informers.claims, informers.pods, informers.migrations, informers.vms):
             await informer.synced.wait()
         logger.info("in sync", extra={"virtualmachines": len(informers.vms), "pods": len(informers.pods)})
 

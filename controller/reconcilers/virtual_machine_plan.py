@@ -7,6 +7,9 @@ only watches over the pod. The rules, in order:
 2. A machine that should be off has no pods: deleting a pod is what asks the guest to shut down, with the machine's own grace period.
 3. When the last pod is over and virt-handler did not say how the guest ended, the pod's own end says it.
 4. A machine that should be on gets the pod of its next attempt, as soon as its claims are there.
+
+A node that does not report ends no attempt. What is said of it depends on who is silent: with virt-handler gone too the phase is
+``Unknown``; as long as virt-handler lives, what it writes of its guests is not contradicted.
 """
 
 from __future__ import annotations
@@ -34,6 +37,7 @@ from apiserver.apis.virt import conditions as words
 from apiserver.apis.virt import names, phases, power
 from controller.reconcilers import disks, launcher_pod, pod_state
 from controller.reconcilers.actions import Action, CreatePod, DeletePod, Emit, LookAgain, RemoveFinalizer, WriteStatus
+from controller.reconcilers.node_reports import Silence
 from controller.reconcilers.settings import Settings
 
 BACKOFF_SECONDS: Final = (0.0, 5.0, 10.0, 20.0, 40.0, 80.0, 160.0, 300.0)
@@ -42,6 +46,8 @@ DEFAULT_START_SECONDS: Final = 180
 POD_END_SECONDS: Final = 30
 """A pod may live this long after its guest."""
 MIN_LOOK_SECONDS: Final = 0.5
+NODE_UNREACHABLE: Final = "NodeUnreachable"
+KUBELET_UNREACHABLE: Final = "KubeletUnreachable"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,14 +61,18 @@ class Observed:
     now: datetime
     settings: Settings
     kvm_offered: bool = False
-    silent_nodes: frozenset[str] = field(default_factory=frozenset)
-    """Nodes whose kubelet does not report."""
+    silence: Silence = field(default_factory=Silence)
+    """Which nodes of the pods do not report."""
     refusal: str = ""
     """Why the API server did not take the pod of this attempt a moment ago."""
 
 
 def plan(seen: Observed) -> tuple[Action, ...]:
     """Return what brings the machine closer to what it should be."""
+    return (*_decide(seen), *_until_silent(seen))
+
+
+def _decide(seen: Observed) -> tuple[Action, ...]:
     wish = power.decide(seen.vm)
     alive = tuple(pod for pod in seen.pods if not pod_state.is_over(pod))
     if wish.reason == "Deleting":
@@ -99,14 +109,14 @@ def _watch_over(seen: Observed, alive: tuple[Object, ...]) -> tuple[Action, ...]
     """The current attempt goes on: hand it to virt-handler when it runs, say what is in its way, notice a lost node."""
     vm, phase = seen.vm, phases.phase_of(seen.vm)
     pod = _pod_named(alive, dig(vm, "status", "podName") or "") or alive[0]
-    if lost := _wait_for(seen, alive):
-        return lost
-    if is_deleting(pod):
-        return ()  # by somebody else; what follows is decided when it is over
+    if pod_state.node_of(pod) in seen.silence.whole or is_deleting(pod):
+        return _wait_for(seen, alive)  # deleted by somebody else: what follows is decided when it is over
     if phase in (phases.SCHEDULED, phases.RUNNING, phases.STOPPING, phases.UNKNOWN):
         return _limit_start(seen, pod) if phase == phases.SCHEDULED else ()
     if pod_state.is_running(pod):
         return _hand_over(seen, pod)
+    if pod_state.node_of(pod) in seen.silence.of_kubelet:
+        return _wait_for(seen, alive)
     return (*_say_obstacle(seen, pod), *_limit_start(seen, pod))
 
 
@@ -176,20 +186,46 @@ def _start_seconds(vm: Object) -> int:
     return int(dig(vm, "spec", "rerun", "startTimeoutSeconds") or DEFAULT_START_SECONDS)
 
 
+def _until_silent(seen: Observed) -> tuple[Action, ...]:
+    """The last sign of life of a virt-handler runs out without an event."""
+    nodes = {pod_state.node_of(pod) for pod in seen.pods if not pod_state.is_over(pod)}
+    left = [seconds for node, seconds in seen.silence.of_kubelet.items() if node in nodes]
+    return (LookAgain(max(min(left), MIN_LOOK_SECONDS)),) if left else ()
+
+
 def _wait_for(seen: Observed, pods: tuple[Object, ...]) -> tuple[Action, ...]:
     """Pods on nodes that do not answer: say so, and what a person can do; nothing is decided over the head of a node."""
-    silent = [pod for pod in pods if pod_state.node_of(pod) in seen.silent_nodes]
-    if not silent:
-        return ()
-    pod, node = name_of(silent[0]), pod_state.node_of(silent[0])
+    handled = phases.phase_of(seen.vm) in phases.OWNED_BY_HANDLER | {phases.UNKNOWN}
+    own = _pod_named(pods, dig(seen.vm, "status", "podName") or "")
+    if handled and own is not None:
+        pods = (own,)  # of the other side of a migration, the machine's virt-handler is not silenced
+    lost = next((pod for pod in pods if pod_state.node_of(pod) in seen.silence.whole), None)
+    if lost is not None:
+        return _say_lost(seen, lost)
+    stuck = next((pod for pod in pods if pod_state.node_of(pod) in seen.silence.of_kubelet), None)
+    return _say_stuck(seen, stuck) if stuck is not None and not handled else ()
+
+
+def _say_stuck(seen: Observed, pod: Object) -> tuple[Action, ...]:
+    """Only a kubelet starts and ends pods. virt-handler does not write of this machine now, so that this is no contradiction."""
+    node = pod_state.node_of(pod)
+    message = (
+        f"the kubelet of node {node} does not report, but virt-handler there does: the node is on. "
+        f"Pod {name_of(pod)} neither starts nor ends until the kubelet is back: look at it on the node; do not delete the pod by force"
+    )
+    return _say(seen, "False", KUBELET_UNREACHABLE, message, warn=True)
+
+
+def _say_lost(seen: Observed, lost: Object) -> tuple[Action, ...]:
+    pod, node = name_of(lost), pod_state.node_of(lost)
     message = (
         f"node {node} does not report, and pod {pod} may still run there. If the node is certainly off: "
         f"kubectl taint nodes {node} node.kubernetes.io/out-of-service=nodeshutdown:NoExecute, or kubectl delete pod {pod} --force"
     )
-    status = {**_status(seen), "conditions": _ready(seen, "Unknown", "NodeUnreachable", message)}
+    status = {**_status(seen), "conditions": _ready(seen, "Unknown", NODE_UNREACHABLE, message)}
     if phases.phase_of(seen.vm) in phases.OWNED_BY_HANDLER:
         status = phases.enter(status, phases.UNKNOWN, seen.now)
-    return _write(seen, status, Emit("Warning", "NodeUnreachable", message))
+    return _write(seen, status, Emit("Warning", NODE_UNREACHABLE, message))
 
 
 def _record_end(seen: Observed, wish: power.Power) -> tuple[Action, ...]:
@@ -287,10 +323,11 @@ def _lack_claims(seen: Observed, missing: tuple[str, ...]) -> tuple[Action, ...]
 def _rest(seen: Observed, wish: power.Power) -> tuple[Action, ...]:
     """Off, and it should be: keep the phase that the last attempt ended in."""
     status = _status(seen)
+    ready = condition(status.get("conditions"), "Ready") or {}
     if phases.phase_of(seen.vm) not in phases.ENDED:
         status = phases.enter(status, phases.STOPPED, seen.now)
         status["conditions"] = _ready(seen, "False", wish.reason, wish.message)
-    elif (condition(status.get("conditions"), "Ready") or {}).get("status") == "True":
+    elif ready.get("status") == "True" or ready.get("reason") in (NODE_UNREACHABLE, KUBELET_UNREACHABLE):
         status["conditions"] = _ready(seen, "False", wish.reason, wish.message)
     status["observedGeneration"] = _generation(seen)
     return _write(seen, status)

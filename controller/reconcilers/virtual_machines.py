@@ -8,13 +8,14 @@ from typing import Final
 
 from apiserver.apis.core.resources import PODS
 from apiserver.apis.meta.objects import Object, condition, dig, labels_of, name_of, namespace_of, uid_of
-from apiserver.apis.virt import names, power
+from apiserver.apis.virt import names, phases, power
 from apiserver.apis.virt.resources import VIRTUAL_MACHINES
 from apiserver.client.informer import Informer
 from apiserver.client.rest import Client
 from controller.reconcilers import disks, pod_state
 from controller.reconcilers import virtual_machine_plan as planning
 from controller.reconcilers.actions import Deeds, PodRefused
+from controller.reconcilers.node_reports import NodeReports
 from controller.reconcilers.settings import Settings
 from controller.runtime.clock import Clock
 from controller.runtime.reconciling import Controller, Request, Result
@@ -39,6 +40,8 @@ class Informers:
     pods: Informer
     claims: Informer
     nodes: Informer
+    leases: Informer
+    """Of the virt-handlers."""
 
 
 def vm_of_pod(pod: Object) -> list[str]:
@@ -82,12 +85,6 @@ def trim_node(node: Object) -> Object:
     }
 
 
-def is_silent(node: Object | None) -> bool:
-    """Whether the kubelet of a node does not report (or the node object is gone)."""
-    ready = condition(dig(node, "status", "conditions"), "Ready")
-    return ready is None or ready.get("status") == "Unknown"
-
-
 def offers_kvm(nodes: Informer) -> bool:
     """Whether some node advertises a kvm device."""
     return any(dig(node, "status", "allocatable", names.KVM_RESOURCE) not in (None, "0") for node in nodes.list())
@@ -101,11 +98,14 @@ def claims_for(vm: Object, claims: Informer) -> dict[str, Object | None]:
 class VirtualMachines:
     """The reconciler of ``virtualmachines``."""
 
-    def __init__(self, client: Client, recorder: Recorder, clock: Clock, settings: Settings, informers: Informers) -> None:
+    def __init__(
+        self, client: Client, recorder: Recorder, clock: Clock, settings: Settings, informers: Informers, reports: NodeReports
+    ) -> None:
         self._client = client
         self._clock = clock
         self._settings = settings
         self._informers = informers
+        self._reports = reports
         self._deeds = Deeds(client, recorder, VIRTUAL_MACHINES, informers.vms, informers.pods)
 
     def subscribe(self, controller: Controller) -> None:
@@ -113,6 +113,8 @@ class VirtualMachines:
 
         def machine_changed(old: Object | None, new: Object | None) -> None:
             obj = new or old or {}
+            if phases.phase_of(old or {}) == phases.UNKNOWN and phases.phase_of(obj) in phases.OWNED_BY_HANDLER:
+                self._reports.heard(dig(obj, "status", "nodeName") or "")  # nobody but its virt-handler takes Unknown back
             controller.enqueue(namespace_of(obj), name_of(obj))
 
         def pod_changed(old: Object | None, new: Object | None) -> None:
@@ -127,15 +129,14 @@ class VirtualMachines:
             for vm in self._informers.vms.by_index(BY_CLAIM, f"{namespace_of(claim)}/{name_of(claim)}"):
                 machine_changed(None, vm)
 
-        def node_changed(old: Object | None, new: Object | None) -> None:
-            if is_silent(old) != is_silent(new):
-                for pod in self._informers.pods.by_index(BY_NODE, name_of(new or old or {})):
-                    pod_changed(None, pod)
+        def node_changed(node: str) -> None:
+            for pod in self._informers.pods.by_index(BY_NODE, node):
+                pod_changed(None, pod)
 
         self._informers.vms.subscribe(machine_changed)
         self._informers.pods.subscribe(pod_changed)
         self._informers.claims.subscribe(claim_changed)
-        self._informers.nodes.subscribe(node_changed)
+        self._reports.subscribe(node_changed)
 
     async def reconcile(self, request: Request) -> Result:
         """Bring one machine's pod and status closer to what they should be."""
@@ -162,12 +163,8 @@ class VirtualMachines:
             now=self._clock.now(),
             settings=self._settings,
             kvm_offered=offers_kvm(self._informers.nodes),
-            silent_nodes=self._silent(pods),
+            silence=await self._reports.judge(node for pod in pods if not pod_state.is_over(pod) and (node := pod_state.node_of(pod))),
         )
-
-    def _silent(self, pods: tuple[Object, ...]) -> frozenset[str]:
-        nodes = {node for pod in pods if (node := pod_state.node_of(pod))}
-        return frozenset(node for node in nodes if is_silent(self._informers.nodes.get("", node)))
 
     async def _live_pods(self, vm: Object) -> tuple[Object, ...]:
         selector = f"{names.CREATED_BY_LABEL}={uid_of(vm)}"

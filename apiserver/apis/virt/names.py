@@ -43,6 +43,11 @@ def launcher_pod_name(vm_name: str, vm_uid: str, attempt: int) -> str:
     return f"virt-launcher-{vm_name}-{_suffix(vm_uid, str(attempt))}"
 
 
+def handler_lease(node: str) -> str:
+    """Return the name of the Lease that virt-handler of a node renews in the installation's namespace: its sign of life."""
+    return f"{HANDLER}-{node}"
+
+
 def target_pod_name(vm_name: str, migration_uid: str) -> str:
     """Return the one name that the target pod of a Migration can have."""
     return f"virt-launcher-{vm_name}-{_suffix(migration_uid, 'target')}"

@@ -33,7 +33,7 @@ SUCCEEDED: Final = "Succeeded"
 """The guest powered off by itself."""
 FAILED: Final = "Failed"
 UNKNOWN: Final = "Unknown"
-"""The node does not report."""
+"""Neither kubelet nor virt-handler of the node reports."""
 
 ENDED: Final = frozenset({STOPPED, SUCCEEDED, FAILED})
 """No domain and no pod of the last attempt; a new attempt may follow."""

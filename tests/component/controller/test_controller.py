@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Any
@@ -43,14 +44,14 @@ def a_node(name: str) -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def working(api: FakeAPI, *flags: str) -> AsyncIterator[None]:
+async def working(api: FakeAPI, *flags: str, elapsed: Callable[[], float] = time.monotonic) -> AsyncIterator[None]:
     given = options.parse(["--launcher-image=launcher:test", "--metrics-port=0", "--namespace=kubevirt", *flags])
     for node in ("node1", "node2"):
         await api.put(NODES, a_node(node))
     api.authorize = rbac.authorizer("virt-controller")
     async with api.serving() as config, Client(config, user_agent="virt-controller") as client:
         clock = SystemClock()
-        environment = wiring.Environment(client, Recorder(client, "virt-controller", clock), clock, given, Metrics(), "kubevirt")
+        environment = wiring.Environment(client, Recorder(client, "virt-controller", clock), clock, given, Metrics(), "kubevirt", elapsed)
         async with asyncio.TaskGroup() as tasks:
             running = tasks.create_task(wiring.run(environment))
             try:

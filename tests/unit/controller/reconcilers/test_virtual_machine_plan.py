@@ -14,11 +14,14 @@ from apiserver.apis.meta.objects import condition, is_deleting, name_of, uid_of
 from apiserver.apis.virt import names, phases, power
 from controller.reconcilers import pod_state
 from controller.reconcilers.actions import Action, CreatePod, DeletePod, Emit, LookAgain, RemoveFinalizer, WriteStatus, status_patch
+from controller.reconcilers.node_reports import Silence
 from controller.reconcilers.settings import Settings
 from controller.reconcilers.virtual_machine_plan import Observed, plan
 from tests.unit.controller.reconcilers.builders import UID, a_pod, a_vm, an_attempt
 
 NOW = datetime(2026, 1, 1, 0, 1, tzinfo=UTC)
+LOST = Silence(whole=frozenset({"node1"}))
+MUTE = Silence(of_kubelet={"node1": 17.0})
 
 
 def seen(vm: dict[str, Any], *pods: dict[str, Any], claims: Mapping[str, Any] | None = None, **rest: Any) -> Observed:
@@ -210,10 +213,58 @@ def test_stopping_in_the_middle_of_a_migration_stops_both_sides() -> None:
 
 def test_a_lost_node_is_said_and_waited_for() -> None:
     vm = a_vm(phase="Running", attempts=[an_attempt()])
-    actions = plan(seen(vm, a_pod(deleting=True), silent_nodes=frozenset({"node1"})))
+    actions = plan(seen(vm, a_pod(deleting=True), silence=LOST))
     assert written(actions)["phase"] == "Unknown"
+    ready = condition(written(actions)["conditions"], "Ready")
+    assert ready is not None
+    assert (ready["status"], ready["reason"]) == ("Unknown", "NodeUnreachable")
+    assert "kubectl taint nodes node1 node.kubernetes.io/out-of-service" in ready["message"]
     vm["status"] = written(actions)
-    assert plan(seen(vm, a_pod(deleting=True), silent_nodes=frozenset({"node1"}))) == ()
+    assert plan(seen(vm, a_pod(deleting=True), silence=LOST)) == ()
+
+
+@pytest.mark.parametrize("phase", ["Scheduled", "Running", "Stopping", "Unknown"])
+def test_a_living_handler_is_not_contradicted_when_its_kubelet_is_silent(phase: str) -> None:
+    vm = a_vm(phase=phase, attempts=[an_attempt()])
+    pod = a_pod(bound_at="2026-01-01T00:01:00Z")
+    actions = plan(seen(vm, pod, silence=MUTE))
+    assert {type(each) for each in actions} == {LookAgain}
+    assert LookAgain(17.0) in actions
+
+
+def test_the_silence_of_the_other_side_of_a_migration_is_not_the_machines() -> None:
+    vm = a_vm(phase="Running", attempts=[an_attempt()])
+    target = a_pod(migration="m", node="node2", deleting=True)
+    assert plan(seen(vm, a_pod(), target, silence=Silence(frozenset({"node2"})))) == ()
+    stopped = copy.deepcopy(vm)
+    stopped["status"]["request"] = {"action": "Stop", "runStrategy": "RerunOnFailure"}
+    assert kinds(plan(seen(stopped, a_pod(), target, silence=Silence(frozenset({"node2"}))))) == ["DeletePod"]
+    assert written(plan(seen(vm, a_pod(), target, silence=Silence(frozenset({"node1"})))))["phase"] == "Unknown"
+
+
+def test_a_pod_that_cannot_end_without_its_kubelet_is_said_once_and_taken_back() -> None:
+    vm = a_vm(phase="Stopped", attempts=[an_attempt(result="Stopped", endTime="2026-01-01T00:00:00Z")], runStrategy="Manual")
+    actions = plan(seen(vm, a_pod(deleting=True), silence=MUTE))
+    vm["status"] = written(actions)
+    ready = condition(vm["status"]["conditions"], "Ready")
+    assert ready is not None
+    assert (vm["status"]["phase"], ready["status"], ready["reason"]) == ("Stopped", "False", "KubeletUnreachable")
+    assert "do not delete the pod by force" in ready["message"]
+    assert plan(seen(vm, a_pod(deleting=True), silence=MUTE)) == (LookAgain(17.0),)
+    after = condition(written(plan(seen(vm)))["conditions"], "Ready")
+    assert after is not None
+    assert after["reason"] != "KubeletUnreachable"
+
+
+@pytest.mark.parametrize("silent", ["whole", "of_kubelet"])
+def test_a_pod_that_waits_on_a_silent_node_is_said_once_whatever_else_is_in_its_way(silent: str) -> None:
+    silence = LOST if silent == "whole" else MUTE
+    vm = a_vm(phase="Scheduling", attempts=[an_attempt()])
+    pod = a_pod(phase="Pending")
+    pod["status"]["containerStatuses"][0]["state"]["waiting"] = {"reason": "ImagePullBackOff", "message": "no such image"}
+    vm["status"] = written(plan(seen(vm, pod, silence=silence)))
+    again = plan(seen(vm, pod, silence=silence, now=NOW + timedelta(hours=1)))
+    assert [each for each in again if not isinstance(each, LookAgain)] == []
 
 
 def test_failures_in_a_row_are_followed_by_growing_pauses() -> None:
@@ -292,7 +343,9 @@ def observations(draw: st.DrawFn) -> Observed:
         # Verbs ask for the next attempt at most.
         vm["status"]["request"] = {**request, "attempt": min(request["attempt"], len(attempts) + 1)}
     silent = draw(st.sets(st.sampled_from(["node1", "node2"])))
-    return seen(vm, *draw(PODS), silent_nodes=frozenset(silent), now=NOW + timedelta(hours=draw(st.integers(0, 1))))
+    mute = draw(st.sets(st.sampled_from(["node1", "node2"]))) - silent
+    silence = Silence(frozenset(silent), dict.fromkeys(sorted(mute), 17.0))
+    return seen(vm, *draw(PODS), silence=silence, now=NOW + timedelta(hours=draw(st.integers(0, 1))))
 
 
 def apply(observed: Observed, actions: tuple[Action, ...]) -> Observed:
@@ -317,7 +370,7 @@ def apply(observed: Observed, actions: tuple[Action, ...]) -> Observed:
                 vm["metadata"]["finalizers"].remove(action.finalizer)
             case Emit() | LookAgain():
                 pass
-    return Observed(vm, tuple(pods.values()), observed.claims, observed.now, observed.settings, silent_nodes=observed.silent_nodes)
+    return Observed(vm, tuple(pods.values()), observed.claims, observed.now, observed.settings, silence=observed.silence)
 
 
 @given(observations())

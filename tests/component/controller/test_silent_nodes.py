@@ -1,0 +1,154 @@
+"""Which of a node's two voices is gone decides what virt-controller writes: never against a virt-handler that lives."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from apiserver.apis.meta.objects import condition, name_of
+from apiserver.apis.virt import names
+from handler import heartbeat
+from handler.devices.acceleration import Verdict
+from tests.component.controller.test_controller import LEASES, NODES, PODS, VMS, Cluster, working
+from tests.fakes.kubeapi import FakeAPI
+
+HOLDS = 1
+"""Seconds for which a sign of life counts here; 40 in a cluster. They pass when the test says so; virt-controller looks again as often."""
+
+
+class Node(Cluster):
+    """The test plays both voices of node1, and its virt-handler as that behaves: it takes Unknown back as soon as it sees it."""
+
+    def __init__(self, api: FakeAPI) -> None:
+        super().__init__(api)
+        self._beats = itertools.count()
+        self.took_back = 0
+        self.now = 0.0
+
+    def elapsed(self) -> float:
+        return self.now
+
+    async def beat(self, holds: int = HOLDS) -> None:
+        """Renew, by a clock that is years behind."""
+        now = f"1990-01-01T00:00:00.{next(self._beats):06}Z"
+        lease = heartbeat.lease("node1", "kubevirt", Verdict(accelerated=False, reason="test"), now)
+        lease["spec"]["leaseDurationSeconds"] = holds
+        await self.api.put(LEASES, lease)
+
+    @asynccontextmanager
+    async def handler_living(self) -> AsyncIterator[None]:
+        async with asyncio.TaskGroup() as tasks:
+            work = tasks.create_task(self._handle())
+            yield
+            work.cancel()
+
+    async def _handle(self) -> None:
+        while True:
+            await self.beat()
+            if self.phase() == "Unknown":
+                await self.report_running()
+                self.took_back += 1
+            self.now += HOLDS / 4
+            await asyncio.sleep(0.05)
+
+    async def kubelet(self, ready: str) -> None:
+        await self.api.edit(NODES, "", "node1", lambda obj: obj["status"]["conditions"][0].update(status=ready))
+
+    def status_writes(self) -> list[Any]:
+        return [body for _, path, body in self.api.writes if path.endswith("/virtualmachines/testvm/status")]
+
+
+@pytest.fixture
+async def api() -> FakeAPI:
+    return FakeAPI()
+
+
+@pytest.fixture
+async def node(api: FakeAPI) -> AsyncIterator[Node]:
+    node = Node(api)
+    async with working(api, "--no-leader-elect", elapsed=node.elapsed):
+        yield node
+
+
+async def test_nothing_is_written_while_only_the_kubelet_is_silent(api: FakeAPI, node: Node) -> None:
+    await node.beat()
+    async with node.handler_living():
+        await node.running()
+        before = len(node.status_writes())
+        await node.kubelet("Unknown")
+        await asyncio.sleep(HOLDS * 2.2)  # two looks
+        assert node.phase() == "Running"
+        assert len(node.status_writes()) == before
+        assert "NodeUnreachable" not in node.events()
+
+
+async def test_a_node_without_any_voice_is_said_once_and_its_handler_is_believed_when_it_is_back(api: FakeAPI, node: Node) -> None:
+    await node.beat()
+    async with node.handler_living():
+        pod = await node.running()
+        await node.kubelet("Unknown")
+        await asyncio.sleep(0.1)
+    before = len(node.status_writes())
+    assert node.phase() == "Running"
+    node.now += HOLDS
+    await node.phase_is("Unknown")  # an expiry is no event
+    ready = condition(node.vm()["status"]["conditions"], "Ready")
+    assert ready is not None
+    assert (ready["status"], ready["reason"]) == ("Unknown", "NodeUnreachable")
+    assert "node.kubernetes.io/out-of-service" in ready["message"]
+    assert f"kubectl delete pod {name_of(pod)} --force" in ready["message"]
+    await asyncio.sleep(HOLDS * 1.2)
+    assert len(node.status_writes()) == before + 1
+    assert node.events().count("NodeUnreachable") == 1
+    async with node.handler_living():
+        await node.phase_is("Running")
+        await asyncio.sleep(HOLDS * 1.2)
+    assert (node.phase(), node.took_back) == ("Running", 1)
+    assert len(node.status_writes()) == before + 1
+
+
+async def test_a_handler_that_writes_before_its_lease_is_renewed_is_believed(api: FakeAPI, node: Node) -> None:
+    await node.beat()
+    await node.running()
+    node.now += HOLDS
+    await node.kubelet("Unknown")
+    await node.phase_is("Unknown")
+    before = len(node.status_writes())
+    await node.report_running()
+    await asyncio.sleep(0.3)
+    assert (node.phase(), len(node.status_writes())) == ("Running", before)
+    node.now += HOLDS
+    await node.phase_is("Unknown")  # and that was all that was heard of it
+
+
+async def test_a_renewal_that_the_watch_did_not_bring_is_asked_for(api: FakeAPI, node: Node) -> None:
+    await node.beat()
+    await node.running()
+    before = len(node.status_writes())
+    await node.kubelet("Unknown")
+    await asyncio.sleep(0.1)
+    api.drop_events(on=True)
+    await node.beat()
+    node.now += HOLDS
+    asked = f"{LEASES.replace('/leases', '/namespaces/kubevirt/leases')}/virt-handler-node1"
+    await node.until(lambda: asked in [path for method, path, _ in api.requests if method == "GET"], "a look at the Lease")
+    await asyncio.sleep(0.1)
+    api.drop_events(on=False)
+    assert (node.phase(), len(node.status_writes())) == ("Running", before)
+
+
+async def test_a_deleted_lease_is_a_silent_handler_at_once(api: FakeAPI, node: Node) -> None:
+    await node.beat(holds=3600)
+    await node.running()
+    await node.kubelet("Unknown")
+    await asyncio.sleep(0.1)
+    assert node.phase() == "Running"
+    await api.remove(LEASES, "kubevirt", names.handler_lease("node1"))
+    await node.phase_is("Unknown")
+    assert api.all(PODS)
+    assert api.all(VMS)
