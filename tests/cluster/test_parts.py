@@ -1,0 +1,126 @@
+"""What the parts give each other on the real cluster: devices, networks, displays, certificates, leadership."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+from typing import Any
+
+import pytest
+
+from tests.cluster.kube import Kubectl, console, eventually
+from tests.cluster.manifests import tiny_vm
+from tests.testbed import images
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
+
+
+@pytest.fixture(scope="module")
+def running(kubectl: Kubectl) -> dict[str, Any]:
+    """A machine that runs and has its prompt."""
+    kubectl.apply(tiny_vm("parts"))
+    kubectl("wait", "vm", "parts", "--for=condition=Ready", "--timeout=90s", timeout=100)
+    with console(kubectl, "parts") as guest:
+        guest.expect("GUEST-READY", timeout=60)
+    vm: dict[str, Any] = kubectl.json("get", "vm", "parts")
+    return vm
+
+
+def test_nodes_offer_tun_and_only_honest_kvm(kubectl: Kubectl, running: dict[str, Any]) -> None:
+    """Each node says in its Lease what its trial guest showed; kvm is offered exactly where that says ``kvm``."""
+    leases = {
+        each["spec"]["holderIdentity"]: each
+        for each in kubectl.within("kubevirt").json("get", "leases", "-l", "kubevirt.io=virt-handler")["items"]
+    }
+    for node in kubectl.json("get", "nodes")["items"]:
+        allocatable = node["status"]["allocatable"]
+        verdict = leases[node["metadata"]["name"]]["metadata"]["annotations"]["kubevirt.io/acceleration"]
+        assert int(allocatable["devices.kubevirt.io/tun"]) > 0
+        assert (int(allocatable.get("devices.kubevirt.io/kvm", "0")) > 0) == verdict.startswith("kvm")
+        if node["metadata"]["name"] == running["status"]["nodeName"]:
+            assert verdict.startswith(running["status"]["domain"]["type"])
+
+
+def test_another_pod_reaches_the_guest_at_the_address_in_its_status(kubectl: Kubectl, running: dict[str, Any]) -> None:
+    address = running["status"]["interfaces"][0]["ipAddress"]
+    with console(kubectl, "parts") as guest:
+        guest.type("\n")
+        guest.run("echo served-by-the-guest > /tmp/index.html; httpd -p 8080 -h /tmp")
+    restricted = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+    container = {"name": "main", "image": images.BUSYBOX, "command": ["fetch", f"http://{address}:8080/"], "securityContext": restricted}
+    kubectl.apply(
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": "visitor"},
+            "spec": {
+                "restartPolicy": "OnFailure",
+                "securityContext": {"runAsNonRoot": True, "runAsUser": 1000, "seccompProfile": {"type": "RuntimeDefault"}},
+                "containers": [container],
+            },
+        }
+    )
+    kubectl("wait", "pod", "visitor", "--for=jsonpath={.status.phase}=Succeeded", "--timeout=60s", timeout=70)
+    assert "served-by-the-guest" in kubectl("logs", "visitor")
+
+
+def test_the_display_speaks_rfb_through_the_plugin(kubectl: Kubectl, running: dict[str, Any]) -> None:
+    command = kubectl.command("virt", "vnc", "parts", "--proxy-only")
+    with subprocess.Popen(command, env=kubectl.environment, stdout=subprocess.PIPE, text=True) as proxy:
+        try:
+            assert proxy.stdout is not None
+            port = json.loads(proxy.stdout.readline())["port"]
+            with socket.create_connection(("127.0.0.1", port), timeout=20) as viewer:
+                assert viewer.recv(12) == b"RFB 003.008\n"
+        finally:
+            proxy.terminate()
+
+
+def test_a_stream_that_cannot_be_is_answered_before_the_upgrade(kubectl: Kubectl, running: dict[str, Any]) -> None:
+    kubectl.apply(tiny_vm("off", runStrategy="Halted"))
+
+    absent = kubectl.try_run("virt", "console", "absent", stdin="")
+    off = kubectl.try_run("virt", "console", "off", stdin="")
+
+    assert absent.returncode != 0
+    assert "not found" in absent.stderr
+    assert off.returncode != 0
+    assert "running" in off.stderr.lower()
+
+
+def test_a_lost_certificate_is_made_again_and_used_without_a_restart(system: Kubectl, running: dict[str, Any]) -> None:
+    def pods() -> dict[str, int]:
+        items = system.json("get", "pods", "-l", "kubevirt.io=virt-api")["items"]
+        return {each["metadata"]["name"]: each["status"]["containerStatuses"][0]["restartCount"] for each in items}
+
+    def certificate() -> str:
+        found = system.try_run("get", "secret", "kubevirt-virt-api-tls", "-o", "jsonpath={.data.tls\\.crt}")
+        return found.stdout if found.returncode == 0 else ""
+
+    before, old = pods(), certificate()
+
+    system("delete", "secret", "kubevirt-virt-api-tls")
+
+    eventually(lambda: certificate() not in ("", old), timeout=60, what="a new certificate")
+    assert pods() == before
+    eventually(lambda: system.try_run("get", "vms").returncode == 0, timeout=60, what="the API is served")
+
+
+def test_the_other_controller_takes_over(system: Kubectl, kubectl: Kubectl, running: dict[str, Any]) -> None:
+    holder = system.json("get", "lease", "virt-controller")["spec"]["holderIdentity"]
+    pod = next(
+        name
+        for name in system("get", "pods", "-l", "kubevirt.io=virt-controller", "-o", "name").split()
+        if name.partition("/")[2] in holder
+    )
+
+    system("delete", pod, "--wait=false")
+
+    eventually(
+        lambda: system.json("get", "lease", "virt-controller")["spec"].get("holderIdentity") not in (None, "", holder),
+        timeout=60,
+        what="a new leader",
+    )
+    kubectl.apply(tiny_vm("after"))
+    kubectl("wait", "vm", "after", "--for=condition=Ready", "--timeout=90s", timeout=100)
