@@ -52,7 +52,9 @@ def main() -> None:
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     prepare(directory)
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
-    (directory / "ready").touch()
+    said = directory / "ready.new"
+    said.write_text(str(pathlib.Path("/proc/self/ns/pid").readlink()))
+    said.replace(directory / "ready")
     reap_until_told_to_end()
 
 

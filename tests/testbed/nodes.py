@@ -41,7 +41,6 @@ def start_namespaces(node: layout.Node) -> None:
     node.directory.mkdir(parents=True, exist_ok=True)
     if processes.find(_holder(node)) is None:
         processes.end(process_names(node))
-        (node.directory / "ready").unlink(missing_ok=True)
     script = pathlib.Path(__file__).with_name("nodeinit.py")
     enter: list[str] = [
         "nsenter",
@@ -56,7 +55,17 @@ def start_namespaces(node: layout.Node) -> None:
         "slave",
     ]
     processes.ensure(_holder(node), [*enter, "--", os.path.realpath(sys.executable), "-I", os.fspath(script), os.fspath(node.directory)])
-    _wait(node, "its first process", (node.directory / "ready").exists, _holder(node))
+    _wait(node, "its first process", lambda: _is_prepared(node), _holder(node))
+
+
+def _is_prepared(node: layout.Node) -> bool:
+    """Whether the first process that runs now has made the node's directories; the one before it may have left its word, too."""
+    holder = processes.find(_holder(node))
+    first = processes.children(holder) if holder else []
+    try:
+        return bool(first) and (node.directory / "ready").read_text() == str(pathlib.Path(f"/proc/{first[0].pid}/ns/pid").readlink())
+    except OSError:
+        return False
 
 
 def start_containerd(node: layout.Node) -> None:
