@@ -31,7 +31,7 @@ check: setup  ## format, lint, types, import contracts, and the tests that need 
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports
 	@$(PY) -m tests.testbed.build etcd helm >/dev/null  # before any test has to wait for it
-	$(PY) -m pytest -q -m "not slow and not cluster and not host" $(TESTS_INNER)
+	$(PY) -m pytest -q -n 2 -m "not slow and not cluster and not host" $(TESTS_INNER)
 
 test: check  ## every test, those on the real cluster with real guests included
 	@$(TESTBED) packages
