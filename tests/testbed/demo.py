@@ -99,7 +99,7 @@ All of it took {seconds:.0f} s. What to type next:
 
   eval "$(make env)"                       # KUBECONFIG, kubectl and its plugin, for this shell
   kubectl virt console {MACHINE}              # Enter for a prompt, Ctrl-] leaves
-  kubectl create -f {_EXAMPLES.relative_to(layout.REPOSITORY)}/migration.yaml
+  kubectl virt migrate {MACHINE}              # to any other node; {_EXAMPLES.relative_to(layout.REPOSITORY)}/migration.yaml names one
   kubectl get migrations -w
   kubectl get vms -o wide
   kubectl delete vm {MACHINE}
