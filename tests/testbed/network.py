@@ -12,7 +12,7 @@ _NAMESPACES = pathlib.Path("/var/run/netns")
 def up() -> None:
     """Make bridge, namespaces, cables and routes; each may exist already."""
     layout.state().mkdir(parents=True, exist_ok=True)
-    if not _NAMESPACES.is_mount():
+    if not _is_mounted():
         _mount_is_ours().touch()  # `ip netns add` is going to mount the directory over itself
     if not _link_exists(layout.BRIDGE):
         progress.run(["ip", "link", "add", layout.BRIDGE, "type", "bridge"])
@@ -52,8 +52,14 @@ def down() -> None:
             progress.run(["ip", "netns", "delete", node.name])
     if _link_exists(layout.BRIDGE):
         progress.run(["ip", "link", "delete", layout.BRIDGE])
-    if _mount_is_ours().exists() and _NAMESPACES.is_mount() and not any(_NAMESPACES.iterdir()):
+    if _mount_is_ours().exists() and _is_mounted() and not any(_NAMESPACES.iterdir()):
         progress.run(["umount", str(_NAMESPACES)])
+
+
+def _is_mounted() -> bool:
+    """Whether the directory of namespaces is a mount; of one directory over itself only the kernel's table tells, ``is_mount`` does not."""
+    mounted = {line.split()[4] for line in pathlib.Path("/proc/self/mountinfo").read_text().splitlines()}
+    return str(_NAMESPACES.resolve()) in mounted
 
 
 def _mount_is_ours() -> pathlib.Path:
