@@ -80,8 +80,12 @@ class EtcdServer:
             self._process = None
 
     def pause(self) -> None:
-        """Stop it with its connections open."""
+        """Stop it with its connections open; returns when each of its threads stands still, for a signal is only asked for by then."""
         self._signal(signal.SIGSTOP)
+        assert self._process is not None
+        tasks = Path(f"/proc/{self._process.pid}/task")
+        while any((task / "stat").read_text().rpartition(")")[2].split()[0] not in "TtZX" for task in tasks.iterdir()):
+            time.sleep(0.001)
 
     def resume(self) -> None:
         """Let it go on."""
