@@ -26,6 +26,8 @@ LAST_WORDS_SECONDS: Final = 15
 """For the virt-handlers to say what became of a guest whose source pod ended without saying that it left: they may know better."""
 SOURCE_END_SECONDS: Final = 10
 """For virt-launcher of the source to end by itself after the guest left, which takes it a second."""
+STALE_SECONDS: Final = 1
+"""Before a machine that is known to be newer on the server is looked at again."""
 _OURS: Final = frozenset({"", phases.PENDING, phases.SCHEDULING, phases.PREPARING_TARGET})
 
 
@@ -195,8 +197,12 @@ def _tidy_up(seen: Observed) -> tuple[Action, ...]:
     held = dig(seen.vm, "status", "podName")
     # The target's name is computed, not read: its pod may have been made by a pass that could not write it down.
     sides = (dig(seen.migration, "status", "sourcePod"), target_name(seen.migration))
+    moved = phases.phase_of(seen.migration) == phases.SUCCEEDED
+    if seen.vm is not None and moved and held == sides[0]:
+        # virt-handler moves the machine before it writes Succeeded: this copy of the machine is older than that, and the guest in the target.
+        return (LookAgain(STALE_SECONDS),)
     if seen.vm is not None and held not in sides:  # another run of the machine by now: the phase says which side was its own
-        held = sides[1] if phases.phase_of(seen.migration) == phases.SUCCEEDED else sides[0]
+        held = sides[1] if moved else sides[0]
     losers = [pod for pod in (seen.source, seen.target) if pod is not None and name_of(pod) in sides and name_of(pod) != held]
     if (left := _source_ends(seen, losers)) is not None:
         return (LookAgain(left),)

@@ -82,7 +82,7 @@ class Migrations:
         namespace = namespace_of(migration)
         selected = dig(migration, "spec", "selector", "name") or ""
         vm = self._informers.vms.get(namespace, selected)
-        if vm is None:
+        if vm is None or phases.phase_of(migration) in phases.MIGRATION_FINAL:
             vm = await self._live(namespace, selected)
         source = dig(migration, "status", "sourcePod") or dig(vm, "status", "podName") or ""
         target = planning.target_name(migration)
@@ -98,7 +98,11 @@ class Migrations:
         )
 
     async def _live(self, namespace: str, name: str) -> Object | None:
-        """Return the machine as the server has it: its absence decides something, and the copy here may be behind."""
+        """Return the machine as the server has it.
+
+        Its absence decides something, and so does which pod it is in once the migration is over: the other is deleted. The two kinds
+        are watched apart, so the copy here may be older than the migration that was read beside it.
+        """
         try:
             return await self._client.get(VIRTUAL_MACHINES, name, namespace) if name else None
         except errors.NotFound:

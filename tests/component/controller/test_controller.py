@@ -291,6 +291,25 @@ async def test_a_migration_gets_a_target_pod_elsewhere_and_loses_the_source(api:
     await cluster.until(lambda: "Migrated" in cluster.events(), "event")
 
 
+async def test_a_migration_that_is_seen_to_succeed_before_its_machine_is_seen_to_move_keeps_the_guest(
+    api: FakeAPI, cluster: Cluster
+) -> None:
+    source = await cluster.running()
+    made = await api.put(MIGRATIONS, {"metadata": {"name": "m", "namespace": "ns"}, "spec": {"selector": {"name": "testvm"}}})
+    name = names.target_pod_name("testvm", made["metadata"]["uid"])
+    await cluster.start_pod(await cluster.until(lambda: api.get(PODS, "ns", name), "target pod"), "node2")
+    await cluster.until(lambda: api.get(MIGRATIONS, "ns", "m")["status"]["phase"] == "PreparingTarget", "PreparingTarget")
+    await api.edit(MIGRATIONS, "ns", "m", lambda obj: obj["metadata"].update(finalizers=[names.MIGRATION_FINALIZER]))
+
+    await api.edit(MIGRATIONS, "ns", "m", lambda obj: obj["status"].update(phase="Succeeded", endTime="2026-01-01T00:00:00Z"))
+    await asyncio.sleep(0.3)
+    assert "deletionTimestamp" not in api.get(PODS, "ns", name)["metadata"]
+    await api.edit(VMS, "ns", "testvm", lambda obj: obj["status"].update(podName=name, nodeName="node2"))
+
+    await cluster.until(lambda: api.get(PODS, "ns", name_of(source))["metadata"].get("deletionTimestamp"), "deletion of the source")
+    assert "deletionTimestamp" not in api.get(PODS, "ns", name)["metadata"]
+
+
 async def test_a_migration_deleted_before_it_began_is_cancelled_and_its_pod_deleted(api: FakeAPI, cluster: Cluster) -> None:
     source = await cluster.running()
     migration = {

@@ -156,6 +156,12 @@ def test_the_pod_without_the_guest_is_deleted_at_the_end(phase: str, holder: str
     assert actions[-1] == RemoveFinalizer(names.MIGRATION_FINALIZER)
 
 
+def test_a_machine_that_is_read_older_than_the_success_of_its_migration_costs_no_pod() -> None:
+    now = NOW + timedelta(seconds=SOURCE_END_SECONDS)
+    migration = a_migration(phase="Succeeded", endTime=ENDED, **SIDES)
+    assert kinds(plan(seen(migration, vm=a_running_vm(SOURCE), target=a_target(), now=now))) == ["LookAgain"]
+
+
 def test_the_source_may_end_by_itself_before_it_is_deleted() -> None:
     migration = a_migration(phase="Succeeded", endTime=ENDED, **SIDES)
     rest: dict[str, Any] = {"vm": a_running_vm(TARGET), "target": a_target()}
