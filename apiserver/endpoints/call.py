@@ -6,9 +6,10 @@ from dataclasses import dataclass, field
 
 from aiohttp import web
 
+from apiserver.apis.meta.users import ANONYMOUS, User
 from apiserver.endpoints.negotiation import Representation, negotiate
 from apiserver.endpoints.requestinfo import RequestInfo
-from apiserver.endpoints.users import ANONYMOUS, User
+from apiserver.registry.generic.options import Caller
 
 
 @dataclass(slots=True, eq=False)
@@ -20,6 +21,8 @@ class Call:
     audit_id: str
     user: User = ANONYMOUS
     warnings: dict[str, None] = field(default_factory=dict)
+    annotations: dict[str, str] = field(default_factory=dict)
+    """For the audit log."""
 
     @property
     def accept(self) -> str:
@@ -33,6 +36,15 @@ class Call:
             NotAcceptable: none that the client takes.
         """
         return negotiate(self.accept, frozenset(transforms), stream=stream)
+
+    @property
+    def caller(self) -> Caller:
+        """Who asks, for the store."""
+        return Caller(self.user, self.request.headers.get("User-Agent", ""), self.warn, self.annotate)
+
+    def annotate(self, key: str, value: str) -> None:
+        """Add an annotation to the request's audit event; the first value of a key stays."""
+        self.annotations.setdefault(key, value)
 
     def warn(self, message: str) -> None:
         """Tell the client something although all went well; once is enough."""

@@ -5,13 +5,13 @@ Unknown parameters are ignored, because each kubectl release adds some; a wrong 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any, Final, cast
 
 from apiserver.apis.meta.errors import BadRequest, Cause, Details, Invalid
 from apiserver.apis.meta.times import parse_duration
-from apiserver.registry.generic.options import BACKGROUND, FOREGROUND, ORPHAN, DeleteOptions, FieldValidation, WriteOptions
+from apiserver.registry.generic.options import BACKGROUND, FOREGROUND, NOBODY, ORPHAN, Caller, DeleteOptions, FieldValidation, WriteOptions
 
 Query = Mapping[str, str]
 
@@ -143,8 +143,8 @@ def _watch_causes(options: ListOptions) -> list[Cause]:
     return causes
 
 
-def write_options(query: Query, dry_run: list[str], warn: Callable[[str], None], *, apply: bool = False) -> WriteOptions:
-    """Read the parameters of a write; ``dry_run`` holds all values of ``dryRun``.
+def write_options(query: Query, dry_run: list[str], caller: Caller, *, kind: str = "UpdateOptions", apply: bool = False) -> WriteOptions:
+    """Read the parameters of a write, of which ``kind`` names the type; ``dry_run`` holds all values of ``dryRun``.
 
     Raises:
         Invalid: a value is not known, or does not fit the kind of write.
@@ -158,18 +158,22 @@ def write_options(query: Query, dry_run: list[str], warn: Callable[[str], None],
         causes.append(Cause("FieldValueTooLong", f"Too long: may not be more than {_MANAGER_LENGTH} bytes", "fieldManager"))
     if not manager.isprintable():
         causes.append(Cause("FieldValueInvalid", "Invalid value: should only contain printable characters", "fieldManager"))
+    if apply and not manager:
+        causes.append(Cause("FieldValueRequired", "Required value: is required for apply patch", "fieldManager"))
     if truth(query.get("force")) and not apply:
         causes.append(_forbidden("force", "may not be specified for non-apply patch"))
     if causes:
-        raise invalid_options("PatchOptions" if apply else "UpdateOptions", *causes)
-    return WriteOptions(bool(dry_run), cast("FieldValidation", validation), warn)
+        raise invalid_options(kind, *causes)
+    return WriteOptions(
+        bool(dry_run), cast("FieldValidation", validation), manager, force=apply and truth(query.get("force")), caller=caller, kind=kind
+    )
 
 
 def _dry_run_causes(values: list[str]) -> list[Cause]:
     return [_unsupported("dryRun", each, ("All",)) for each in values if each != "All"]
 
 
-def delete_options(query: Query, dry_run: list[str], body: dict[str, Any]) -> DeleteOptions:
+def delete_options(query: Query, dry_run: list[str], body: dict[str, Any], caller: Caller = NOBODY) -> DeleteOptions:
     """Read the options of a delete from the body, if it has one, else from the query.
 
     Raises:
@@ -194,7 +198,7 @@ def delete_options(query: Query, dry_run: list[str], body: dict[str, Any]) -> De
         causes.append(_unsupported("propagationPolicy", options.policy, (*POLICIES, "nil")))
     if causes:
         raise invalid_options("DeleteOptions", *causes)
-    return options
+    return replace(options, caller=caller)
 
 
 def _from_body(body: dict[str, Any]) -> tuple[DeleteOptions, list[str]]:

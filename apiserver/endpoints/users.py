@@ -1,31 +1,5 @@
-"""Who asks."""
+"""Who asks: :mod:`apiserver.apis.meta.users`."""
 
-from __future__ import annotations
+from apiserver.apis.meta.users import ANONYMOUS, AUTHENTICATED, MASTERS, UNAUTHENTICATED, User, authenticated
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Final
-
-AUTHENTICATED: Final = "system:authenticated"
-UNAUTHENTICATED: Final = "system:unauthenticated"
-MASTERS: Final = "system:masters"
-
-
-@dataclass(frozen=True, slots=True)
-class User:
-    """``user.Info``: what an authenticator found out."""
-
-    name: str
-    groups: tuple[str, ...] = ()
-    uid: str = ""
-    extra: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-
-
-ANONYMOUS: Final = User("system:anonymous", (UNAUTHENTICATED,))
-
-
-def authenticated(user: User) -> User:
-    """Return the user as a member of ``system:authenticated``: the aggregator asks for OpenAPI as a user without groups."""
-    if AUTHENTICATED in user.groups or UNAUTHENTICATED in user.groups:
-        return user
-    return User(user.name, (*user.groups, AUTHENTICATED), user.uid, user.extra)
+__all__ = ["ANONYMOUS", "AUTHENTICATED", "MASTERS", "UNAUTHENTICATED", "User", "authenticated"]

@@ -13,6 +13,7 @@ from typing import Final
 from aiohttp import web
 
 from apiserver.apis.meta.objects import Object
+from apiserver.apis.meta.resources import Resource
 from apiserver.client.informer import Informer
 from apiserver.endpoints import responses
 from apiserver.endpoints.application import Application, Parts
@@ -52,16 +53,17 @@ class Assembly:
     """What :func:`assemble` makes."""
 
     chain: Chain
-    stores: Mapping[str, Store]
+    stores: Mapping[Resource, Store]
     watches: Watches
     streams: Streams
+    caches: Sequence[WatchCache]
     informers: Sequence[Informer] = ()
     stopping: bool = field(default=False)
 
     async def synced(self) -> None:
         """Wait until everything is known that answers depend on; then serve."""
-        for store in self.stores.values():
-            await store.cache.synced.wait()
+        for cache in self.caches:
+            await cache.synced.wait()
         for informer in self.informers:
             await informer.synced.wait()
         self.chain.phase = Phase.SERVING
@@ -83,12 +85,17 @@ def assemble(
     informers: Sequence[Informer] = (),
 ) -> Assembly:
     """Put a server together."""
-    stores = {}
-    for strategy in strategies:
-        cache = WatchCache(storage, codec.collection(root, strategy.resource), partial(codec.decode, strategy))
-        stores[strategy.resource.plural] = Store(storage, cache, strategy, root=root, admission=admission, now=now)
+    caches = {
+        strategy: WatchCache(storage, codec.collection(root, strategy.resource), partial(codec.decode, strategy))
+        for strategy in strategies
+        if strategy.hub is strategy
+    }
+    stores = {
+        strategy.resource: Store(storage, caches[strategy.hub], strategy, root=root, admission=admission, now=now)
+        for strategy in strategies
+    }
     watches, streams = Watches(), Streams()
-    metrics = Metrics(stores)
+    metrics = Metrics({store.resource.plural: store for store in stores.values() if store.strategy.hub is store.strategy})
     v3 = _openapi(strategies)
     pages: dict[str, Callable[[Call], Awaitable[web.StreamResponse]]] = {"/metrics": metrics.page, "/version": _version}
     parts = Parts(
@@ -100,7 +107,7 @@ def assemble(
         now=now,
     )
     chain = Chain(Application(parts), authenticator, authorizer, in_flight, metrics)
-    assembly = Assembly(chain, stores, watches, streams, informers)
+    assembly = Assembly(chain, stores, watches, streams, tuple(caches.values()), informers)
     for path, checks in _checks(assembly, storage).items():
         pages[path] = Health(path, checks).page
     return assembly

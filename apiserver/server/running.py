@@ -12,6 +12,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import Final
 
+from apiserver.admission.namespace_lifecycle import NamespaceLifecycle
 from apiserver.apis.core.resources import NAMESPACES
 from apiserver.apis.meta.objects import Object
 from apiserver.client.config import Config
@@ -21,7 +22,7 @@ from apiserver.endpoints.filters.authentication import Authenticator, Trust
 from apiserver.endpoints.filters.authorization import AllowAll, Delegated
 from apiserver.endpoints.filters.limits import InFlight
 from apiserver.endpoints.filters.tokens import TokenReview
-from apiserver.registry.generic.admission import AdmitAll, NamespaceLifecycle
+from apiserver.registry.generic.admission import Admission, AdmitAll
 from apiserver.registry.generic.strategy import Strategy
 from apiserver.server.assembly import Assembly, assemble, now
 from apiserver.server.options import Options
@@ -82,7 +83,7 @@ async def running(options: Options, make_kinds: MakeKinds, storage: Storage | No
         listener = Listener(assembly.chain, assembly.watches, assembly.streams)
         async with asyncio.TaskGroup() as tasks:
             address = await listener.listen(options.bind_address, options.secure_port, tls.context)
-            caches = [store.cache.run() for store in assembly.stores.values()]
+            caches = [cache.run() for cache in assembly.caches]
             others = [informer.run() for informer in informers]
             long_lived = (*caches, *others, tls.run(), trusting.run(), assembly.synced(), _compact(kept))
             background = [tasks.create_task(each) for each in long_lived]
@@ -100,7 +101,7 @@ def _assembled(
     options: Options, kinds: Kinds, client: Client | None, storage: Storage, authenticator: Authenticator, trusting: Trusting
 ) -> tuple[Assembly, list[Informer]]:
     needed: list[Informer] = []
-    admission: AdmitAll | NamespaceLifecycle = AdmitAll()
+    admission: Admission = AdmitAll()
     if client is not None:
         namespaces = Informer(client, NAMESPACES, trim=_trim_namespace)
         needed.append(namespaces)

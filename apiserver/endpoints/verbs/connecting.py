@@ -50,6 +50,7 @@ async def connect(served: Served, call: Call, stream: Connect, streams: Streams)
     if "dryRun" in call.request.query:
         raise BadRequest("dryRun is not supported")
     item = await served.store.get(call.info.namespace, call.info.name)
+    await served.store.connecting(call.info.namespace, call.info.name, call.info.subresource, call.caller)
     destination = await stream.locate(item.object)
     if not _is_upgrade(call.request):
         raise BadRequest("Upgrade request required")

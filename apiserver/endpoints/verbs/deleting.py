@@ -18,12 +18,12 @@ async def delete(served: Served, call: Call) -> web.StreamResponse:
     """Delete one object: Success if it is gone, the object if finalizers hold it."""
     representation = call.represent(*ONE)
     options = await _options(call)
-    obj, gone = await served.store.delete(call.info.namespace, call.info.name, options)
+    item, gone = await served.store.delete(call.info.namespace, call.info.name, options)
     if not gone:
         code = 202 if options.orphan_dependents is False else 200
-        return await served.answer_one(call, obj, representation, code=code)
+        return await served.answer_one(call, item, representation, code=code)
     resource = served.strategy.resource
-    details = {"name": call.info.name, "group": resource.group, "kind": resource.plural, "uid": uid_of(obj)}
+    details = {"name": call.info.name, "group": resource.group, "kind": resource.plural, "uid": uid_of(item.object)}
     return await responses.answer(call, responses.success(details), media_type=representation.media_type)
 
 
@@ -35,11 +35,11 @@ async def delete_collection(served: Served, call: Call) -> web.StreamResponse:
     page = await listing.run(served.store, list_query(served, call, listed))
     deleted = await served.store.delete_each(page.items, options)
     include = include_of(call.request.query.get("includeObject"))
-    document = served.presenter.many(deleted, metadata_of(page), representation, include)
+    document = served.presenter.many([served.store.shown(each) for each in deleted], metadata_of(page), representation, include)
     return await responses.answer(call, document, media_type=representation.media_type)
 
 
 async def _options(call: Call) -> DeleteOptions:
     body, _ = await bodies.read_object(call.request, notice_duplicates=False)
     query = call.request.query
-    return queries.delete_options(query, query.getall("dryRun", []), body)
+    return queries.delete_options(query, query.getall("dryRun", []), body, call.caller)

@@ -9,7 +9,7 @@ from apiserver.apis.meta import json_patch, merge_patch, strategic_patch
 from apiserver.apis.meta.errors import BadRequest, Cause, Details, Invalid
 from apiserver.apis.meta.objects import Object
 from apiserver.endpoints import bodies
-from apiserver.endpoints.negotiation import JSON, unsupported
+from apiserver.endpoints.negotiation import JSON, YAML, unsupported
 from apiserver.registry.generic import codec
 from apiserver.registry.generic.store import Change
 
@@ -17,7 +17,8 @@ JSON_PATCH: Final = "application/json-patch+json"
 MERGE_PATCH: Final = "application/merge-patch+json"
 STRATEGIC_PATCH: Final = "application/strategic-merge-patch+json"
 TYPES: Final = (JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH)
-"""What is served; OpenAPI lists the same, because kubectl chooses by it. Server-side apply is not, and is answered 415."""
+"""What is served beside :data:`APPLY_PATCH`; OpenAPI lists the same, because kubectl chooses by it."""
+APPLY_PATCH: Final = "application/apply-patch+yaml"
 
 
 REPEATABLE: Final = frozenset({MERGE_PATCH, STRATEGIC_PATCH})
@@ -32,7 +33,7 @@ def parse(media_type: str, raw: bytes, shape: strategic_patch.Shape) -> tuple[Ch
         BadRequest: it is not JSON, or not a patch.
     """
     if media_type not in TYPES:
-        raise unsupported(TYPES)
+        raise unsupported((*TYPES, APPLY_PATCH))
     body = bodies.decode(raw, JSON)
     if media_type == JSON_PATCH:
         apply: Callable[[Object], Any] = lambda current: json_patch.apply(current, body.value)  # noqa: E731 - one line each of three
@@ -42,7 +43,19 @@ def parse(media_type: str, raw: bytes, shape: strategic_patch.Shape) -> tuple[Ch
         apply = lambda current: merge_patch.apply(current, body.value)  # noqa: E731
     else:
         apply = lambda current: strategic_patch.apply(current, body.value, shape)  # noqa: E731
-    return lambda current: _object(apply(current)), body.duplicates
+    return lambda stored: _object(apply(stored())), body.duplicates
+
+
+def parse_apply(raw: bytes) -> tuple[Object, tuple[str, ...]]:
+    """Return the object that is applied, YAML or JSON, and the keys that it gives twice.
+
+    Raises:
+        BadRequest: it cannot be read, or is no object.
+    """
+    body = bodies.decode(raw, YAML)
+    if not isinstance(body.value, dict):
+        raise BadRequest("error decoding patch: what is applied is an object")
+    return body.value, body.duplicates
 
 
 def _object(value: Any) -> Object:  # noqa: ANN401 - any JSON value

@@ -22,9 +22,7 @@ async def get(served: Served, call: Call) -> web.StreamResponse:
     representation = call.represent(*ONE)
     text = call.request.query.get("resourceVersion", "")
     item = await served.store.get(call.info.namespace, call.info.name, fresh=not text, at_least=parse_revision(text))
-    if representation.transform:
-        return await served.answer_one(call, item.object, representation)
-    return await responses.answer(call, item.data + b"\n", media_type=representation.media_type)
+    return await served.answer_one(call, item, representation)
 
 
 async def list_(served: Served, call: Call) -> web.StreamResponse:
@@ -35,7 +33,7 @@ async def list_(served: Served, call: Call) -> web.StreamResponse:
     metadata = metadata_of(page)
     if representation.transform:
         include = include_of(call.request.query.get("includeObject"))
-        document = served.presenter.many([item.object for item in page.items], metadata, representation, include)
+        document = served.presenter.many([served.store.shown(item) for item in page.items], metadata, representation, include)
         return await responses.answer(call, document, media_type=representation.media_type)
     body = _whole(served, page.items, metadata)
     return await responses.answer(call, body, media_type=representation.media_type)
@@ -72,4 +70,4 @@ def _whole(served: Served, items: Sequence[Item], metadata: Object) -> bytes:
     """Return the List, joined from the bytes that the cache holds: nothing is encoded again."""
     resource = served.strategy.resource
     head = orjson.dumps({"kind": f"{resource.kind}List", "apiVersion": resource.api_version, "metadata": metadata})
-    return b"".join((head[:-1], b',"items":[', b",".join([item.data for item in items]), b"]}\n"))
+    return b"".join((head[:-1], b',"items":[', b",".join([served.store.shown_bytes(item) for item in items]), b"]}\n"))

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 from aiohttp import web
 
-from apiserver.apis.meta.objects import Object
 from apiserver.apis.meta.strategic_patch import Shape
 from apiserver.endpoints import responses
 from apiserver.endpoints.call import Call
 from apiserver.endpoints.negotiation import Representation
 from apiserver.endpoints.presenting import Presenter, include_of
+from apiserver.registry.generic.items import Item
 from apiserver.registry.generic.store import Store
 from apiserver.registry.generic.strategy import Strategy
 
@@ -30,9 +30,10 @@ class Served:
         """What is special about it."""
         return self.store.strategy
 
-    async def answer_one(self, call: Call, obj: Object, representation: Representation, *, code: int = 200) -> web.Response:
+    async def answer_one(self, call: Call, item: Item, representation: Representation, *, code: int = 200) -> web.Response:
         """Answer with one object."""
+        if not representation.transform:
+            return await responses.answer(call, self.store.shown_bytes(item) + b"\n", code=code, media_type=representation.media_type)
         include = include_of(call.request.query.get("includeObject"))
-        return await responses.answer(
-            call, self.presenter.one(obj, representation, include), code=code, media_type=representation.media_type
-        )  # fmt: skip
+        shown = self.presenter.one(self.store.shown(item), representation, include)
+        return await responses.answer(call, shown, code=code, media_type=representation.media_type)

@@ -175,8 +175,8 @@ class _Stream:
 
     def _object(self, kind: str, item: Item) -> bytes:
         if not self._representation.transform:
-            return _frame(kind, item.data)
-        shown = self._served.presenter.one(item.object, self._representation, self._include, columns=self._columns)
+            return _frame(kind, self._served.store.shown_bytes(item))
+        shown = self._served.presenter.one(self._served.store.shown(item), self._representation, self._include, columns=self._columns)
         self._columns = False
         return _frame(kind, orjson.dumps(shown))
 

@@ -13,7 +13,7 @@ from apiserver.apis.meta.resources import Resource
 from apiserver.apis.meta.validation import FieldError, Reason, to_invalid
 from apiserver.endpoints import bodies, queries
 from apiserver.endpoints.call import Call
-from apiserver.endpoints.negotiation import media_name
+from apiserver.endpoints.negotiation import Representation, media_name
 from apiserver.endpoints.presenting import ONE
 from apiserver.endpoints.verbs import patches
 from apiserver.endpoints.verbs.served import Served
@@ -26,10 +26,10 @@ from apiserver.registry.generic.strategy import CreatingVerb, Verb
 async def create(served: Served, call: Call) -> web.StreamResponse:
     """Create an object."""
     representation = call.represent(*ONE)
-    options = write_options(call)
+    options = write_options(call, "CreateOptions")
     body = await _body(served, call, options)
-    obj = await served.store.create(call.info.namespace, body, options)
-    return await served.answer_one(call, obj, representation, code=201)
+    item = await served.store.create(call.info.namespace, body, options)
+    return await served.answer_one(call, item, representation, code=201)
 
 
 async def update(served: Served, call: Call) -> web.StreamResponse:
@@ -38,21 +38,32 @@ async def update(served: Served, call: Call) -> web.StreamResponse:
     options = write_options(call)
     body = await _body(served, call, options)
     metadata.match_request(body, served.strategy.resource, call.info.namespace, call.info.name)
-    obj = await served.store.update(call.info.namespace, call.info.name, lambda _: codec.copy(body), options, part=_part(call))
-    return await served.answer_one(call, obj, representation)
+    item = await served.store.update(call.info.namespace, call.info.name, lambda _: codec.copy(body), options, part=_part(call))
+    return await served.answer_one(call, item, representation)
 
 
 async def patch(served: Served, call: Call) -> web.StreamResponse:
     """Patch an object, or its status; applied anew when somebody else wrote in between."""
     representation = call.represent(*ONE)
-    options = write_options(call)
-    raw = await bodies.read(call.request)
     media_type = media_name(call.request.headers.get("Content-Type"))
+    if media_type == patches.APPLY_PATCH and served.store.applies(_part(call)):
+        return await _apply(served, call, representation)
+    options = write_options(call, "PatchOptions")
+    raw = await bodies.read(call.request)
     change, duplicates = patches.parse(media_type, raw, served.shape)
     _judge_duplicates(served, call, options, duplicates)
     repeatable = media_type in patches.REPEATABLE
-    obj = await served.store.update(call.info.namespace, call.info.name, change, options, part=_part(call), repeatable=repeatable)
-    return await served.answer_one(call, obj, representation)
+    item = await served.store.update(call.info.namespace, call.info.name, change, options, part=_part(call), repeatable=repeatable)
+    return await served.answer_one(call, item, representation)
+
+
+async def _apply(served: Served, call: Call, representation: Representation) -> web.StreamResponse:
+    """Merge what one manager applies into the object, or its status; 201 when that made the object."""
+    options = write_options(call, "PatchOptions", apply=True)
+    applied, duplicates = patches.parse_apply(await bodies.read(call.request))
+    _judge_duplicates(served, call, options, duplicates)
+    item, made = await served.store.apply(call.info.namespace, call.info.name, applied, options, part=_part(call))
+    return await served.answer_one(call, item, representation, code=201 if made else 200)
 
 
 async def act(served: Served, call: Call, verb: Verb) -> web.StreamResponse:
@@ -60,8 +71,8 @@ async def act(served: Served, call: Call, verb: Verb) -> web.StreamResponse:
     representation = call.represent(*ONE)
     options = write_options(call)
     body, _ = await bodies.read_object(call.request)
-    obj = await served.store.act(call.info.namespace, call.info.name, verb, body, options)
-    return await served.answer_one(call, obj, representation)
+    item = await served.store.act(call.info.namespace, call.info.name, call.info.subresource, verb, body, options)
+    return await served.answer_one(call, item, representation)
 
 
 async def act_by_creating(
@@ -69,19 +80,19 @@ async def act_by_creating(
 ) -> web.StreamResponse:
     """Create the object that a verb makes of another one."""
     representation = call.represent(*ONE)
-    options = write_options(call)
+    options = write_options(call, "CreateOptions")
     body, _ = await bodies.read_object(call.request)
     item = await served.store.get(call.info.namespace, call.info.name)
     created = everything[verb.creates]
     made = verb.make(codec.copy(item.object), body, now())
-    obj = await created.store.create(call.info.namespace, made, options)
-    return await created.answer_one(call, obj, representation, code=201)
+    made_item = await created.store.create(call.info.namespace, made, options)
+    return await created.answer_one(call, made_item, representation, code=201)
 
 
-def write_options(call: Call) -> WriteOptions:
+def write_options(call: Call, kind: str = "UpdateOptions", *, apply: bool = False) -> WriteOptions:
     """Return the checked options of a write."""
     query = call.request.query
-    return queries.write_options(query, query.getall("dryRun", []), call.warn)
+    return queries.write_options(query, query.getall("dryRun", []), call.caller, kind=kind, apply=apply)
 
 
 def _part(call: Call) -> Part:

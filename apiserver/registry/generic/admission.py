@@ -1,69 +1,87 @@
-"""Admission: what other objects have to say about a write. So far that is the life of the namespace.
+"""Admission: what others have to say about a request, after it was authorized and before it takes effect.
 
-kube-apiserver proxies our requests before its own admission, so nobody else looks.
+kube-apiserver proxies our requests before its own admission, so nobody else looks. The plug-ins are :mod:`apiserver.admission`'s; this is
+what they are asked, and by whom: :mod:`apiserver.registry.generic.store` asks about writes, the connect endpoint about streams.
+
+====== ==========================================================================================================================
+create ``mutate`` with the client's object (no name yet under ``generateName``), then defaults and validation, then ``validate``
+update ``mutate`` with what the change makes of the newest object, then defaults and validation, then ``validate``; all of it again when
+       somebody else wrote in between. Patches, verbs and ``/status`` are updates
+delete ``mutate``, then ``validate``, with the stored object as ``old``, once the preconditions hold
+stream ``mutate``, then ``validate``, before the upgrade
+====== ==========================================================================================================================
+
+A dry run is asked about like the rest; plug-ins with side effects look at ``dry_run``.
 """
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
 
-from apiserver.apis.core.resources import NAMESPACES
-from apiserver.apis.meta.errors import Cause, Details, Forbidden, NotFound, ServiceUnavailable, StatusError
-from apiserver.apis.meta.objects import Object, dig, is_deleting
+from apiserver.apis.meta.objects import Object
 from apiserver.apis.meta.resources import Resource
-from apiserver.client.informer import Informer
-from apiserver.client.rest import Client, TransportError
+from apiserver.apis.meta.users import ANONYMOUS, User
+
+Operation = Literal["CREATE", "UPDATE", "DELETE", "CONNECT"]
+
+
+def _nobody(*_: str) -> None:
+    """Drop what nobody listens to."""
+
+
+@dataclass(slots=True, eq=False)
+class Attributes:
+    """One question (Go: ``admission.Attributes``)."""
+
+    operation: Operation
+    resource: Resource
+    """As requested: of the request's version, whatever version is stored."""
+    subresource: str = ""
+    namespace: str = ""
+    name: str = ""
+    """Empty on a create that leaves the name to the server."""
+    user: User = ANONYMOUS
+    obj: Object | None = None
+    """The new object, or the options of a stream. It is the question's own copy: ``mutate`` may change or replace it."""
+    old: Object | None = None
+    """The stored object; shared, never to be changed."""
+    options: Object = field(default_factory=dict)
+    """``CreateOptions``, ``UpdateOptions``, ``PatchOptions`` or ``DeleteOptions`` of ``meta.k8s.io/v1``; empty for a stream."""
+    dry_run: bool = False
+    warn: Callable[[str], None] = _nobody
+    """Takes a warning for the client."""
+    annotate: Callable[[str, str], None] = _nobody
+    """Takes an annotation (key, value) for the audit log."""
 
 
 class Admission(Protocol):
-    """Says no by raising a StatusError."""
+    """One plug-in, or the chain of all. Says no by raising a StatusError."""
 
-    async def create(self, resource: Resource, namespace: str, name: str) -> None:
-        """Judge the creation of an object."""
+    def handles(self, operation: Operation, resource: Resource, subresource: str) -> bool:
+        """Return whether the answer could be anything but yes: asked before every request, so it must be very cheap."""
+        ...
+
+    async def mutate(self, attributes: Attributes) -> None:
+        """Change ``attributes.obj``, or refuse."""
+        ...
+
+    async def validate(self, attributes: Attributes) -> None:
+        """Refuse, or do nothing."""
         ...
 
 
 class AdmitAll:
-    """For a server without a cluster, which knows no namespaces."""
+    """For a server without a cluster, which knows neither namespaces nor webhooks."""
 
-    async def create(self, resource: Resource, namespace: str, name: str) -> None:
+    def handles(self, operation: Operation, resource: Resource, subresource: str) -> bool:
+        """Return that there is nothing to ask."""
+        del operation, resource, subresource
+        return False
+
+    async def mutate(self, attributes: Attributes) -> None:
+        """Change nothing."""
+
+    async def validate(self, attributes: Attributes) -> None:
         """Admit."""
-
-
-class NamespaceLifecycle:
-    """New objects need a namespace that is there and is not being deleted; without this the deletion of a namespace may never end."""
-
-    def __init__(self, namespaces: Informer, client: Client) -> None:
-        self._namespaces = namespaces
-        self._client = client
-
-    async def create(self, resource: Resource, namespace: str, name: str) -> None:
-        """Judge the creation of a namespaced object; a namespace that the informer does not know (yet) is looked up.
-
-        Raises:
-            NotFound: there is no such namespace.
-            Forbidden: it is being deleted; the cause is ``NamespaceTerminating``.
-            ServiceUnavailable: nobody can say.
-        """
-        if not resource.namespaced:
-            return
-        found = self._namespaces.get("", namespace) or await self._look_up(namespace)
-        if is_deleting(found) or dig(found, "status", "phase") == "Terminating":
-            raise _terminating(resource, namespace, name)
-
-    async def _look_up(self, namespace: str) -> Object:
-        try:
-            return await self._client.get(NAMESPACES, namespace)
-        except NotFound:
-            raise NotFound(f'namespaces "{namespace}" not found', Details(name=namespace, kind="namespaces")) from None
-        except (StatusError, TransportError) as error:
-            why = f"look up namespace {namespace} before an object is created in it: {error}"
-            raise ServiceUnavailable(why, Details(retry_after_seconds=1)) from error
-
-
-def _terminating(resource: Resource, namespace: str, name: str) -> Forbidden:
-    why = f"unable to create new content in namespace {namespace} because it is being terminated"
-    cause = Cause("NamespaceTerminating", f"namespace {namespace} is being terminated", "metadata.namespace")
-    qualified = f"{resource.plural}.{resource.group}"
-    details = Details(name=name, group=resource.group, kind=resource.plural, causes=(cause,))
-    return Forbidden(f'{qualified} "{name}" is forbidden: {why}', details)

@@ -45,9 +45,27 @@ def decode(strategy: Strategy, entry: Entry) -> Item:
     return Item(entry.key, entry.mod_revision, obj, orjson.dumps(obj))
 
 
+def written(key: str, revision: int, obj: Object, value: bytes) -> Item:
+    """Return the item of an object that was stored as ``value`` at ``revision``."""
+    del value
+    obj = at_revision(obj, revision)
+    return Item(key, revision, obj, orjson.dumps(obj))
+
+
 def at_revision(obj: Object, revision: int) -> Object:
     """Return the object with this ``resourceVersion``; the rest is shared with ``obj``."""
     return {**obj, "metadata": {**obj["metadata"], "resourceVersion": str(revision)}}
+
+
+def dump(obj: Object) -> bytes:
+    """Return the JSON of an object as it goes on the wire."""
+    return orjson.dumps(obj)
+
+
+def copy_of(item: Item) -> Object:
+    """Return a deep copy of an item's object."""
+    duplicate: Any = orjson.loads(item.data)
+    return duplicate  # type: ignore[no-any-return]  # JSON of an object is an object
 
 
 def copy(obj: Object) -> Object:

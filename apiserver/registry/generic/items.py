@@ -20,6 +20,8 @@ class Item:
     """Decoded; ``metadata.resourceVersion`` is in it."""
     data: bytes
     """The JSON of ``object``, as it goes on the wire."""
+    stale: bool = False
+    """Storage has it in an old form: under an old key, or of another version. The next write, even one that changes nothing, renews it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,13 @@ from apiserver.apis.meta.objects import Object
 from apiserver.apis.meta.resources import Resource
 from apiserver.apis.meta.times import to_rfc3339
 
-_SERVERS: Final = ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "managedFields")
+_SERVERS: Final = ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink")
+
+REPEATED_OWNERS: Final = (
+    ".metadata.ownerReferences contains duplicate entries; API server dedups owner references in 1.20+, and may reject such requests as "
+    "early as 1.24; please fix your requests; duplicate UID(s) observed: "
+)
+"""The beginning of Go's warning."""
 
 
 def match_request(obj: Object, resource: Resource, namespace: str, name: str = "") -> None:
@@ -75,6 +81,23 @@ def prepare_for_update(obj: Object, old: Object, resource: Resource) -> None:
         else:
             metadata.pop(key, None)
     metadata["uid"] = before["uid"]
+
+
+def drop_repeated_owners(metadata: Object) -> list[str]:
+    """Keep the first of equal ``ownerReferences``, in place; return the UIDs of those dropped."""
+    owners = metadata.get("ownerReferences")
+    if not owners or len(owners) < 2:
+        return []
+    kept: list[Any] = []
+    repeated: list[str] = []
+    for each in owners:
+        if each in kept:
+            repeated.append(str(each.get("uid", "")) if isinstance(each, dict) else "")
+        else:
+            kept.append(each)
+    if repeated:
+        metadata["ownerReferences"] = kept
+    return list(dict.fromkeys(repeated))
 
 
 def grow_generation(obj: Object, old: Object) -> None:

@@ -6,15 +6,35 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from apiserver.apis.meta.objects import Object
+from apiserver.apis.meta.users import ANONYMOUS, User
+
 FieldValidation = Literal["Ignore", "Warn", "Strict"]
 
 FOREGROUND: Final = "Foreground"
 BACKGROUND: Final = "Background"
 ORPHAN: Final = "Orphan"
+_MAX_MANAGER: Final = 128
 
 
-def _nobody(_: str) -> None:
-    """Drop a warning."""
+def _nobody(*_: str) -> None:
+    """Drop what nobody listens to."""
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who asks, and how to tell them, and the audit log, more than the answer says."""
+
+    user: User = ANONYMOUS
+    agent: str = ""
+    """The client's ``User-Agent``."""
+    warn: Callable[[str], None] = _nobody
+    """Takes what the client should be told although the write succeeds; saying it twice is harmless."""
+    annotate: Callable[[str, str], None] = _nobody
+    """Takes an annotation (key, value) for the audit log."""
+
+
+NOBODY: Final = Caller()
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +45,33 @@ class WriteOptions:
     """Do everything but the write itself."""
     field_validation: FieldValidation = "Warn"
     """Whether unknown and duplicate fields are dropped silently, with a warning, or refused."""
-    warn: Callable[[str], None] = _nobody
-    """Takes what the client should be told although the write succeeds; saying it twice is harmless."""
+    field_manager: str = ""
+    """As given; what stands for it when it is not: :attr:`manager`."""
+    force: bool = False
+    """Server-side apply takes fields from other managers."""
+    caller: Caller = NOBODY
+    kind: str = "UpdateOptions"
+    """``CreateOptions``, ``UpdateOptions`` or ``PatchOptions``: what admission is shown."""
+
+    @property
+    def manager(self) -> str:
+        """Whose fields these become: ``fieldManager``, or the client's name up to its first ``/`` (Go: ``managerOrUserAgent``)."""
+        if self.field_manager:
+            return self.field_manager
+        name = self.caller.agent.split("/", 1)[0][:_MAX_MANAGER]
+        return "".join(each for each in name if each.isprintable())
+
+    def to_json(self) -> Object:
+        """Return the options as admission is shown them."""
+        shown: Object = {"kind": self.kind, "apiVersion": "meta.k8s.io/v1"}
+        if self.dry_run:
+            shown["dryRun"] = ["All"]
+        if self.force:
+            shown["force"] = True
+        if self.field_manager:
+            shown["fieldManager"] = self.field_manager
+        shown["fieldValidation"] = self.field_validation
+        return shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,3 +86,17 @@ class DeleteOptions:
     resource_version: str = ""
     """Precondition."""
     dry_run: bool = False
+    caller: Caller = NOBODY
+
+    def to_json(self) -> Object:
+        """Return the options as admission is shown them."""
+        shown: Object = {"kind": "DeleteOptions", "apiVersion": "meta.k8s.io/v1"}
+        if preconditions := {key: value for key, value in (("uid", self.uid), ("resourceVersion", self.resource_version)) if value}:
+            shown["preconditions"] = preconditions
+        if self.orphan_dependents is not None:
+            shown["orphanDependents"] = self.orphan_dependents
+        if self.policy:
+            shown["propagationPolicy"] = self.policy
+        if self.dry_run:
+            shown["dryRun"] = ["All"]
+        return shown

@@ -17,7 +17,7 @@ from apiserver.apis.meta.validation import FieldError, raise_if_any, unknown_fie
 from apiserver.registry.generic import deletion, metadata
 from apiserver.registry.generic.codec import copy
 from apiserver.registry.generic.options import DeleteOptions, WriteOptions
-from apiserver.registry.generic.strategy import Strategy, Verb
+from apiserver.registry.generic.strategy import Strategy
 from apiserver.registry.generic.watchcache import DECODING_ERRORS
 
 Part = Literal["", "status"]
@@ -47,12 +47,14 @@ class Planner:
         """
         obj.setdefault("metadata", {})
         unknown, wrong = objectmeta.read(obj["metadata"])
+        if not wrong and (repeated := metadata.drop_repeated_owners(obj["metadata"])):
+            options.caller.warn(metadata.REPEATED_OWNERS + ", ".join(repeated))
         reading = self._strategy.read(obj)
         unknown = [*unknown, *reading.unknown]
         refused = [unknown_field(each) for each in unknown] if options.field_validation == "Strict" else []
         if options.field_validation == "Warn":
             for each in unknown:
-                options.warn(f'unknown field "{each}"')
+                options.caller.warn(f'unknown field "{each}"')
         misshapen = [*wrong, *reading.errors]
         if misshapen:
             self._raise([*refused, *misshapen, *self._also(obj, misshapen)], obj)
@@ -71,60 +73,72 @@ class Planner:
         return []
 
     def create(self, obj: Object, refused: Iterable[FieldError], now: datetime) -> Object:
-        """Return the new object, ready to be stored; it was read before.
+        """Return the new object, ready to be stored; it was read and defaulted before, and is of the stored version.
 
         Raises:
             Invalid: with all causes, ``refused`` among them.
         """
+        hub = self._strategy.hub
         metadata.prepare_for_create(obj, now)
-        if self._strategy.has_status:
+        if hub.has_status:
             obj.pop("status", None)
-        self._strategy.default(obj)
-        self._strategy.prepare_for_create(obj)
-        found = [*refused, *objectmeta.validate(obj["metadata"], namespaced=self._resource.namespaced), *self._strategy.validate(obj)]
+        hub.default(obj)
+        hub.prepare_for_create(obj)
+        found = [*refused, *objectmeta.validate(obj["metadata"], namespaced=self._resource.namespaced), *hub.validate(obj)]
         self._raise(found, obj)
         return metadata.tidy(obj)
 
-    def update(self, wanted: Object, old: Object, options: WriteOptions, part: Part = "") -> Plan:
-        """Return what an update makes of ``old``; ``wanted`` is changed.
+    def receive(self, wanted: Object, old: Object, options: WriteOptions) -> list[FieldError]:
+        """Hold what shall become of ``old`` (both of the request's version) against the schema, in place, and default it.
+
+        Returns what is wrong with unknown fields (``Strict``).
 
         Raises:
             BadRequest: it is another object.
-            Conflict: it was made from another revision.
-            Invalid: with all causes.
+            Invalid: it does not have the schema's shape.
         """
         before = old["metadata"]
         metadata.match_request(wanted, self._resource, before.get("namespace", ""), before["name"])
-        found = self.read(wanted, options)
+        refused = self.read(wanted, options)
+        self._strategy.default(wanted)
+        return refused
+
+    def update(self, wanted: Object, old: Object, part: Part = "", refused: Iterable[FieldError] = ()) -> Plan:
+        """Return what an update makes of ``old``; ``wanted`` was received, is of the stored version, and is changed.
+
+        Raises:
+            Conflict: it was made from another revision.
+            Invalid: with all causes, ``refused`` among them.
+        """
+        before, hub = old["metadata"], self._strategy.hub
+        found = list(refused)
         metadata.prepare_for_update(wanted, old, self._resource)
         if part == "status":
             wanted = {**copy(old), **{key: wanted[key] for key in ("status",) if key in wanted}, "metadata": _locked(wanted, old)}
-        elif self._strategy.has_status:
-            wanted.pop("status", None)
-            if "status" in old:
-                wanted["status"] = copy(old)["status"]
-        self._strategy.default(wanted)
-        if part == "status":
-            self._strategy.prepare_for_status_update(wanted, old)
-            found += self._strategy.validate_status_update(wanted, old)
+            hub.prepare_for_status_update(wanted, old)
+            found += hub.validate_status_update(wanted, old)
         else:
-            self._strategy.prepare_for_update(wanted, old)
+            if hub.has_status:
+                wanted.pop("status", None)
+                if "status" in old:
+                    wanted["status"] = copy(old["status"])
+            hub.prepare_for_update(wanted, old)
             metadata.grow_generation(wanted, old)
-            found += self._strategy.validate_update(wanted, old)
+            found += hub.validate_update(wanted, old)
         found += objectmeta.validate_update(wanted["metadata"], before)
         self._raise(found, wanted)
         return Plan(metadata.tidy(wanted), remove=deletion.released(wanted, old))
 
-    def act(self, verb: Verb, body: Object, old: Object, now: datetime) -> Plan:
-        """Return what a verb makes of ``old``.
+    def act(self, wanted: Object, old: Object) -> Plan:
+        """Return what comes of ``wanted``, which a verb made of ``old``, spec and status alike.
 
         Raises:
-            StatusError: the verb's own, or Invalid.
+            Invalid: with all causes.
         """
-        wanted = verb.apply(copy(old), body, now)
-        self._strategy.default(wanted)
+        hub = self._strategy.hub
+        hub.default(wanted)
         metadata.grow_generation(wanted, old)
-        self._raise(self._strategy.validate_update(wanted, old), wanted)
+        self._raise(hub.validate_update(wanted, old), wanted)
         return Plan(metadata.tidy(wanted))
 
     def delete(self, old: Object, options: DeleteOptions, now: datetime) -> Plan:
@@ -144,7 +158,7 @@ class Planner:
         if deletion.mark(obj, options, now):
             return Plan(obj, remove=True)
         if not old["metadata"].get("deletionTimestamp"):
-            self._strategy.prepare_for_delete(obj)
+            self._strategy.hub.prepare_for_delete(obj)
         return Plan(metadata.tidy(obj))
 
     def _raise(self, found: Iterable[FieldError], obj: Object) -> None:
@@ -154,7 +168,10 @@ class Planner:
 
 
 def _locked(wanted: Object, old: Object) -> Object:
-    """Return the old metadata with the revision that a status was made from: without one the update is refused."""
-    kept: Object = copy(old)["metadata"]
+    """Return the old metadata with what a write to ``/status`` brings: its managed fields, and the revision that it was made from."""
+    kept: Object = copy(old["metadata"])
     kept["resourceVersion"] = wanted["metadata"].get("resourceVersion")
+    kept.pop("managedFields", None)
+    if managed := wanted["metadata"].get("managedFields"):
+        kept["managedFields"] = managed
     return kept

@@ -1,38 +1,57 @@
-"""One resource: create, get, update, act, delete over storage and its watch cache, as ``registry/generic/registry/store.go`` does it.
+"""One resource: create, get, update, apply, act, delete over storage and its watch cache (Go: ``registry/generic/registry/store.go``).
 
 Reads come from the watch cache, after a linearizable look at the revision that it must have reached. Writes are planned against the
 cache's copy, which may be behind: whatever that plan leads to except a successful commit is repeated against storage before it counts.
+
+A store serves one version; those of further versions (:class:`~apiserver.registry.generic.strategy.Spoke`) share the cache, whose items
+are of the stored version, with that of the hub. What a client sends and is shown is of the store's version.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import replace
 from datetime import datetime
+from typing import Final
 
 from apiserver.apis.meta import names
-from apiserver.apis.meta.errors import AlreadyExists, BadRequest, NotFound, StatusError
-from apiserver.apis.meta.objects import Object, is_deleting, uid_of
+from apiserver.apis.meta.errors import AlreadyExists, BadRequest, Conflict, InternalError, NotFound, StatusError
+from apiserver.apis.meta.objects import Object, is_deleting, name_of, uid_of
+from apiserver.apis.meta.validation import FieldError
 from apiserver.registry.generic import codec, metadata
-from apiserver.registry.generic.admission import Admission
-from apiserver.registry.generic.options import DeleteOptions, WriteOptions
+from apiserver.registry.generic.admission import Admission, Attributes, Operation
+from apiserver.registry.generic.items import Item
+from apiserver.registry.generic.options import Caller, DeleteOptions, WriteOptions
+from apiserver.registry.generic.ownership import FieldOwners, OwnersOf, no_owners
 from apiserver.registry.generic.planning import Part, Plan, Planner
 from apiserver.registry.generic.strategy import Strategy, Verb
 from apiserver.registry.generic.transactions import Overtaken, Transactions, reading
-from apiserver.registry.generic.watchcache import Item, WatchCache
+from apiserver.registry.generic.watchcache import WatchCache
 from storage.port import Entry, Storage
 
-GENERATED_NAMES = 8
+GENERATED_NAMES: Final = 8
 """How many random names are tried for a generateName."""
 
-Change = Callable[[Object], Object]
-"""Turns a copy of the stored object into what the client wants; called again with a newer one."""
+Stored = Callable[[], Object]
+"""Returns a copy of the stored object, of the store's version."""
+Change = Callable[[Stored], Object]
+"""Returns what the client wants instead of the stored object; called again with a newer one."""
+_Planning = Callable[[Item], Awaitable[Plan]]
 
 
 class Store:
     """The objects of one strategy under ``root`` (``/registry``)."""
 
     def __init__(
-        self, storage: Storage, cache: WatchCache, strategy: Strategy, *, root: str, admission: Admission, now: Callable[[], datetime]
+        self,
+        storage: Storage,
+        cache: WatchCache,
+        strategy: Strategy,
+        *,
+        root: str,
+        admission: Admission,
+        now: Callable[[], datetime],
+        owners: OwnersOf = no_owners,
     ) -> None:
         self.strategy = strategy
         self.resource = strategy.resource
@@ -41,8 +60,9 @@ class Store:
         self._prefix = codec.collection(root, self.resource)
         self._admission = admission
         self._now = now
+        self._owners = owners
         self._planner = Planner(strategy)
-        self._transactions = Transactions(storage, strategy, root)
+        self._transactions = Transactions(storage, strategy.hub, root)
 
     def prefix(self, namespace: str = "") -> str:
         """Return the prefix of the keys of a namespace, or of all."""
@@ -54,7 +74,17 @@ class Store:
 
     def decode(self, entry: Entry) -> Item:
         """Return what an entry of storage holds."""
-        return codec.decode(self.strategy, entry)
+        return codec.decode(self.strategy.hub, entry)
+
+    def shown(self, item: Item) -> Object:
+        """Return the object as this version has it; shared, never to be changed."""
+        if self.strategy.hub is self.strategy:
+            return item.object
+        return self.strategy.from_hub(codec.copy(item.object))
+
+    def shown_bytes(self, item: Item) -> bytes:
+        """Return the object's JSON as this version has it."""
+        return item.data if self.strategy.hub is self.strategy else codec.dump(self.shown(item))
 
     def not_found(self, name: str) -> NotFound:
         """Return the error for an absent object."""
@@ -74,12 +104,12 @@ class Store:
             raise self.not_found(name)
         return item
 
-    async def create(self, namespace: str, obj: Object, options: WriteOptions) -> Object:
-        """Store a new object and return it.
+    async def create(self, namespace: str, obj: Object, options: WriteOptions) -> Item:
+        """Store a new object and return it; after a dry run it has no ``resourceVersion``.
 
         Raises:
             BadRequest, Invalid: it is wrong.
-            NotFound, Forbidden: its namespace is absent, or goes.
+            NotFound, Forbidden: its namespace is absent, or goes; admission refuses.
             AlreadyExists, Conflict: its name, or a claim, is taken.
         """
         metadata.match_request(obj, self.resource, namespace)
@@ -87,12 +117,24 @@ class Store:
         given = obj["metadata"]
         if given.get("resourceVersion"):
             raise BadRequest("resourceVersion should not be set on objects to be created")
-        await self._admission.create(self.resource, namespace, given.get("name", ""))
+        self.strategy.default(obj)
+        self._own(self._owners(""), None, obj, options)
+        return await self._add(namespace, obj, refused, options)
+
+    async def _add(self, namespace: str, obj: Object, refused: Sequence[FieldError], options: WriteOptions) -> Item:
+        """Store a new object that was read, defaulted and given owners."""
+        attributes = self._attributes("CREATE", "", namespace, obj["metadata"].get("name", ""), options)
+        if attributes is not None:
+            obj = await self._mutated(attributes, obj, None)
+        given = obj["metadata"]
         base = given.get("generateName") if not given.get("name") else None
         for _ in range(GENERATED_NAMES if base else 1):
             if base:
                 given["name"] = names.generate(base)
-            new = self._planner.create(codec.copy(obj), refused, self._now())
+            new = self._planner.create(self.strategy.to_hub(codec.copy(obj) if base else obj), refused, self._now())
+            if attributes is not None:
+                attributes.name = name_of(new)
+                await self._validated(attributes, new, None)
             try:
                 # Another try would take another name: whoever hears of no result must look first.
                 return await self._create(namespace, new, options, repeatable=not base)
@@ -102,14 +144,15 @@ class Store:
         message = f'{metadata.qualified(self.resource)} "{given["name"]}" already exists, the server was not able to generate a unique name'
         raise AlreadyExists(message, metadata.details(self.resource, given["name"], retry_after_seconds=1))
 
-    async def _create(self, namespace: str, new: Object, options: WriteOptions, *, repeatable: bool) -> Object:
+    async def _create(self, namespace: str, new: Object, options: WriteOptions, *, repeatable: bool) -> Item:
         key = self.key(namespace, new["metadata"]["name"])
+        value = codec.encode(new)
         if options.dry_run:
             if entry := await self._read(key):
                 raise Overtaken(entry)
             await self._transactions.check_claims(key, None, new)
-            return new
-        return codec.at_revision(new, await self._transactions.create(key, new, repeatable=repeatable))
+            return Item(key, 0, new, value)
+        return codec.written(key, await self._transactions.create(key, new, value, repeatable=repeatable), new, value)
 
     def _exists(self, new: Object, current: Entry | None) -> AlreadyExists:
         name = new["metadata"]["name"]
@@ -120,64 +163,209 @@ class Store:
 
     async def update(
         self, namespace: str, name: str, change: Change, options: WriteOptions, *, part: Part = "", repeatable: bool = True
-    ) -> Object:
+    ) -> Item:
         """Change an object, or its status, and return it; a change that changes nothing is not written.
 
         ``repeatable``: applied to its own result, ``change`` changes nothing more.
 
         Raises:
-            NotFound, Conflict, BadRequest, Invalid, and what ``change`` raises.
+            NotFound, Conflict, BadRequest, Invalid, and what ``change`` and admission raise.
         """
+        owners = self._owners(part)
 
-        def plan(old: Object) -> Plan:
-            return self._planner.update(change(codec.copy(old)), old, options, part)
+        async def plan(item: Item) -> Plan:
+            live = self.shown(item)
+            wanted = change(self._copier(item))
+            refused = self._planner.receive(wanted, live, options)
+            self._own(owners, live, wanted, options)
+            return await self._settled(item, wanted, refused, options, part)
 
-        obj, _ = await self._guarded(namespace, name, plan, dry_run=options.dry_run, repeatable=repeatable)
-        return obj
+        item, _ = await self._guarded(namespace, name, plan, dry_run=options.dry_run, repeatable=repeatable)
+        return item
 
-    async def act(self, namespace: str, name: str, verb: Verb, body: Object, options: WriteOptions) -> Object:
+    def applies(self, part: Part = "") -> bool:
+        """Return whether managed fields are kept, without which nothing can be applied."""
+        return self._owners(part) is not None
+
+    async def apply(self, namespace: str, name: str, applied: Object, options: WriteOptions, *, part: Part = "") -> tuple[Item, bool]:
+        """Merge ``applied`` into the object, which is made when it is absent; return it and whether it was (server-side apply).
+
+        The caller may create, too: that was authorized before.
+
+        Raises:
+            Conflict: fields of other managers would change, and ``options.force`` does not say that they may; or ``applied`` has a
+                ``uid`` or ``resourceVersion`` that is not the object's.
+            NotFound: it is absent, and ``part`` is a subresource.
+            BadRequest, Invalid, and what admission raises.
+        """
+        owners = self._owners(part)
+        if owners is None:
+            raise BadRequest(f"{self.resource.plural}{'/' + part if part else ''} cannot be applied: no managed fields are kept")
+
+        async def plan(item: Item) -> Plan:
+            live = self.shown(item)
+            wanted = owners.apply(live, applied, options.manager, force=options.force, now=self._now())
+            refused = self._planner.receive(wanted, live, options)
+            return await self._settled(item, wanted, refused, options, part)
+
+        while True:
+            try:
+                item, _ = await self._guarded(namespace, name, plan, dry_run=options.dry_run, repeatable=True)
+            except NotFound:
+                if part or await self._read(self.key(namespace, name)) is not None:
+                    raise
+            else:
+                return item, False
+            try:
+                return await self._create_applied(namespace, name, owners, applied, options), True
+            except AlreadyExists:
+                continue  # somebody was faster: merge with what is there
+
+    async def _create_applied(self, namespace: str, name: str, owners: FieldOwners, applied: Object, options: WriteOptions) -> Item:
+        if uid := (applied.get("metadata") or {}).get("uid"):
+            why = f"uid mismatch: the provided object specified uid {str(uid)[:64]}, and no existing object was found"
+            raise Conflict(f'{metadata.qualified(self.resource)} "{name}": {why}', metadata.details(self.resource, name))
+        obj = owners.apply(None, applied, options.manager, force=options.force, now=self._now())
+        metadata.match_request(obj, self.resource, namespace, name)
+        refused = self._planner.read(obj, options)
+        self.strategy.default(obj)
+        return await self._add(namespace, obj, refused, options)
+
+    async def act(self, namespace: str, name: str, subresource: str, verb: Verb, body: Object, options: WriteOptions) -> Item:
         """Apply a verb to an object and return it as it became.
 
         Raises:
-            NotFound, and what the verb raises.
+            NotFound, and what the verb and admission raise.
         """
+        owners, strategy = self._owners(subresource), self.strategy
 
-        def plan(old: Object) -> Plan:
-            return self._planner.act(verb, body, old, self._now())
+        async def plan(item: Item) -> Plan:
+            wanted = verb.apply(codec.copy(item.object), body, self._now())
+            shown = strategy.from_hub(wanted)
+            self._own(owners, self.shown(item), shown, options)
+            attributes = self._attributes("UPDATE", subresource, namespace, name, options)
+            if attributes is not None:
+                shown = await self._mutated(attributes, shown, self.shown(item))
+            planned = self._planner.act(strategy.to_hub(shown), item.object)
+            if attributes is not None:
+                await self._validated(attributes, planned.obj, self.shown(item))
+            return planned
 
-        obj, _ = await self._guarded(namespace, name, plan, dry_run=options.dry_run, repeatable=False)
-        return obj
+        item, _ = await self._guarded(namespace, name, plan, dry_run=options.dry_run, repeatable=False)
+        return item
 
-    async def delete(self, namespace: str, name: str, options: DeleteOptions) -> tuple[Object, bool]:
+    async def delete(self, namespace: str, name: str, options: DeleteOptions) -> tuple[Item, bool]:
         """Delete an object, or mark it if finalizers hold it; return its last state and whether it is gone.
 
         Raises:
-            NotFound, Conflict: absent; a precondition does not hold.
+            NotFound, Conflict: absent; a precondition does not hold. What admission raises.
         """
 
-        def plan(old: Object) -> Plan:
-            return self._planner.delete(old, options, self._now())
+        async def plan(item: Item) -> Plan:
+            planned = self._planner.delete(item.object, options, self._now())
+            attributes = self._attributes("DELETE", "", namespace, name, options)
+            if attributes is not None:
+                attributes.old = self.shown(item)
+                await self._admission.mutate(attributes)
+                await self._admission.validate(attributes)
+            return planned
 
         return await self._guarded(namespace, name, plan, dry_run=options.dry_run, repeatable=True)
 
-    async def delete_each(self, items: Iterable[Item], options: DeleteOptions) -> list[Object]:
+    async def delete_each(self, items: Iterable[Item], options: DeleteOptions) -> list[Item]:
         """Delete these incarnations, one after the other; return what was deleted or marked. Absent ones are passed over."""
         deleted = []
         for item in items:
             given = item.object["metadata"]
-            of_this = DeleteOptions(
-                options.policy, options.orphan_dependents, options.uid or uid_of(item.object), options.resource_version, options.dry_run
-            )  # fmt: skip
+            of_this = replace(options, uid=options.uid or uid_of(item.object))
             try:
-                obj, _ = await self.delete(given.get("namespace", ""), given["name"], of_this)
+                left, _ = await self.delete(given.get("namespace", ""), given["name"], of_this)
             except NotFound:
                 continue
-            deleted.append(obj)
+            deleted.append(left)
         return deleted
 
-    async def _guarded(
-        self, namespace: str, name: str, plan: Callable[[Object], Plan], *, dry_run: bool, repeatable: bool
-    ) -> tuple[Object, bool]:
+    async def connecting(self, namespace: str, name: str, subresource: str, caller: Caller) -> None:
+        """Ask admission about a stream.
+
+        Raises:
+            StatusError: admission refuses.
+        """
+        if self._admission.handles("CONNECT", self.resource, subresource):
+            attributes = Attributes(
+                "CONNECT",
+                self.resource,
+                subresource,
+                namespace,
+                name,
+                caller.user,
+                obj={},
+                warn=caller.warn,
+                annotate=caller.annotate,
+            )
+            await self._admission.mutate(attributes)
+            await self._admission.validate(attributes)
+
+    def _own(self, owners: FieldOwners | None, live: Object | None, new: Object, options: WriteOptions) -> None:
+        """Record who made ``new`` of ``live``; where nobody keeps count, nobody's count is kept."""
+        if owners is not None:
+            owners.update(live, new, options.manager, self._now())
+            return
+        new["metadata"].pop("managedFields", None)
+        if live is not None and (kept := live["metadata"].get("managedFields")):
+            new["metadata"]["managedFields"] = kept
+
+    async def _settled(self, item: Item, wanted: Object, refused: Sequence[FieldError], options: WriteOptions, part: Part) -> Plan:
+        """Return the plan of an update, once admission has had its say."""
+        given = item.object["metadata"]
+        attributes = self._attributes("UPDATE", part, given.get("namespace", ""), given["name"], options)
+        if attributes is None:
+            return self._planner.update(self.strategy.to_hub(wanted), item.object, part, refused)
+        live = self.shown(item)
+        wanted = await self._mutated(attributes, wanted, live)
+        planned = self._planner.update(self.strategy.to_hub(wanted), item.object, part, refused)
+        await self._validated(attributes, planned.obj, live)
+        return planned
+
+    def _attributes(
+        self, operation: Operation, subresource: str, namespace: str, name: str, options: WriteOptions | DeleteOptions
+    ) -> Attributes | None:  # fmt: skip
+        """Return the question for admission; None if it has no answer but yes."""
+        if not self._admission.handles(operation, self.resource, subresource):
+            return None
+        caller = options.caller
+        return Attributes(
+            operation,
+            self.resource,
+            subresource,
+            namespace,
+            name,
+            caller.user,
+            options=options.to_json(),
+            dry_run=options.dry_run,
+            warn=caller.warn,
+            annotate=caller.annotate,
+        )
+
+    async def _mutated(self, attributes: Attributes, obj: Object, old: Object | None) -> Object:
+        """Return what admission makes of a new object; it holds to the schema as what clients send."""
+        attributes.obj, attributes.old = obj, old
+        await self._admission.mutate(attributes)
+        if attributes.obj is None:
+            raise InternalError("mutating admission left no object")
+        obj = attributes.obj
+        self._planner.read(obj, WriteOptions(field_validation="Ignore"))
+        self.strategy.default(obj)
+        return obj
+
+    async def _validated(self, attributes: Attributes, planned: Object, old: Object | None) -> None:
+        attributes.obj, attributes.old = self.strategy.from_hub(codec.copy(planned)), old
+        await self._admission.validate(attributes)
+
+    def _copier(self, item: Item) -> Stored:
+        return lambda: self.strategy.from_hub(codec.copy_of(item))
+
+    async def _guarded(self, namespace: str, name: str, plan: _Planning, *, dry_run: bool, repeatable: bool) -> tuple[Item, bool]:
         """Plan and commit until nobody interferes; return the object and whether it was removed.
 
         Terminates because each further round sees a commit of somebody else.
@@ -187,8 +375,8 @@ class Store:
         if item is None:
             item = await self._live(namespace, name)
         while True:
-            planned = self._planned(plan, item, certain=certain)
-            settled = planned is not None and not planned.remove and planned.obj == item.object
+            planned = await self._planned(plan, item, certain=certain)
+            settled = planned is not None and not planned.remove and not item.stale and planned.obj == item.object
             if planned is not None and not settled and not dry_run:
                 try:
                     return await self._commit(item, planned, repeatable=repeatable)
@@ -198,27 +386,29 @@ class Store:
                     item, certain = self.decode(overtaken.current), True
                     continue
             if planned is not None and certain:
-                if not settled:
-                    await self._transactions.check_claims(item.key, item.object, planned.obj)
-                return planned.obj, planned.remove
+                if settled:
+                    return item, False
+                await self._transactions.check_claims(item.key, item.object, planned.obj)
+                return Item(item.key, item.revision, planned.obj, codec.dump(planned.obj)), planned.remove
             item, certain = await self._live(namespace, name), True
 
     @staticmethod
-    def _planned(plan: Callable[[Object], Plan], item: Item, *, certain: bool) -> Plan | None:
+    async def _planned(plan: _Planning, item: Item, *, certain: bool) -> Plan | None:
         """Return the plan; None when it fails for an object that may be behind."""
         try:
-            return plan(item.object)
+            return await plan(item)
         except StatusError:
             if certain:
                 raise
             return None
 
-    async def _commit(self, item: Item, planned: Plan, *, repeatable: bool) -> tuple[Object, bool]:
+    async def _commit(self, item: Item, planned: Plan, *, repeatable: bool) -> tuple[Item, bool]:
+        value = codec.encode(planned.obj)
         if planned.remove:
-            revision = await self._transactions.remove(item.key, item.revision, item.object)
+            revision = await self._transactions.remove(item)
         else:
-            revision = await self._transactions.replace(item.key, item.revision, item.object, planned.obj, repeatable=repeatable)
-        return codec.at_revision(planned.obj, revision), planned.remove
+            revision = await self._transactions.replace(item, planned.obj, value, repeatable=repeatable)
+        return codec.written(item.key, revision, planned.obj, value), planned.remove
 
     async def _live(self, namespace: str, name: str) -> Item:
         entry = await self._read(self.key(namespace, name))

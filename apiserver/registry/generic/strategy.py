@@ -3,11 +3,13 @@
 The order in which :mod:`apiserver.registry.generic.store` asks (the same for a dry run, which stops before the last step):
 
 ====== ==================================================================================================================
-create ``read``, admission, metadata, ``default``, ``prepare_for_create``, ``validate``, ``claims``, commit
-update ``read``, metadata, ``default``, ``prepare_for_update`` (``prepare_for_status_update`` for ``/status``), ``validate_update``
-       (``validate_status_update``), ``claims``, commit; ``metadata.generation`` grows when anything but metadata and status changed
-verb   ``Verb.apply``, ``validate_update``, ``claims``, commit; from the start again when somebody else wrote in between
-delete ``prepare_for_delete``, commit
+create ``read``, ``default``, managed fields, mutating admission, metadata, ``prepare_for_create``, ``validate``, validating admission,
+       ``claims``, commit
+update ``read``, ``default``, managed fields, mutating admission, metadata, ``prepare_for_update`` (``prepare_for_status_update`` for
+       ``/status``), ``validate_update`` (``validate_status_update``), validating admission, ``claims``, commit;
+       ``metadata.generation`` grows when anything but metadata and status changed
+verb   ``Verb.apply``, then as an update of the whole object; from the start again when somebody else wrote in between
+delete admission, ``prepare_for_delete``, commit
 ====== ==================================================================================================================
 
 Objects are plain JSON (``dict[str, Any]``), already deep copies: a hook may change ``obj`` in place, never ``old``. Hooks are pure and
@@ -19,6 +21,7 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Mapping
+from copy import deepcopy
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, ClassVar
@@ -123,6 +126,19 @@ class Strategy:
     verbs: Mapping[str, Verb | CreatingVerb] = {}
     connects: Mapping[str, Connect] = {}
 
+    @property
+    def hub(self) -> Strategy:
+        """The strategy of the stored version: this one, but for a :class:`Spoke`."""
+        return self
+
+    def to_hub(self, obj: Object) -> Object:
+        """Return an object of this version as one of the stored version; ``obj`` is used up."""
+        return obj
+
+    def from_hub(self, obj: Object) -> Object:
+        """Return an object of the stored version as one of this version; ``obj`` is used up."""
+        return obj
+
     def read(self, obj: Object) -> Reading:
         """Hold a client's object against the schema: drop unknown fields in place, report them and wrong types.
 
@@ -189,3 +205,42 @@ class Strategy:
         """Return the message of the Conflict when ``claim`` is held by the object named ``holder`` (``namespace/name``)."""
         del obj
         return f"{claim} is already held by {holder}"
+
+
+class Spoke(Strategy):
+    """A further served version of a kind: its own schema, and a conversion that loses nothing.
+
+    Stored, prepared, validated and claimed is the hub's form; what is special about the version is ``resource``, ``model``, ``read``,
+    ``default`` and the two conversions, for which ``from_hub(to_hub(x)) == x`` has to hold, and the reverse. Managed fields are kept by
+    version, too. Source: the hub and spokes of Kubernetes' conversion (``k8s.io/apimachinery/pkg/runtime``).
+    """
+
+    def __init__(self, hub: Strategy) -> None:
+        self._hub = hub
+        self.singular, self.short_names, self.categories = hub.singular, hub.short_names, hub.categories
+        self.has_status = hub.has_status
+
+    @property
+    def hub(self) -> Strategy:
+        """The strategy of the stored version."""
+        return self._hub
+
+    def to_hub(self, obj: Object) -> Object:
+        """Return ``obj`` as the stored version has it; it is used up."""
+        raise NotImplementedError
+
+    def from_hub(self, obj: Object) -> Object:
+        """Return an object of the stored version as this version has it; it is used up."""
+        raise NotImplementedError
+
+    def selectable_fields(self, obj: Object) -> dict[str, str]:
+        """Return the hub's fields: ``obj`` is of the stored version."""
+        return self._hub.selectable_fields(obj)
+
+    def columns(self) -> tuple[Column, ...]:
+        """Return the hub's columns."""
+        return self._hub.columns()
+
+    def cells(self, obj: Object, now: datetime) -> list[Any]:
+        """Return the hub's values; ``obj`` is of this version, and stays as it is."""
+        return self._hub.cells(self.to_hub(deepcopy(obj)), now)

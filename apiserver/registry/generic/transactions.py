@@ -10,7 +10,8 @@ from typing import Final
 from apiserver.apis.meta.errors import Details, RequestEntityTooLarge, ServiceUnavailable, Timeout
 from apiserver.apis.meta.objects import Object, name_of, namespace_of
 from apiserver.registry.generic import metadata
-from apiserver.registry.generic.codec import claim_key, encode
+from apiserver.registry.generic.codec import claim_key
+from apiserver.registry.generic.items import Item
 from apiserver.registry.generic.strategy import Strategy
 from storage.port import Condition, Delete, Entry, Put, RevisionMismatch, Storage, TooLarge, Unavailable
 
@@ -41,8 +42,8 @@ class Transactions:
         self._strategy = strategy
         self._root = root
 
-    async def create(self, key: str, obj: Object, *, repeatable: bool) -> int:
-        """Store a new object.
+    async def create(self, key: str, obj: Object, value: bytes, *, repeatable: bool) -> int:
+        """Store a new object, as ``value``.
 
         ``repeatable`` says whether a client that hears of no result may repeat the request without a second effect; clients do so by
         themselves when the answer has a ``Retry-After``.
@@ -51,24 +52,24 @@ class Transactions:
             Overtaken: the key is taken.
             Conflict: a claim is.
         """
-        return await self._commit(key, 0, obj, frozenset(), obj, repeatable=repeatable)
+        return await self._commit(key, 0, (obj, value), frozenset(), obj, repeatable=repeatable)
 
-    async def replace(self, key: str, revision: int, old: Object, new: Object, *, repeatable: bool) -> int:
-        """Store ``new`` in place of ``old``, which was written at ``revision``; ``repeatable`` as for ``create``.
+    async def replace(self, item: Item, new: Object, value: bytes, *, repeatable: bool) -> int:
+        """Store ``new``, as ``value``, in place of ``item``; ``repeatable`` as for ``create``.
 
         Raises:
             Overtaken: somebody wrote since.
             Conflict: a claim is taken.
         """
-        return await self._commit(key, revision, new, self._strategy.claims(old), new, repeatable=repeatable)
+        return await self._commit(item.key, item.revision, (new, value), self._strategy.claims(item.object), new, repeatable=repeatable)
 
-    async def remove(self, key: str, revision: int, old: Object) -> int:
-        """Remove the object that was written at ``revision``, and its claims.
+    async def remove(self, item: Item) -> int:
+        """Remove an object and its claims.
 
         Raises:
             Overtaken: somebody wrote since.
         """
-        return await self._commit(key, revision, None, self._strategy.claims(old), old, repeatable=True)
+        return await self._commit(item.key, item.revision, None, self._strategy.claims(item.object), item.object, repeatable=True)
 
     async def check_claims(self, key: str, old: Object | None, new: Object) -> None:
         """Raise the Conflict that a commit would meet (for a dry run)."""
@@ -80,14 +81,14 @@ class Transactions:
                 raise self._taken(new, claim, entry)
 
     async def _commit(
-        self, key: str, revision: int, new: Object | None, held: frozenset[str], about: Object, *, repeatable: bool
+        self, key: str, revision: int, new: tuple[Object, bytes] | None, held: frozenset[str], about: Object, *, repeatable: bool
     ) -> int:  # fmt: skip
-        wanted = self._strategy.claims(new) if new is not None else frozenset()
+        wanted = self._strategy.claims(new[0]) if new is not None else frozenset()
         ours: set[str] = set()  # claims that storage says are this object's, though the strategy did not know
         while True:
             gained = {self._claim_key(claim): claim for claim in wanted - held}
             conditions = [Condition(key, revision), *(Condition(each, 0) for each in gained if each not in ours)]
-            writes: list[Put | Delete] = [Put(key, encode(new)) if new is not None else Delete(key)]
+            writes: list[Put | Delete] = [Put(key, new[1]) if new is not None else Delete(key)]
             writes += [Put(each, key.encode()) for each in gained]
             writes += [Delete(self._claim_key(claim)) for claim in held - wanted]
             try:

@@ -85,19 +85,22 @@ class Subject:
 
     def create(self, obj: Object) -> Object:
         metadata.match_request(obj, self.strategy.resource, "default")
-        new = self.planner.create(obj, self.planner.read(obj, WriteOptions(field_validation="Strict")), NOW)
+        refused = self.planner.read(obj, WriteOptions(field_validation="Strict"))
+        self.strategy.default(obj)
+        new = self.planner.create(obj, refused, NOW)
         self.show(new)
         return new
 
     def update(self, obj: Object, old: Object, *, status: bool) -> None:
-        new = self.planner.update(obj, old, WriteOptions(), "status" if status else "").obj
+        refused = self.planner.receive(obj, old, WriteOptions())
+        new = self.planner.update(obj, old, "status" if status else "", refused).obj
         self.show(new)
         for verb in self.strategy.verbs.values():
             try:
                 if isinstance(verb, CreatingVerb):
                     verb.make(codec.copy(new), {}, NOW)
                 else:
-                    self.planner.act(verb, {}, new, NOW)
+                    self.planner.act(verb.apply(codec.copy(new), {}, NOW), new)
             except StatusError:
                 continue
 

@@ -1,0 +1,62 @@
+"""NamespaceLifecycle: new objects need a namespace that is there and is not being deleted.
+
+Without this the deletion of a namespace may never end. Source: ``k8s.io/apiserver/pkg/admission/plugin/namespace/lifecycle``.
+"""
+
+from __future__ import annotations
+
+from apiserver.apis.core.resources import NAMESPACES
+from apiserver.apis.meta.errors import Cause, Details, Forbidden, NotFound, ServiceUnavailable, StatusError
+from apiserver.apis.meta.objects import Object, dig, is_deleting
+from apiserver.apis.meta.resources import Resource
+from apiserver.client.informer import Informer
+from apiserver.client.rest import Client, TransportError
+from apiserver.registry.generic.admission import Attributes, Operation
+
+
+class NamespaceLifecycle:
+    """See the module."""
+
+    name = "NamespaceLifecycle"
+
+    def __init__(self, namespaces: Informer, client: Client) -> None:
+        self._namespaces = namespaces
+        self._client = client
+
+    def handles(self, operation: Operation, resource: Resource, subresource: str) -> bool:
+        """Return whether a namespaced object is to be created."""
+        del subresource
+        return operation == "CREATE" and resource.namespaced
+
+    async def mutate(self, attributes: Attributes) -> None:
+        """Judge the creation of a namespaced object; a namespace that the informer does not know (yet) is looked up.
+
+        Raises:
+            NotFound: there is no such namespace.
+            Forbidden: it is being deleted; the cause is ``NamespaceTerminating``.
+            ServiceUnavailable: nobody can say.
+        """
+        namespace = attributes.namespace
+        found = self._namespaces.get("", namespace) or await self._look_up(namespace)
+        if is_deleting(found) or dig(found, "status", "phase") == "Terminating":
+            raise _terminating(attributes.resource, namespace, attributes.name)
+
+    async def validate(self, attributes: Attributes) -> None:
+        """Everything was said before."""
+
+    async def _look_up(self, namespace: str) -> Object:
+        try:
+            return await self._client.get(NAMESPACES, namespace)
+        except NotFound:
+            raise NotFound(f'namespaces "{namespace}" not found', Details(name=namespace, kind="namespaces")) from None
+        except (StatusError, TransportError) as error:
+            why = f"look up namespace {namespace} before an object is created in it: {error}"
+            raise ServiceUnavailable(why, Details(retry_after_seconds=1)) from error
+
+
+def _terminating(resource: Resource, namespace: str, name: str) -> Forbidden:
+    why = f"unable to create new content in namespace {namespace} because it is being terminated"
+    cause = Cause("NamespaceTerminating", f"namespace {namespace} is being terminated", "metadata.namespace")
+    qualified = f"{resource.plural}.{resource.group}"
+    details = Details(name=name, group=resource.group, kind=resource.plural, causes=(cause,))
+    return Forbidden(f'{qualified} "{name}" is forbidden: {why}', details)
