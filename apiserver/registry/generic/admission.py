@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.meta.resources import Resource
@@ -29,6 +29,18 @@ Operation = Literal["CREATE", "UPDATE", "DELETE", "CONNECT"]
 
 def _nobody(*_: str) -> None:
     """Drop what nobody listens to."""
+
+
+@dataclass(slots=True, eq=False)
+class Reinvocation:
+    """Whether the mutating plug-ins run a second time, and what they remember of the first (Go: ``admission.ReinvocationContext``)."""
+
+    requested: bool = False
+    """A plug-in changed what another, which ran before it, asked to see again."""
+    again: bool = False
+    """This is the second time."""
+    memory: dict[str, Any] = field(default_factory=dict)
+    """By the plug-in's name."""
 
 
 @dataclass(slots=True, eq=False)
@@ -54,6 +66,7 @@ class Attributes:
     """Takes a warning for the client."""
     annotate: Callable[[str, str], None] = _nobody
     """Takes an annotation (key, value) for the audit log."""
+    reinvocation: Reinvocation = field(default_factory=Reinvocation)
 
 
 class Admission(Protocol):
