@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.meta.resources import Resource
+from apiserver.apis.meta.versions import preference
 from apiserver.endpoints.negotiation import DISCOVERY
 from apiserver.registry.generic.strategy import CreatingVerb, Strategy
 
@@ -42,8 +43,7 @@ def api_group_list(strategies: Sequence[Strategy]) -> Object:
 
 def api_group(strategies: Sequence[Strategy], group: str) -> Object:
     """Return ``GET /apis/GROUP``; its first version is the preferred one."""
-    served = dict.fromkeys(each.resource.version for each in strategies if each.resource.group == group)
-    versions = [{"groupVersion": f"{group}/{version}", "version": version} for version in served]
+    versions = [{"groupVersion": f"{group}/{version}", "version": version} for version in _versions(strategies, group)]
     return {"kind": "APIGroup", "apiVersion": "v1", "name": group, "versions": versions, "preferredVersion": versions[0]}
 
 
@@ -66,7 +66,7 @@ def aggregated(strategies: Sequence[Strategy]) -> Object:
     for group in sorted({each.resource.group for each in strategies}):
         versions = [
             {"version": version, "freshness": "Current", "resources": [_discovered(each) for each in _of(strategies, group, version)]}
-            for version in dict.fromkeys(each.resource.version for each in strategies if each.resource.group == group)
+            for version in _versions(strategies, group)
         ]
         items.append({"metadata": {"name": group}, "versions": versions})
     return {"kind": DISCOVERY, "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {}, "items": items}
@@ -76,6 +76,11 @@ def storage_version_hash(resource: Resource) -> str:
     """Return what the storage-version migrator compares."""
     digest = hashlib.sha256(f"{resource.group}/{resource.version}/{resource.kind}".encode()).digest()
     return base64.b64encode(digest[:8]).decode()
+
+
+def _versions(strategies: Sequence[Strategy], group: str) -> list[str]:
+    """Return the group's versions, the preferred one first."""
+    return sorted({each.resource.version for each in strategies if each.resource.group == group}, key=preference)
 
 
 def _of(strategies: Sequence[Strategy], group: str, version: str) -> list[Strategy]:
@@ -90,7 +95,7 @@ def _api_resource(strategy: Strategy) -> Object:
         "kind": strategy.resource.kind,
         "verbs": _MAIN,
         **_names(strategy),
-        "storageVersionHash": storage_version_hash(strategy.resource),
+        "storageVersionHash": storage_version_hash(strategy.hub.resource),
     }
 
 

@@ -40,9 +40,20 @@ def decode(strategy: Strategy, entry: Entry) -> Item:
     obj = orjson.loads(entry.value)
     if not isinstance(obj, dict) or not isinstance(obj.get("metadata"), dict):
         raise ValueError(f"the value of {entry.key} is no object")  # noqa: TRY004 - it is data that is wrong, not a caller
+    stale = obj.get("apiVersion") != strategy.resource.api_version
+    if stale:
+        obj = _converted(strategy, obj)
     strategy.default(obj)
     obj = at_revision(obj, entry.mod_revision)
-    return Item(entry.key, entry.mod_revision, obj, orjson.dumps(obj))
+    return Item(entry.key, entry.mod_revision, obj, orjson.dumps(obj), stale)
+
+
+def _converted(strategy: Strategy, obj: Object) -> Object:
+    spoke = strategy.spokes.get(str(obj.get("apiVersion")))
+    if spoke is None:
+        raise ValueError(f"it is of version {str(obj.get('apiVersion'))[:128]!r}, which nobody here can convert")
+    spoke.default(obj)
+    return spoke.to_hub(obj)
 
 
 def written(key: str, revision: int, obj: Object, value: bytes) -> Item:

@@ -125,6 +125,8 @@ class Strategy:
     """Serve ``/status``."""
     verbs: Mapping[str, Verb | CreatingVerb] = {}
     connects: Mapping[str, Connect] = {}
+    spokes: Mapping[str, Spoke] = {}
+    """Further served versions, by ``apiVersion``; each adds itself."""
 
     @property
     def hub(self) -> Strategy:
@@ -210,15 +212,25 @@ class Strategy:
 class Spoke(Strategy):
     """A further served version of a kind: its own schema, and a conversion that loses nothing.
 
-    Stored, prepared, validated and claimed is the hub's form; what is special about the version is ``resource``, ``model``, ``read``,
-    ``default`` and the two conversions, for which ``from_hub(to_hub(x)) == x`` has to hold, and the reverse. Managed fields are kept by
-    version, too. Source: the hub and spokes of Kubernetes' conversion (``k8s.io/apimachinery/pkg/runtime``).
+    Stored, prepared, validated and claimed is the hub's form. What is special about the version is ``resource``, ``model``, ``read``,
+    ``default`` and the two conversions, each of which has to undo the other. Managed fields are kept by version, too. What storage has of
+    a spoke's version (because that was the stored one before) is converted when it is read, and rewritten by the next write.
+    Source: the conversions of ``k8s.io/apimachinery/pkg/runtime``.
     """
 
     def __init__(self, hub: Strategy) -> None:
         self._hub = hub
         self.singular, self.short_names, self.categories = hub.singular, hub.short_names, hub.categories
         self.has_status = hub.has_status
+        hub.spokes = {**hub.spokes, self.resource.api_version: self}
+
+    def upgrade(self, obj: Object) -> Object:
+        """Return ``obj``, which may be used up, as the hub has it; ``apiVersion`` and ``metadata`` are the machinery's."""
+        raise NotImplementedError
+
+    def downgrade(self, obj: Object) -> Object:
+        """Return an object of the hub's version, which may be used up, as this version has it."""
+        raise NotImplementedError
 
     @property
     def hub(self) -> Strategy:
@@ -227,11 +239,11 @@ class Spoke(Strategy):
 
     def to_hub(self, obj: Object) -> Object:
         """Return ``obj`` as the stored version has it; it is used up."""
-        raise NotImplementedError
+        return {**self.upgrade(obj), "apiVersion": self._hub.resource.api_version}
 
     def from_hub(self, obj: Object) -> Object:
         """Return an object of the stored version as this version has it; it is used up."""
-        raise NotImplementedError
+        return {**self.downgrade(obj), "apiVersion": self.resource.api_version}
 
     def selectable_fields(self, obj: Object) -> dict[str, str]:
         """Return the hub's fields: ``obj`` is of the stored version."""

@@ -20,7 +20,7 @@ from certs.files import write_file
 from certs.issuing import Pair, Profile, issue, new_authority
 from storage.memory import MemoryStorage
 from storage.port import Storage
-from tests.component.apiserver.widgets import WIDGETS, WidgetStrategy
+from tests.component.apiserver.widgets import WIDGETS, OldWidgetStrategy, WidgetStrategy
 
 HOUR = timedelta(hours=1)
 NAMESPACE = "acc"
@@ -136,11 +136,12 @@ def flags(pki: Pki, *more: str) -> options.Options:
 
 
 @asynccontextmanager
-async def serving(pki: Pki, *more: str, storage: Storage | None = None) -> AsyncIterator[Api]:
-    """Serve widgets; the client is ``developer``."""
+async def serving(pki: Pki, *more: str, storage: Storage | None = None, versions: bool = False) -> AsyncIterator[Api]:
+    """Serve widgets, also in their old version if ``versions``; the client is ``developer``."""
     strategy = WidgetStrategy()
     kept = storage or MemoryStorage()
-    async with running.running(flags(pki, *more), lambda _: Kinds((strategy,)), kept) as (host, port):
+    strategies = (strategy, OldWidgetStrategy(strategy)) if versions else (strategy,)
+    async with running.running(flags(pki, *more), lambda _: Kinds(strategies), kept) as (host, port):
         connector = aiohttp.TCPConnector(ssl=pki.client("developer"), limit=0)
         async with aiohttp.ClientSession(connector=connector) as session:
             api = Api(f"https://{host}:{port}", session, strategy, kept)

@@ -11,9 +11,10 @@ from apiserver.apis.meta.errors import BadRequest, Conflict
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.meta.resources import Resource
 from apiserver.apis.meta.validation import FieldError, Path, invalid, type_invalid
-from apiserver.registry.generic.strategy import Column, Connect, CreatingVerb, Destination, Reading, Strategy, Verb
+from apiserver.registry.generic.strategy import Column, Connect, CreatingVerb, Destination, Reading, Spoke, Strategy, Verb
 
 WIDGETS: Final = Resource("example.test", "v1", "widgets", "Widget")
+OLD_WIDGETS: Final = Resource("example.test", "v1beta1", "widgets", "Widget")
 
 
 class Part(BaseModel):
@@ -46,6 +47,24 @@ class Widget(BaseModel):
     """A toy."""
 
     spec: Spec = Spec()
+    status: Status = Status()
+
+
+class OldSpec(BaseModel):
+    """What a widget was: other words for size and color."""
+
+    model_config = ConfigDict(strict=True)
+
+    extent: int = 1
+    paint: Literal["red", "green"] = "red"
+    parts: list[Part] = Field(default_factory=list, json_schema_extra=Spec.model_fields["parts"].json_schema_extra)
+    slot: str = ""
+
+
+class OldWidget(BaseModel):
+    """A toy of former days."""
+
+    spec: OldSpec = OldSpec()
     status: Status = Status()
 
 
@@ -100,20 +119,7 @@ class WidgetStrategy(Strategy):
         self.connects = {"tap": self.tap}
 
     def read(self, obj: Object) -> Reading:
-        unknown = [key for key in obj if key not in {"apiVersion", "kind", "metadata", "spec", "status"}]
-        spec = obj.get("spec")
-        if isinstance(spec, dict):
-            unknown += [f"spec.{key}" for key in spec if key not in Spec.model_fields]
-            for key in [key for key in spec if key not in Spec.model_fields]:
-                del spec[key]
-        for key in [key for key in obj if key in unknown]:
-            del obj[key]
-        try:
-            Widget.model_validate({key: obj[key] for key in ("spec", "status") if obj.get(key) is not None})
-        except ValidationError as error:
-            wrong = [type_invalid(Path(".".join(str(part) for part in each["loc"])), each["input"], each["msg"]) for each in error.errors()]
-            return Reading(tuple(unknown), tuple(wrong))
-        return Reading(tuple(unknown))
+        return _read(obj, Widget, Spec)
 
     def default(self, obj: Object) -> None:
         obj.setdefault("spec", {})
@@ -135,6 +141,46 @@ class WidgetStrategy(Strategy):
     def claims(self, obj: Object) -> frozenset[str]:
         slot = obj["spec"].get("slot")
         return frozenset({f"slot/{obj['metadata']['namespace']}/{slot}"}) if slot else frozenset()
+
+
+class OldWidgetStrategy(Spoke):
+    """A version that is served beside the stored one."""
+
+    resource = OLD_WIDGETS
+    model = OldWidget
+
+    def read(self, obj: Object) -> Reading:
+        return _read(obj, OldWidget, OldSpec)
+
+    def default(self, obj: Object) -> None:
+        obj.setdefault("spec", {}).setdefault("extent", 1)
+
+    def upgrade(self, obj: Object) -> Object:
+        return _renamed(obj, {"extent": "size", "paint": "color"})
+
+    def downgrade(self, obj: Object) -> Object:
+        return _renamed(obj, {"size": "extent", "color": "paint"})
+
+
+def _renamed(obj: Object, names: dict[str, str]) -> Object:
+    return {**obj, "spec": {names.get(key, key): value for key, value in obj["spec"].items()}}
+
+
+def _read(obj: Object, model: type[BaseModel], inner: type[BaseModel]) -> Reading:
+    unknown = [key for key in obj if key not in {"apiVersion", "kind", "metadata", "spec", "status"}]
+    spec = obj.get("spec")
+    if isinstance(spec, dict):
+        unknown += [f"spec.{key}" for key in spec if key not in inner.model_fields]
+        for key in [key for key in spec if key not in inner.model_fields]:
+            del spec[key]
+    for key in [key for key in obj if key in unknown]:
+        del obj[key]
+    try:
+        model.model_validate({key: obj[key] for key in ("spec", "status") if obj.get(key) is not None})
+    except ValidationError as error:
+        wrong = [type_invalid(Path(".".join(str(part) for part in each["loc"])), each["input"], each["msg"]) for each in error.errors()]
+        return Reading(tuple(unknown), tuple(wrong))
+    return Reading(tuple(unknown))
 
 
 def widget(name: str = "w1", **spec: Any) -> Object:
