@@ -11,7 +11,7 @@ import asyncio
 import json
 import ssl
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import Any, Final, Self, TypeAlias
@@ -55,6 +55,8 @@ class Client:
         self._token = Token(config, time.monotonic)
         self._certificates = Certificates(config, time.monotonic)
         self._session: aiohttp.ClientSession | None = None
+        self.observe: Callable[[str, int, float], None] | None = None
+        """Called with method, code (0: there was no answer) and seconds to the answer's head of every request that was sent."""
 
     async def __aenter__(self) -> Self:
         # Watches hold a connection each for minutes: no limit may make a request wait for one of them to end.
@@ -203,8 +205,6 @@ class Client:
         timeout: aiohttp.ClientTimeout | None = None,
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         """Yield a successful response whose body is still to be read; everything else is raised."""
-        if self._session is None:
-            raise RuntimeError("use the client as an async context manager")
         sent = {**self._headers, **(headers or {})}
         if data is not None:
             sent.setdefault("Content-Type", "application/json")
@@ -212,7 +212,7 @@ class Client:
         while True:
             if token := self._token.value():
                 sent["Authorization"] = f"Bearer {token}"
-            async with self._session.request(
+            async with self._observed(
                 method,
                 self.config.server + path,
                 params=params or None,
@@ -235,6 +235,20 @@ class Client:
                 await asyncio.sleep(pause)
             else:
                 raise error
+
+    @asynccontextmanager
+    async def _observed(self, method: str, url: str, **given: Any) -> AsyncIterator[aiohttp.ClientResponse]:  # noqa: ANN401 - aiohttp's own
+        if self._session is None:
+            raise RuntimeError("use the client as an async context manager")
+        began, code = time.monotonic(), 0
+        try:
+            response = await self._session.request(method, url, **given)
+            code = response.status
+        finally:
+            if self.observe is not None:
+                self.observe(method, code, time.monotonic() - began)
+        async with response:
+            yield response
 
     async def _object(
         self,

@@ -23,6 +23,8 @@ class Call:
     warnings: dict[str, None] = field(default_factory=dict)
     annotations: dict[str, str] = field(default_factory=dict)
     """For the audit log."""
+    waited: float = 0.0
+    """Seconds in which others held it up: queues and webhooks."""
 
     @property
     def accept(self) -> str:

@@ -22,7 +22,7 @@ from apiserver.endpoints.documents import OpenAPI
 from apiserver.endpoints.filters.authentication import Authenticator
 from apiserver.endpoints.filters.authorization import Authorizer
 from apiserver.endpoints.filters.chain import Chain, Phase
-from apiserver.endpoints.filters.limits import InFlight
+from apiserver.endpoints.filters.limits import Limiter
 from apiserver.endpoints.openapi import version2, version3
 from apiserver.endpoints.openapi.descriptions import Described
 from apiserver.endpoints.presenting import Presenter
@@ -35,7 +35,8 @@ from apiserver.registry.generic.store import Store
 from apiserver.registry.generic.strategy import Strategy
 from apiserver.registry.generic.watchcache import WatchCache
 from apiserver.server.health import Check, Health, ping
-from apiserver.server.metrics import Metrics
+from apiserver.server.measuring import MeasuredStorage
+from apiserver.server.metrics import Metrics, Peaks
 from storage.port import Storage, StorageError
 
 DISTRIBUTION: Final = "kubevirt-python"
@@ -57,6 +58,7 @@ class Assembly:
     watches: Watches
     streams: Streams
     caches: Sequence[WatchCache]
+    peaks: Peaks
     informers: Sequence[Informer] = ()
     stopping: bool = field(default=False)
 
@@ -81,10 +83,12 @@ def assemble(
     admission: Admission,
     authenticator: Authenticator,
     authorizer: Authorizer,
-    in_flight: InFlight,
+    limiter: Limiter,
+    metrics: Metrics,
     informers: Sequence[Informer] = (),
 ) -> Assembly:
     """Put a server together."""
+    storage = MeasuredStorage(storage, metrics.storage)
     caches = {
         strategy: WatchCache(storage, codec.collection(root, strategy.resource), partial(codec.decode, strategy))
         for strategy in strategies
@@ -95,7 +99,8 @@ def assemble(
         for strategy in strategies
     }
     watches, streams = Watches(), Streams()
-    metrics = Metrics({store.resource.plural: store for store in stores.values() if store.strategy.hub is store.strategy})
+    peaks = Peaks(limiter)
+    metrics.follow(stores.values(), peaks)
     v3 = _openapi(strategies)
     pages: dict[str, Callable[[Call], Awaitable[web.StreamResponse]]] = {"/metrics": metrics.page, "/version": _version}
     parts = Parts(
@@ -106,8 +111,8 @@ def assemble(
         streams=streams,
         now=now,
     )
-    chain = Chain(Application(parts), authenticator, authorizer, in_flight, metrics)
-    assembly = Assembly(chain, stores, watches, streams, tuple(caches.values()), informers)
+    chain = Chain(Application(parts), authenticator, authorizer, limiter, metrics.requests, metrics.deciding)
+    assembly = Assembly(chain, stores, watches, streams, tuple(caches.values()), peaks, informers)
     for path, checks in _checks(assembly, storage).items():
         pages[path] = Health(path, checks).page
     return assembly

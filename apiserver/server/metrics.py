@@ -1,101 +1,157 @@
-"""Metrics under the names that operators' dashboards and alerts know from Kubernetes."""
+"""``/metrics``: everything that is counted, under the names that operators' dashboards and alerts know from Kubernetes.
+
+Requests are counted by :mod:`apiserver.endpoints.filters.metering`, storage by :mod:`apiserver.server.measuring`; what others keep anyway
+(caches, limits, queues) is read when the page is asked for.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Callable, Collection, Iterable
 from typing import Final
 
 from aiohttp import web
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
-from prometheus_client.core import GaugeMetricFamily, Metric
-from prometheus_client.registry import Collector
+from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 
+from apiserver.apis.meta.instruments import Counter, Histogram, Read, Registry
+from apiserver.client.rest import Client
+from apiserver.endpoints import responses
 from apiserver.endpoints.call import Call
-from apiserver.endpoints.requestinfo import RequestInfo
+from apiserver.endpoints.filters.limits import Limiter
+from apiserver.endpoints.filters.metering import Deciding, Requests
 from apiserver.registry.generic.store import Store
+from apiserver.server.measuring import StorageMetrics
 
-_SECONDS: Final = (0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30, 45, 60)
-_LABELS: Final = ("verb", "group", "version", "resource", "subresource", "scope", "component")
-_VERBS: Final = {
-    "create": "POST", "update": "PUT", "patch": "PATCH", "delete": "DELETE", "deletecollection": "DELETECOLLECTION",
-    "get": "GET", "list": "LIST", "watch": "WATCH", "post": "POST", "put": "PUT",
-}  # fmt: skip
+CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+_PEAK_SECONDS: Final = 1.0
+_DELEGATED_SECONDS: Final = (0.25, 0.5, 0.7, 1, 1.5, 3, 5, 10)
+_CLIENT_SECONDS: Final = (0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0)
+_EXPIRY_SECONDS: Final = (
+    0, 1800, 3600, 7200, 21600, 43200, 86400, 172800, 345600, 604800, 2592000, 7776000, 15552000, 31104000,
+)  # fmt: skip
+Labelled = Iterable[tuple[tuple[str, ...], float]]
 
 
-class _Objects(Collector):
-    """How many objects there are, counted when somebody asks."""
+class Delegation:
+    """What kube-apiserver was asked for us, and what is known of clients' certificates."""
 
-    def __init__(self, stores: Mapping[str, Store]) -> None:
-        self._stores = stores
-
-    def collect(self) -> list[Metric]:
-        """Return the gauges."""
-        objects = GaugeMetricFamily("apiserver_storage_objects", "Number of stored objects, by resource.", labels=["resource"])
-        bad = GaugeMetricFamily(
-            "apiserver_storage_undecodable_objects", "Number of stored values that are no objects.", labels=["resource"]
+    def __init__(self) -> None:
+        self.authn = Counter("apiserver_delegated_authn_request_total", "TokenReviews by status code.", ("code",))
+        self.authn_seconds = Histogram(
+            "apiserver_delegated_authn_request_duration_seconds", "Time of TokenReviews.", _DELEGATED_SECONDS, ("code",)
         )
-        for name, store in self._stores.items():
-            objects.add_metric([name], len(store.cache.list().items))
-            bad.add_metric([name], len(store.cache.undecodable))
-        return [objects, bad]
+        self.authz = Counter("apiserver_delegated_authz_request_total", "SubjectAccessReviews by status code.", ("code",))
+        self.authz_seconds = Histogram(
+            "apiserver_delegated_authz_request_duration_seconds", "Time of SubjectAccessReviews.", _DELEGATED_SECONDS, ("code",)
+        )
+        self.expiry = Histogram(
+            "apiserver_client_certificate_expiration_seconds", "Remaining life of certificates that authenticated.", _EXPIRY_SECONDS
+        )
+        self.handshakes = Counter("apiserver_tls_handshake_errors_total", "TLS handshakes that failed.")
+        self.handshake_errors = self.handshakes.cell()
+        self.requests = Counter("rest_client_requests_total", "Requests to kube-apiserver.", ("code", "method", "host"))
+        self.request_seconds = Histogram(
+            "rest_client_request_duration_seconds", "Time of requests to kube-apiserver.", _CLIENT_SECONDS, ("verb", "host")
+        )
+
+    def follow(self, client: Client) -> None:
+        """Count what a client sends."""
+        host = client.config.server.partition("://")[2]
+
+        def observe(method: str, code: int, seconds: float) -> None:
+            self.requests.increment(str(code) if code else "<error>", method, host)
+            self.request_seconds.observe(seconds, method, host)
+
+        client.observe = observe
+
+    def authenticated(self, code: str, seconds: float) -> None:
+        """Count a TokenReview."""
+        self.authn.increment(code)
+        self.authn_seconds.observe(seconds, code)
+
+    def authorized(self, code: str, seconds: float) -> None:
+        """Count a SubjectAccessReview."""
+        self.authz.increment(code)
+        self.authz_seconds.observe(seconds, code)
+
+    def register(self, registry: Registry) -> None:
+        """Put all of it on the page."""
+        registry.add(self.authn, self.authn_seconds, self.authz, self.authz_seconds, self.expiry)
+        registry.add(self.handshakes, self.requests, self.request_seconds)
+
+
+class Peaks:
+    """The most requests at once within the last second, which is what Go's gauge of requests in flight means."""
+
+    def __init__(self, limiter: Limiter) -> None:
+        self._limiter = limiter
+        self._last = (0, 0)
+
+    async def run(self) -> None:
+        """Look every second, until cancelled."""
+        while True:
+            self._last = self._limiter.take_peaks()
+            await asyncio.sleep(_PEAK_SECONDS)
+
+    def read(self) -> Labelled:
+        """Yield the gauges."""
+        yield ("readOnly",), self._last[0]
+        yield ("mutating",), self._last[1]
 
 
 class Metrics:
-    """Counts requests; an ``Observer`` of the chain."""
+    """The page and its families. Made first, so that every part can count; what it reads of the parts follows."""
 
-    def __init__(self, stores: Mapping[str, Store]) -> None:
-        self.registry = CollectorRegistry()
-        ProcessCollector(registry=self.registry)
-        self.registry.register(_Objects(stores))
-        self._known = {store.resource.plural for store in stores.values()}
-        self._requests = Counter(
-            "apiserver_request", "Requests by verb, resource and code.", (*_LABELS, "dry_run", "code"), registry=self.registry
-        )  # fmt: skip
-        self._seconds = Histogram(
-            "apiserver_request_duration_seconds", "Response latency.", _LABELS, buckets=_SECONDS, registry=self.registry
-        )  # fmt: skip
-        self._long = Gauge("apiserver_longrunning_requests", "Watches and streams that are open.", _LABELS, registry=self.registry)
-        self._in_flight = Gauge(
-            "apiserver_current_inflight_requests", "Requests that are being answered.", ("request_kind",), registry=self.registry
-        )  # fmt: skip
+    def __init__(self, *, root: str = "") -> None:
+        self.registry = Registry()
+        self.requests = Requests()
+        self.deciding = Deciding()
+        self.delegation = Delegation()
+        self.storage = StorageMetrics(root)
+        for each in (self.requests, self.deciding, self.delegation, self.storage):
+            each.register(self.registry)
+        self._process = CollectorRegistry()
+        ProcessCollector(registry=self._process)
 
-    def began(self, call: Call, *, long_running: bool) -> None:
-        """Count a request that is let in."""
-        if long_running:
-            self._long.labels(**self._labels(call.info)).inc()
-        else:
-            self._in_flight.labels(_kind(call.info)).inc()
-
-    def ended(self, call: Call, code: int, seconds: float, *, long_running: bool) -> None:
-        """Count an answer; the time of a watch says nothing and is not kept."""
-        labels = self._labels(call.info)
-        dry_run = "All" if "dryRun" in call.request.query else ""
-        self._requests.labels(**labels, dry_run=dry_run, code=str(code)).inc()
-        if long_running:
-            self._long.labels(**labels).dec()
-        else:
-            self._in_flight.labels(_kind(call.info)).dec()
-            self._seconds.labels(**labels).observe(seconds)
-
-    def _labels(self, info: RequestInfo) -> dict[str, str]:
-        """Return labels out of a bounded set: what a client invents is ``other``."""
-        known = info.is_resource and info.resource in self._known
-        return {
-            "verb": _VERBS.get(info.verb, "other"),
-            "group": info.group if known else "",
-            "version": info.version if known else "",
-            "resource": info.resource if known else "",
-            "subresource": info.subresource if known and len(info.subresource) < 32 and info.subresource.isalpha() else "",
-            "scope": info.scope if known else "",
-            "component": "apiserver",
-        }
+    def follow(self, stores: Collection[Store], peaks: Peaks) -> None:
+        """Read the stores' caches and the peaks of requests in flight whenever the page is asked for."""
+        self.requests.serve((each.resource.group, each.resource.plural) for each in stores)
+        about = "Most requests at once within the last second, by kind."
+        self.registry.add(Read("apiserver_current_inflight_requests", "gauge", about, ("request_kind",), peaks.read))
+        self.registry.add(*_caches([each for each in stores if each.strategy.hub is each.strategy]))
 
     async def page(self, call: Call) -> web.StreamResponse:
         """Answer in Prometheus' text format."""
-        del call
-        body = generate_latest(self.registry)
-        return web.Response(body=body, headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"})
+        body = self.registry.page() + generate_latest(self._process)
+        response = web.Response(body=body, headers={"Content-Type": CONTENT_TYPE})
+        return await responses.compressed(call.request, response, body)
 
 
-def _kind(info: RequestInfo) -> str:
-    return "mutating" if info.mutating else "readOnly"
+def _caches(stores: Collection[Store]) -> Iterable[Read]:
+    """Yield what the watch caches keep count of."""
+
+    def each(names: Callable[[Store], tuple[str, ...]], count: Callable[[Store], float]) -> Callable[[], Labelled]:
+        return lambda: ((names(store), count(store)) for store in stores)
+
+    group = ("group", "resource")
+    about = "Stored objects at the time of the last look."
+    yield Read("apiserver_storage_objects", "gauge", about, ("resource",), each(_qualified, _objects))
+    yield Read("apiserver_resource_objects", "gauge", about, group, each(_names, _objects))
+    about = "Stored values that are no objects."
+    yield Read("apiserver_storage_undecodable_objects", "gauge", about, group, each(_names, lambda store: len(store.cache.undecodable)))
+    about = "Revision that the watch cache has reached."
+    yield Read("apiserver_watch_cache_resource_version", "gauge", about, group, each(_names, lambda store: store.cache.revision))
+    about = "Times that the watch cache read everything."
+    yield Read("apiserver_watch_cache_initializations_total", "counter", about, group, each(_names, lambda store: store.cache.listings))
+
+
+def _objects(store: Store) -> int:
+    return len(store.cache.list().items)
+
+
+def _names(store: Store) -> tuple[str, ...]:
+    return store.resource.group, store.resource.plural
+
+
+def _qualified(store: Store) -> tuple[str, ...]:
+    return (f"{store.resource.plural}.{store.resource.group}" if store.resource.group else store.resource.plural,)

@@ -19,12 +19,13 @@ from apiserver.client.config import Config
 from apiserver.client.informer import Informer
 from apiserver.client.rest import Client
 from apiserver.endpoints.filters.authentication import Authenticator, Trust
-from apiserver.endpoints.filters.authorization import AllowAll, Delegated
+from apiserver.endpoints.filters.authorization import AllowAll, Authorizer, Delegated
 from apiserver.endpoints.filters.limits import InFlight
 from apiserver.endpoints.filters.tokens import TokenReview
 from apiserver.registry.generic.admission import Admission, AdmitAll
 from apiserver.registry.generic.strategy import Strategy
 from apiserver.server.assembly import Assembly, assemble, now
+from apiserver.server.metrics import Metrics
 from apiserver.server.options import Options
 from apiserver.server.serving import Listener
 from apiserver.server.trusting import Trusting, config_map
@@ -75,17 +76,24 @@ async def running(options: Options, make_kinds: MakeKinds, storage: Storage | No
         kept = storage or _storage(options)
         stack.push_async_callback(kept.close)
         tls = ServerTls(Files(options.tls_cert_file, options.tls_private_key_file), clients=ssl.CERT_OPTIONAL)
+        metrics = Metrics(root=options.etcd_prefix)
+        if client is not None:
+            metrics.delegation.follow(client)
         authenticator = Authenticator(
-            trust=Trust(), now=now, review=TokenReview(client) if client else None, anonymous=options.anonymous_auth
-        )  # fmt: skip
+            trust=Trust(),
+            now=now,
+            review=TokenReview(client, metrics.delegation.authenticated) if client else None,
+            anonymous=options.anonymous_auth,
+            expiry=metrics.delegation.expiry.cell(),
+        )
         trusting = Trusting(tls, authenticator, options.client_ca_file)
-        assembly, informers = _assembled(options, make_kinds(client), client, kept, authenticator, trusting)
+        assembly, informers = _assembled(options, make_kinds(client), client, kept, authenticator, trusting, metrics)
         listener = Listener(assembly.chain, assembly.watches, assembly.streams)
         async with asyncio.TaskGroup() as tasks:
             address = await listener.listen(options.bind_address, options.secure_port, tls.context)
             caches = [cache.run() for cache in assembly.caches]
             others = [informer.run() for informer in informers]
-            long_lived = (*caches, *others, tls.run(), trusting.run(), assembly.synced(), _compact(kept))
+            long_lived = (*caches, *others, tls.run(), trusting.run(), assembly.synced(), assembly.peaks.run(), _compact(kept))
             background = [tasks.create_task(each) for each in long_lived]
             gc.collect()
             gc.freeze()  # what is there now stays: the collector need not look at it again
@@ -98,7 +106,13 @@ async def running(options: Options, make_kinds: MakeKinds, storage: Storage | No
 
 
 def _assembled(
-    options: Options, kinds: Kinds, client: Client | None, storage: Storage, authenticator: Authenticator, trusting: Trusting
+    options: Options,
+    kinds: Kinds,
+    client: Client | None,
+    storage: Storage,
+    authenticator: Authenticator,
+    trusting: Trusting,
+    metrics: Metrics,
 ) -> tuple[Assembly, list[Informer]]:
     needed: list[Informer] = []
     admission: Admission = AdmitAll()
@@ -116,11 +130,18 @@ def _assembled(
         root=options.etcd_prefix.rstrip("/"),
         admission=admission,
         authenticator=authenticator,
-        authorizer=Delegated(client) if client is not None and options.authorization_mode == "Delegated" else AllowAll(),
-        in_flight=InFlight(options.max_requests_inflight, options.max_mutating_requests_inflight),
+        authorizer=_authorizer(options, client, metrics),
+        limiter=InFlight(options.max_requests_inflight, options.max_mutating_requests_inflight),
+        metrics=metrics,
         informers=needed,
     )
     return assembly, [*needed, *kinds.informers]
+
+
+def _authorizer(options: Options, client: Client | None, metrics: Metrics) -> Authorizer:
+    if client is None or options.authorization_mode != "Delegated":
+        return AllowAll()
+    return Delegated(client, metrics.delegation.authorized)
 
 
 def _client(options: Options) -> Client:

@@ -20,6 +20,7 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from apiserver.apis.meta.errors import Unauthorized
+from apiserver.apis.meta.instruments import HistogramCell
 from apiserver.endpoints.users import ANONYMOUS, User, authenticated
 
 Authorities = tuple[x509.Certificate, ...]
@@ -52,8 +53,26 @@ class Trust:
 class Authenticator:
     """Finds out who asks. ``trust`` may be replaced at any time."""
 
-    def __init__(self, *, trust: Trust, now: Callable[[], datetime], review: Reviewer | None = None, anonymous: bool = True) -> None:
+    def __init__(
+        self,
+        *,
+        trust: Trust,
+        now: Callable[[], datetime],
+        review: Reviewer | None = None,
+        anonymous: bool = True,
+        expiry: HistogramCell | None = None,
+    ) -> None:
+        """Take what judges.
+
+        Args:
+            trust: whose certificates mean what.
+            now: the wall clock.
+            review: judges bearer tokens; None: none is worth anything.
+            anonymous: whether whoever shows no credential may be ``system:anonymous``.
+            expiry: where the remaining life of clients' certificates is counted.
+        """
         self.trust = trust
+        self._expiry = expiry
         self._now = now
         self._review = review
         self._anonymous = anonymous
@@ -65,13 +84,8 @@ class Authenticator:
             Unauthorized: a credential is wrong, or there is none and nobody may be anonymous.
         """
         certificate = peer_certificate(request)
-        if certificate is not None and not certificate.not_valid_before_utc <= self._now() <= certificate.not_valid_after_utc:
-            raise Unauthorized("Unauthorized")  # connections live longer than the handshake that looked at the dates
-        if certificate is not None:
-            user = from_request_header(self.trust.request_header, certificate, request.headers)
-            user = user or from_certificate(self.trust.clients, certificate)
-            if user is not None:
-                return authenticated(user)
+        if certificate is not None and (user := self._certified(certificate, request.headers)):
+            return authenticated(user)
         token = bearer_token(request.headers)
         if token is not None:
             user = await self._review(token) if self._review is not None and token else None
@@ -81,6 +95,18 @@ class Authenticator:
         if certificate is not None or not self._anonymous:
             raise Unauthorized("Unauthorized")
         return ANONYMOUS
+
+    def _certified(self, certificate: x509.Certificate, headers: Mapping[str, str]) -> User | None:
+        now = self._now()
+        if not certificate.not_valid_before_utc <= now <= certificate.not_valid_after_utc:
+            raise Unauthorized("Unauthorized")  # connections live longer than the handshake that looked at the dates
+        user = from_request_header(self.trust.request_header, certificate, headers)
+        if user is not None:
+            return user
+        user = from_certificate(self.trust.clients, certificate)
+        if user is not None and self._expiry is not None:
+            self._expiry.observe((certificate.not_valid_after_utc - now).total_seconds())
+        return user
 
 
 def peer_certificate(request: web.BaseRequest) -> x509.Certificate | None:

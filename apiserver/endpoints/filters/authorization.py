@@ -10,6 +10,7 @@ from apiserver.apis.meta.errors import Details, Forbidden, InternalError, Status
 from apiserver.apis.meta.objects import Object, dig
 from apiserver.client.rest import Client, TransportError
 from apiserver.endpoints.filters.expiring import Expiring
+from apiserver.endpoints.filters.reviewing import Answered, ask, uncounted
 from apiserver.endpoints.requestinfo import RequestInfo
 from apiserver.endpoints.users import MASTERS, User
 
@@ -43,8 +44,9 @@ class AllowAll:
 class Delegated:
     """Asks kube-apiserver, and remembers each answer for ten seconds."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Client, answered: Answered = uncounted) -> None:
         self._client = client
+        self._answered = answered
         self._answers: Expiring[str, tuple[bool, str]] = Expiring(SECONDS, _SIZE)
 
     async def check(self, user: User, info: RequestInfo) -> None:
@@ -65,7 +67,7 @@ class Delegated:
     async def _ask(self, spec: Object) -> tuple[bool, str]:
         review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec}
         try:
-            answer = await self._client.create(SUBJECT_ACCESS_REVIEWS, review)
+            answer = await ask(self._client, SUBJECT_ACCESS_REVIEWS, review, self._answered)
         except (StatusError, TransportError) as error:
             raise InternalError(f"ask kube-apiserver whether {spec.get('user')} may: {error}") from error
         return dig(answer, "status", "allowed") is True, str(dig(answer, "status", "reason") or "")

@@ -2,7 +2,7 @@
 
 ::
 
-    request ─▶ audit id, attributes ─▶ ready? ─▶ authentication ─▶ authorization ─▶ in-flight limit ─▶ deadline ─▶ application
+    request ─▶ audit id, attributes ─▶ ready? ─▶ authentication ─▶ flow control ─▶ authorization ─▶ deadline ─▶ application
 
 Authorization stands before routing: who may not, does not learn what there is.
 """
@@ -16,7 +16,7 @@ import uuid
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final, Protocol
+from typing import Final
 
 from aiohttp import web
 
@@ -24,8 +24,10 @@ from apiserver.apis.meta.errors import BadRequest, Details, InternalError, Servi
 from apiserver.endpoints import queries, requestinfo, responses
 from apiserver.endpoints.application import Application
 from apiserver.endpoints.call import Call
+from apiserver.endpoints.filters import metering
 from apiserver.endpoints.filters.authorization import ALWAYS_ALLOWED, Authorizer
-from apiserver.endpoints.filters.limits import InFlight
+from apiserver.endpoints.filters.limits import Limiter, Seat
+from apiserver.endpoints.filters.metering import Deciding, Requests
 from apiserver.endpoints.users import User
 
 logger = logging.getLogger(__name__)
@@ -34,6 +36,10 @@ REQUEST_SECONDS: Final = 60.0
 _RETRY_SECONDS: Final = 5
 _MAX_AUDIT_ID: Final = 64
 _CLIENT_CLOSED: Final = 499
+_UNAUTHORIZED: Final = 401
+_FORBIDDEN: Final = 403
+_GATEWAY_TIMEOUT: Final = 504
+_APPLY: Final = "application/apply-patch+"
 
 
 class Phase(Enum):
@@ -47,18 +53,6 @@ class Phase(Enum):
     """Requests under way end; later ones are sent elsewhere."""
 
 
-class Observer(Protocol):
-    """Counts what happens."""
-
-    def began(self, call: Call, *, long_running: bool) -> None:
-        """Take note of a request that is let in."""
-        ...
-
-    def ended(self, call: Call, code: int, seconds: float, *, long_running: bool) -> None:
-        """Take note of an answer."""
-        ...
-
-
 @dataclass(slots=True)
 class Chain:
     """A handler for ``aiohttp.web.Server``."""
@@ -66,8 +60,9 @@ class Chain:
     application: Application
     authenticate: Callable[[web.BaseRequest], Awaitable[User]]
     authorizer: Authorizer
-    in_flight: InFlight
-    observer: Observer
+    limiter: Limiter
+    requests: Requests
+    deciding: Deciding
     phase: Phase = Phase.STARTING
 
     async def __call__(self, request: web.BaseRequest) -> web.StreamResponse:
@@ -76,14 +71,13 @@ class Chain:
         info = requestinfo.parse(request.method, request.rel_url.path, request.query)
         call = Call(request, info, _audit_id(request))
         long_running = self.application.is_long_running(info)
-        code = _CLIENT_CLOSED
-        self.observer.began(call, long_running=long_running)
+        code, size = _CLIENT_CLOSED, 0
         try:
             response = await self._bounded(call, long_running=long_running)
-            code = response.status
+            code, size = response.status, _size(response)
         finally:
             seconds = time.perf_counter() - started
-            self.observer.ended(call, code, seconds, long_running=long_running)
+            self._count(call, code, seconds, size, long_running=long_running)
             _log(call, code, seconds)
         if not response.prepared:
             responses.add_headers(call, response)
@@ -107,16 +101,57 @@ class Chain:
             return responses.status_of(InternalError(message))
 
     async def _let_in(self, call: Call, *, long_running: bool) -> web.StreamResponse:
-        if call.info.path not in ALWAYS_ALLOWED:
-            self._refuse_if_not_serving(call)
-        call.user = await self.authenticate(call.request)
-        await self.authorizer.check(call.user, call.info)
-        with self.in_flight.admitted(call.user, call.info, long_running=long_running):
-            if long_running:
-                return await self.application.answer(call)
-            return await self._in_time(call)
+        if self.phase is not Phase.SERVING and call.info.path not in ALWAYS_ALLOWED:
+            self._refuse(call)
+        await self._authenticate(call)
+        seat = self._enter(call, long_running=long_running)
+        if seat is None:
+            await self._authorize(call)
+            return await self._answer(call, long_running=long_running)
+        try:
+            if seat.waits:
+                call.waited += await seat.taken()
+            await self._authorize(call)
+            return await self._answer(call, long_running=long_running)
+        finally:
+            seat.leave()
 
-    def _refuse_if_not_serving(self, call: Call) -> None:
+    async def _authenticate(self, call: Call) -> None:
+        began = time.perf_counter()
+        try:
+            call.user = user = await self.authenticate(call.request)
+        except StatusError as error:
+            self.deciding.unauthenticated("failure" if error.code == _UNAUTHORIZED else "error", time.perf_counter() - began)
+            raise
+        self.deciding.authenticated(user.name, time.perf_counter() - began)
+
+    def _enter(self, call: Call, *, long_running: bool) -> Seat | None:
+        try:
+            return self.limiter.enter(call.user, call.info, long_running=long_running)
+        except TooManyRequests as error:
+            self._terminated(call, error.code)
+            raise
+
+    async def _authorize(self, call: Call) -> None:
+        began = time.perf_counter()
+        try:
+            await self.authorizer.check(call.user, call.info)
+        except StatusError as error:
+            self.deciding.refused("no-opinion" if error.code == _FORBIDDEN else "error", time.perf_counter() - began)
+            raise
+        self.deciding.allowed(time.perf_counter() - began)
+
+    async def _answer(self, call: Call, *, long_running: bool) -> web.StreamResponse:
+        if not long_running:
+            return await self._in_time(call)
+        gauge = self.requests.long_running.cell(*self._labels(call))
+        gauge.value += 1
+        try:
+            return await self.application.answer(call)
+        finally:
+            gauge.value -= 1
+
+    def _refuse(self, call: Call) -> None:
         match self.phase:
             case Phase.STARTING if not call.info.path.startswith(("/livez/", "/readyz/", "/healthz/", "/metrics")):
                 raise ServiceUnavailable(
@@ -138,7 +173,33 @@ class Chain:
         except TimeoutError:
             if limit is None or not limit.expired():
                 raise
+            self._terminated(call, _GATEWAY_TIMEOUT)
             raise Timeout(f"request did not complete within the requested timeout of {seconds:g} seconds") from None
+
+    def _count(self, call: Call, code: int, seconds: float, size: int, *, long_running: bool) -> None:
+        info = call.info
+        if info.mutating:
+            dry_run = metering.dry_run(call.request.query)
+            apply = info.verb == "patch" and call.request.headers.get("Content-Type", "").startswith(_APPLY)
+            self.requests.series(info, dry_run=dry_run, apply=apply).ended(code, seconds, call.waited, size)
+            if length := call.request.headers.get("Content-Length"):
+                self.requests.body(info, length)
+        else:
+            connect = long_running and info.verb != "watch"
+            self.requests.series(info, connect=connect).ended(code, seconds, call.waited, size)
+        if code == _CLIENT_CLOSED:
+            self.requests.aborts.increment(*self._labels(call)[:-1])
+
+    def _labels(self, call: Call) -> tuple[str, ...]:
+        return self.requests.labels(call.info, connect=call.info.verb == "get" and self.application.is_long_running(call.info))
+
+    def _terminated(self, call: Call, code: int) -> None:
+        self.requests.terminations.increment(*self._labels(call), str(code))
+
+
+def _size(response: web.StreamResponse) -> int:
+    """Return the size of an answer that is whole in memory."""
+    return response.content_length or 0
 
 
 def _audit_id(request: web.BaseRequest) -> str:

@@ -2,46 +2,141 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Final, Protocol
 
 from apiserver.apis.meta.errors import Details, TooManyRequests
 from apiserver.endpoints.requestinfo import RequestInfo
 from apiserver.endpoints.users import MASTERS, User
 
+RETRY_SECONDS: Final = 1
+
+
+class Seat(Protocol):
+    """A place among the requests that are being answered."""
+
+    @property
+    def headers(self) -> tuple[tuple[str, str], ...]:
+        """What the answer says about it."""
+        ...
+
+    @property
+    def waits(self) -> bool:
+        """Whether it is not free yet: await :meth:`taken`."""
+        ...
+
+    async def taken(self) -> float:
+        """Wait until it is free; return the seconds.
+
+        Raises:
+            TooManyRequests: it took too long.
+        """
+        ...
+
+    def initialized(self) -> None:
+        """Give it up early: a watch has sent what there was, and costs little from here on."""
+        ...
+
+    def leave(self) -> None:
+        """Give it up; once more does no harm."""
+        ...
+
+
+class Limiter(Protocol):
+    """Decides who is answered when there are too many."""
+
+    def enter(self, user: User, info: RequestInfo, *, long_running: bool) -> Seat | None:
+        """Return the seat of a request, None if it needs none.
+
+        Raises:
+            TooManyRequests: there is none, now; the body of the request was not read.
+        """
+        ...
+
+    def take_peaks(self) -> tuple[int, int]:
+        """Return the most reads and writes at once since the last call."""
+        ...
+
+
+def too_many() -> TooManyRequests:
+    """Return the refusal that clients understand: they come back after the header's seconds."""
+    return TooManyRequests("Too many requests, please try again later.", Details(retry_after_seconds=RETRY_SECONDS))
+
+
+@dataclass(slots=True)
+class Watermark:
+    """Counts reads and writes apart, now and at most."""
+
+    reading: int = 0
+    writing: int = 0
+    most_reading: int = 0
+    most_writing: int = 0
+
+    def add(self, *, writes: bool) -> None:
+        """Count one more."""
+        if writes:
+            self.writing += 1
+            self.most_writing = max(self.most_writing, self.writing)
+        else:
+            self.reading += 1
+            self.most_reading = max(self.most_reading, self.reading)
+
+    def remove(self, *, writes: bool) -> None:
+        """Count one less."""
+        if writes:
+            self.writing -= 1
+        else:
+            self.reading -= 1
+
+    def take(self) -> tuple[int, int]:
+        """Return the most of both since the last call."""
+        most = self.most_reading, self.most_writing
+        self.most_reading, self.most_writing = self.reading, self.writing
+        return most
+
 
 @dataclass(slots=True)
 class InFlight:
-    """Counts requests that read and requests that write, apart. Watches and streams do not count, ``system:masters`` always may."""
+    """Go's max-in-flight limit. Watches and streams do not count, ``system:masters`` always may; 0 as a limit means none."""
 
     max_reading: int = 400
     max_writing: int = 200
-    reading: int = 0
-    writing: int = 0
+    watermark: Watermark = field(default_factory=Watermark)
 
-    @contextmanager
-    def admitted(self, user: User, info: RequestInfo, *, long_running: bool) -> Iterator[None]:
-        """Count one request while it is answered; 0 as a limit means none.
-
-        Raises:
-            TooManyRequests: there are too many; its body was not read.
-        """
+    def enter(self, user: User, info: RequestInfo, *, long_running: bool) -> Seat | None:
+        """See :class:`Limiter`."""
         if long_running:
-            yield
-            return
+            return None
         writes = info.mutating
-        count, limit = (self.writing, self.max_writing) if writes else (self.reading, self.max_reading)
+        mark = self.watermark
+        count, limit = (mark.writing, self.max_writing) if writes else (mark.reading, self.max_reading)
         if limit and count >= limit and MASTERS not in user.groups:
-            raise TooManyRequests("Too many requests, please try again later.", Details(retry_after_seconds=1))
-        self._add(1, writes=writes)
-        try:
-            yield
-        finally:
-            self._add(-1, writes=writes)
+            raise too_many()
+        mark.add(writes=writes)
+        return _Counted(mark, writes)
 
-    def _add(self, number: int, *, writes: bool) -> None:
-        if writes:
-            self.writing += number
-        else:
-            self.reading += number
+    def take_peaks(self) -> tuple[int, int]:
+        """See :class:`Limiter`."""
+        return self.watermark.take()
+
+
+class _Counted:
+    __slots__ = ("_left", "_mark", "_writes")
+    headers = ()
+    waits = False
+
+    def __init__(self, mark: Watermark, writes: bool) -> None:  # noqa: FBT001 - on the hot path, where a keyword costs
+        self._mark = mark
+        self._writes = writes
+        self._left = False
+
+    async def taken(self) -> float:
+        return 0.0
+
+    def initialized(self) -> None:
+        pass
+
+    def leave(self) -> None:
+        if not self._left:
+            self._left = True
+            self._mark.remove(writes=self._writes)

@@ -10,6 +10,7 @@ from apiserver.apis.meta.errors import InternalError, StatusError
 from apiserver.apis.meta.objects import dig
 from apiserver.client.rest import Client, TransportError
 from apiserver.endpoints.filters.expiring import Expiring
+from apiserver.endpoints.filters.reviewing import Answered, ask, uncounted
 from apiserver.endpoints.users import User
 
 SECONDS: Final = 10.0
@@ -20,8 +21,9 @@ _MAX_TOKEN: Final = 64 << 10
 class TokenReview:
     """Asks kube-apiserver; remembers its answers for ten seconds, by the token's hash, so that no token stays in memory."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Client, answered: Answered = uncounted) -> None:
         self._client = client
+        self._answered = answered
         self._answers: Expiring[bytes, tuple[User | None]] = Expiring(SECONDS, _SIZE)
 
     async def __call__(self, token: str) -> User | None:
@@ -43,7 +45,7 @@ class TokenReview:
     async def _ask(self, token: str) -> User | None:
         review = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token}}
         try:
-            answer = await self._client.create(TOKEN_REVIEWS, review)
+            answer = await ask(self._client, TOKEN_REVIEWS, review, self._answered)
         except (StatusError, TransportError) as error:
             raise InternalError(f"review a token at kube-apiserver: {error}") from error
         if not dig(answer, "status", "authenticated"):

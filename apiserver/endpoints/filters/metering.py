@@ -1,0 +1,290 @@
+"""What is counted of every request, under the names of ``k8s.io/apiserver/pkg/endpoints/metrics`` (and its labels and buckets).
+
+Measured at some 1 µs a request: a request finds its series by one dictionary and adds there. ``apiserver_request_duration_seconds`` and
+``apiserver_request_sli_duration_seconds`` are one array for all requests that waited for nobody else, because their buckets nest.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
+
+from apiserver.apis.meta.instruments import (
+    LIMIT,
+    OTHER,
+    Cell,
+    Counter,
+    Gauge,
+    Histogram,
+    Registry,
+    exponential,
+    heading,
+    histogram_lines,
+    label_text,
+)
+from apiserver.endpoints.requestinfo import RequestInfo
+
+SECONDS: Final = (0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30, 45, 60)
+_SLI_FROM: Final = 2
+"""The SLI has the same buckets but the first two."""
+SIZES: Final = exponential(1000, 10, 7)
+BODY_SIZES: Final = tuple(50_000 + 100_000 * each for each in range(31))
+WATCH_LIST_SECONDS: Final = (0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 2, 4, 6, 8, 10, 15, 20, 30, 45, 60)
+FILTER_SECONDS: Final = exponential(0.001, 2, 15)
+COMPONENT: Final = "apiserver"
+LABELS: Final = ("verb", "group", "version", "resource", "subresource", "scope", "component")
+_DRY: Final = ("verb", "dry_run", "group", "version", "resource", "subresource", "scope", "component")
+_VERBS: Final = {
+    "create": "POST", "update": "PUT", "patch": "PATCH", "delete": "DELETE", "deletecollection": "DELETECOLLECTION",
+    "get": "GET", "list": "LIST", "watch": "WATCH", "post": "POST", "put": "PUT", "head": "GET",
+}  # fmt: skip
+_SIZED: Final = frozenset({"GET", "LIST"})
+_HEALTH: Final = frozenset({"/healthz", "/livez", "/readyz", "/metrics", "/version", "/apis"})
+_DIGITS: Final = 12
+_KNOWN_USERS: Final = frozenset({"admin", "client", "kube_proxy", "kubelet", "system:serviceaccount:kube-system:default"})
+
+
+class Series:
+    """The counters of all requests that share their labels."""
+
+    __slots__ = ("codes", "counts", "dry_run", "labels", "size_counts", "size_total", "sized", "sli", "total", "waited", "waited_total")
+
+    def __init__(self, labels: tuple[str, ...], dry_run: str) -> None:
+        self.labels = labels
+        self.dry_run = dry_run
+        self.codes: dict[int, int] = {}
+        self.counts = [0] * (len(SECONDS) + 1)
+        self.total = 0.0
+        self.waited: list[int] | None = None
+        """Whole durations of requests that waited for others, and the same without the waiting."""
+        self.sli: list[int] | None = None
+        self.waited_total = 0.0
+        self.sized = labels[0] in _SIZED
+        self.size_counts = [0] * (len(SIZES) + 1)
+        self.size_total = 0
+
+    def ended(self, code: int, seconds: float, waited: float, size: int) -> None:
+        """Count one answer; ``waited`` of its seconds went to webhooks and queues."""
+        try:
+            self.codes[code] += 1
+        except KeyError:
+            self.codes[code] = 1
+        self.total += seconds
+        if waited:
+            self._waited(seconds, waited)
+        else:
+            self.counts[bisect_left(SECONDS, seconds)] += 1
+        if self.sized:
+            self.size_counts[bisect_left(SIZES, size)] += 1
+            self.size_total += size
+
+    def _waited(self, seconds: float, waited: float) -> None:
+        if self.waited is None or self.sli is None:
+            self.waited, self.sli = [0] * len(self.counts), [0] * len(self.counts)
+        self.waited[bisect_left(SECONDS, seconds)] += 1
+        self.sli[bisect_left(SECONDS, max(0.0, seconds - waited))] += 1
+        self.waited_total += min(seconds, waited)
+
+    def durations(self) -> list[int]:
+        """Return the counts by bucket of whole durations."""
+        return self.counts if self.waited is None else [a + b for a, b in zip(self.counts, self.waited, strict=True)]
+
+    def sli_durations(self) -> list[int]:
+        """Return the counts by bucket of durations without waiting, in the SLI's buckets."""
+        whole = self.counts if self.sli is None else [a + b for a, b in zip(self.counts, self.sli, strict=True)]
+        return [sum(whole[: _SLI_FROM + 1]), *whole[_SLI_FROM + 1 :]]
+
+
+class Requests:
+    """Finds the series of a request. ``resources`` are those that are served: other names become nobody's label."""
+
+    def __init__(self, resources: Iterable[tuple[str, str]] = ()) -> None:
+        self._resources = frozenset(resources)
+        self._series: dict[tuple[str, ...], Series] = {}
+        self._by_request: dict[tuple[object, ...], Series] = {}
+        self.long_running = Gauge("apiserver_longrunning_requests", "Long-running requests that are open.", LABELS)
+        self.terminations = Counter(
+            "apiserver_request_terminations_total", "Requests ended early in self-defence.", (*LABELS, "code")
+        )  # fmt: skip
+        self.aborts = Counter("apiserver_request_aborts_total", "Requests whose client was gone before the answer.", LABELS[:-1])
+        self.body_sizes = Histogram(
+            "apiserver_request_body_size_bytes", "Sizes of request bodies.", BODY_SIZES, ("group", "resource", "verb")
+        )
+        self.watch_events = Counter("apiserver_watch_events_total", "Events sent to watchers.", ("group", "version", "resource"))
+        self.watch_sizes = Histogram(
+            "apiserver_watch_events_sizes", "Sizes of events sent to watchers.", exponential(1024, 2, 8), ("group", "version", "resource")
+        )
+        self.watch_lists = Histogram(
+            "apiserver_watch_list_duration_seconds",
+            "Time from a WatchList request to the end of its initial events.",
+            WATCH_LIST_SECONDS,
+            ("group", "version", "resource", "scope"),
+        )
+
+    def serve(self, resources: Iterable[tuple[str, str]]) -> None:
+        """Take the served (group, resource)s."""
+        self._resources |= frozenset(resources)
+
+    def series(self, info: RequestInfo, *, dry_run: str = "", apply: bool = False, connect: bool = False) -> Series:
+        """Return where a request counts."""
+        if not info.is_resource:
+            key: tuple[object, ...] = (info.method, info.path if info.path in _HEALTH else "")
+        else:
+            key = (
+                info.verb, info.resource, info.subresource, info.group, info.version,
+                not info.name or info.selected_name, not info.namespace, dry_run, apply, connect,
+            )  # fmt: skip
+        found = self._by_request.get(key)
+        if found is None:
+            found = self._add(info, dry_run=dry_run, apply=apply, connect=connect)
+            if len(self._by_request) < 4 * LIMIT:
+                self._by_request[key] = found
+        return found
+
+    def _add(self, info: RequestInfo, *, dry_run: str, apply: bool, connect: bool) -> Series:
+        labels = self.labels(info, apply=apply, connect=connect)
+        key = (*labels, dry_run)
+        if key not in self._series and len(self._series) >= LIMIT:
+            labels, key = (OTHER,) * len(labels), (OTHER,)
+        return self._series.setdefault(key, Series(labels, dry_run))
+
+    def labels(self, info: RequestInfo, *, apply: bool = False, connect: bool = False) -> tuple[str, ...]:
+        """Return the values of :data:`LABELS`, out of a bounded set."""
+        verb = "CONNECT" if connect else "APPLY" if apply else _VERBS.get(info.verb, OTHER)
+        known = info.is_resource and (info.group, info.resource) in self._resources
+        if not known:
+            return verb, "", "", "", "" if info.is_resource or info.path not in _HEALTH else info.path, "", COMPONENT
+        subresource = info.subresource if len(info.subresource) < 32 and info.subresource.isalpha() else OTHER if info.subresource else ""
+        return verb, info.group, info.version, info.resource, subresource, _scope(info), COMPONENT
+
+    def body(self, info: RequestInfo, length: str) -> None:
+        """Count the size of a body, as its header says."""
+        if (info.group, info.resource) in self._resources and length.isdecimal() and len(length) < _DIGITS:
+            self.body_sizes.observe(int(length), info.group, info.resource, info.verb)
+
+    def register(self, registry: Registry) -> None:
+        """Put all of it on the page."""
+        registry.add(_Total(self._series), _Durations(self._series), _Sli(self._series), _Sizes(self._series))
+        registry.add(self.long_running, self.terminations, self.aborts, self.body_sizes)
+        registry.add(self.watch_events, self.watch_sizes, self.watch_lists)
+
+
+class Deciding:
+    """Authentication and authorization: how many with which result, and how long they took."""
+
+    def __init__(self) -> None:
+        self.attempts = Counter("authentication_attempts", "Authentications by result.", ("result",))
+        self.authentications = Histogram("authentication_duration_seconds", "Time of authentication.", FILTER_SECONDS, ("result",))
+        self.users = Counter("authenticated_user_requests", "Authenticated requests by kind of user.", ("username",))
+        self.authorizations = Histogram("authorization_duration_seconds", "Time of authorization.", FILTER_SECONDS, ("result",))
+        self.decisions = Counter("authorization_attempts_total", "Authorizations by result.", ("result",))
+        self._success, self._success_seconds = self.attempts.cell("success"), self.authentications.cell("success")
+        self._allowed, self._allowed_seconds = self.decisions.cell("allowed"), self.authorizations.cell("allowed")
+        self._users: dict[str, Cell] = {}
+
+    def authenticated(self, name: str, seconds: float) -> None:
+        """Count a success."""
+        self._success.value += 1
+        self._success_seconds.observe(seconds)
+        user = self._users.get(name)
+        if user is None:
+            user = self.users.cell(compressed(name))
+            if len(self._users) < LIMIT:
+                self._users[name] = user
+        user.value += 1
+
+    def unauthenticated(self, result: str, seconds: float) -> None:
+        """Count a ``failure`` or an ``error``."""
+        self.attempts.increment(result)
+        self.authentications.observe(seconds, result)
+
+    def allowed(self, seconds: float) -> None:
+        """Count a yes."""
+        self._allowed.value += 1
+        self._allowed_seconds.observe(seconds)
+
+    def refused(self, result: str, seconds: float) -> None:
+        """Count ``denied``, ``no-opinion`` or ``error``."""
+        self.decisions.increment(result)
+        self.authorizations.observe(seconds, result)
+
+    def register(self, registry: Registry) -> None:
+        """Put all of it on the page."""
+        registry.add(self.attempts, self.authentications, self.users, self.authorizations, self.decisions)
+
+
+def dry_run(query: Mapping[str, str]) -> str:
+    """Return the label of a write: ``All``, or ``invalid``."""
+    given = query.get("dryRun")
+    return "" if given is None else "All" if given == "All" else "invalid"
+
+
+def compressed(name: str) -> str:
+    """Return the kind of a user, for a label that may not name people."""
+    return name if name in _KNOWN_USERS else "email_id" if "@" in name else OTHER
+
+
+def _scope(info: RequestInfo) -> str:
+    return "resource" if info.verb == "create" else info.scope
+
+
+class _Total:
+    name = "apiserver_request_total"
+    _about = "Requests by verb, dry run, group, version, resource, scope, component and code."
+
+    def __init__(self, series: dict[tuple[str, ...], Series]) -> None:
+        self._series = series
+
+    def lines(self) -> Iterator[str]:
+        yield from heading(self.name, "counter", self._about)
+        for each in self._series.values():
+            for code, count in each.codes.items():
+                yield f"{self.name}{label_text((*_DRY, 'code'), (*_dry(each), str(code)))} {count}"
+
+
+class _Durations:
+    name = "apiserver_request_duration_seconds"
+    _about = "Time to the answer by verb, dry run, group, version, resource, subresource, scope and component."
+
+    def __init__(self, series: dict[tuple[str, ...], Series]) -> None:
+        self._series = series
+
+    def lines(self) -> Iterator[str]:
+        yield from heading(self.name, "histogram", self._about)
+        for each in self._series.values():
+            if each.labels[0] != "WATCH":
+                yield from histogram_lines(self.name, _DRY, _dry(each), SECONDS, each.durations(), each.total)
+
+
+class _Sli:
+    name = "apiserver_request_sli_duration_seconds"
+    _about = "Time to the answer without that of webhooks and of waiting in queues."
+
+    def __init__(self, series: dict[tuple[str, ...], Series]) -> None:
+        self._series = series
+
+    def lines(self) -> Iterator[str]:
+        yield from heading(self.name, "histogram", self._about)
+        for each in self._series.values():
+            if each.labels[0] != "WATCH" and not each.dry_run:
+                total = each.total - each.waited_total
+                yield from histogram_lines(self.name, LABELS, each.labels, SECONDS[_SLI_FROM:], each.sli_durations(), total)
+
+
+class _Sizes:
+    name = "apiserver_response_sizes"
+    _about = "Sizes of the answers to reads, in bytes."
+
+    def __init__(self, series: dict[tuple[str, ...], Series]) -> None:
+        self._series = series
+
+    def lines(self) -> Iterator[str]:
+        yield from heading(self.name, "histogram", self._about)
+        for each in self._series.values():
+            if each.sized:
+                yield from histogram_lines(self.name, LABELS, each.labels, SIZES, each.size_counts, each.size_total)
+
+
+def _dry(series: Series) -> tuple[str, ...]:
+    return (series.labels[0], series.dry_run, *series.labels[1:])
