@@ -7,7 +7,7 @@ PY := $(VENV)/bin/python
 TESTBED := $(PYTHON) -m tests.testbed
 TESTS_INNER := tests/architecture tests/unit tests/contracts tests/component
 
-.PHONY: help python setup fmt check test demo down env cluster-up cluster-down images dev bench-start
+.PHONY: help python setup fmt check test demo down env cluster-up cluster-down images dev bench-start bench-api
 
 help:  ## this text
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -67,3 +67,6 @@ bench-start: setup  ## how long a machine takes to start, where the time goes, w
 	@test -n "$$KUBECONFIG" || $(MAKE) --no-print-directory cluster-up
 	@$(TESTBED) install
 	@eval "$$($(TESTBED) env)" && exec $(PY) -m benchmarks.start --kubeconfig="$$KUBECONFIG" $(BENCH_FLAGS)
+
+bench-api: setup  ## what an operation costs our API server and k8s.io/sample-apiserver, side by side (QUICK=1, OPS=get,create, BENCH_FLAGS=…)
+	@exec $(PY) -m benchmarks.api.bench $(if $(QUICK),--quick) $(if $(OPS),--ops=$(OPS)) $(BENCH_FLAGS)

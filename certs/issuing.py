@@ -33,6 +33,8 @@ class Profile:
     ip_addresses: tuple[str, ...] = ()
     server: bool = False
     client: bool = False
+    organizations: tuple[str, ...] = ()
+    """To Kubernetes, a client's groups."""
 
 
 def new_authority(common_name: str, lifetime: timedelta, now: datetime) -> Pair:
@@ -74,7 +76,7 @@ def issue(authority: Pair, profile: Profile, lifetime: timedelta, now: datetime)
     alternatives += [x509.IPAddress(ipaddress.ip_address(address)) for address in profile.ip_addresses]
     not_after = min(now + lifetime, signer.not_valid_after_utc)
     builder = (
-        _builder(_name(profile.common_name), signer.subject, key.public_key(), now, not_after)
+        _builder(_name(profile.common_name, profile.organizations), signer.subject, key.public_key(), now, not_after)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(usage, critical=True)
         .add_extension(x509.ExtendedKeyUsage(purposes), critical=False)
@@ -85,8 +87,9 @@ def issue(authority: Pair, profile: Profile, lifetime: timedelta, now: datetime)
     return _pair(builder.sign(signing_key, hashes.SHA256()), key)
 
 
-def _name(common_name: str) -> x509.Name:
-    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
+def _name(common_name: str, organizations: tuple[str, ...] = ()) -> x509.Name:
+    groups = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, each) for each in organizations]
+    return x509.Name([*groups, x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
 
 
 def _builder(

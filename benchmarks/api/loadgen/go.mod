@@ -1,0 +1,3 @@
+module kubevirt.test/loadgen
+
+go 1.26.0

@@ -1,0 +1,76 @@
+"""Builds the load generator and runs it; one call is one sample."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from benchmarks.api.operations import Operation
+from benchmarks.api.payloads import Kind
+from tests.twin import build
+from tests.twin.certificates import USER
+from tests.twin.servers import Server
+
+LOADGEN: Final = build.LocalProgram("loadgen", "1", (".",), module="benchmarks/api/loadgen")
+SECONDS: Final = 300
+
+
+class SampleFailed(Exception):
+    """The load generator saw an answer that invalidates the sample."""
+
+
+@dataclass(frozen=True)
+class Generator:
+    """The load generator on its processors."""
+
+    cpus: frozenset[int]
+
+    def run(self, server: Server, kind: Kind, operation: Operation, *more: str, user: str = USER, port: int = 0) -> dict[str, Any]:
+        """Run one operation against a server (or what is at ``port`` before it) and return the load generator's sample.
+
+        Raises:
+            SampleFailed: any answer was not what it should be.
+        """
+        here = server.here
+        made = here.certificates
+        template, patch = kind.write(here.directory / "payloads")
+        watched = {"server": server.pid, "etcd": here.etcd.pid}
+        if here.kubernetes is not None:
+            watched["kube-apiserver"] = here.kubernetes.pid
+        command = [
+            str(build.program(LOADGEN)),
+            f"-server=https://127.0.0.1:{port or server.port}",
+            f"-ca={made.authority}",
+            f"-cert={made.certificate(user)}",
+            f"-key={made.key(user)}",
+            f"-path={kind.collection(operation.namespace)}",
+            f"-template={template}",
+            f"-patch={patch}",
+            f"-pid={','.join(f'{name}={pid}' for name, pid in watched.items())}",
+            *operation.flags,
+            *more,
+        ]
+        return self._run(command)
+
+    def _run(self, command: Sequence[str]) -> dict[str, Any]:
+        before = os.sched_getaffinity(0)
+        try:
+            if self.cpus:
+                os.sched_setaffinity(0, self.cpus)
+            process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        finally:
+            os.sched_setaffinity(0, before)
+        try:
+            out, err = process.communicate(timeout=SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.communicate()
+            raise SampleFailed(f"no sample within {SECONDS} s") from None
+        if process.returncode != 0:
+            raise SampleFailed(err.strip())
+        sample: dict[str, Any] = json.loads(out)
+        return sample

@@ -1,0 +1,116 @@
+"""From samples to a table and ``api.json``."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from typing import Any, Final
+
+from benchmarks.api.operations import MEMORY, OPERATIONS, Operation
+
+Result = dict[str, Any]
+TWIN, TUNED, OURS, MACHINES = "twin", "twin400", "ours", "vms"
+_DELETE: Final = Operation("delete", "delete", 0, 0)
+ROWS: Final = (*OPERATIONS[:4], _DELETE, *OPERATIONS[4:], MEMORY)
+
+
+def cost(key: str, sample: Result) -> float:
+    """Return what is compared: microseconds of the server's processor time for one operation, or KiB of memory."""
+    if key == MEMORY.key:
+        return float(sample["rss_kib"])
+    done: int = sample.get("deliveries") or sample["count"]
+    return float(sample["cpu_seconds"]["server"]) * 1e6 / max(done, 1)
+
+
+def costs(result: Result, key: str, name: str) -> list[float]:
+    """Return the costs of all samples."""
+    return [cost(key, sample) for sample in result["samples"].get(key, {}).get(name, [])]
+
+
+def ratio(result: Result, key: str, twin: str, ours: str = OURS) -> float | None:
+    """Return how many times dearer the twin is, by medians; None unless both were measured."""
+    theirs, own = costs(result, key, twin), costs(result, key, ours)
+    if not theirs or not own or statistics.median(own) == 0:
+        return None
+    return round(statistics.median(theirs) / statistics.median(own), 2)
+
+
+def finish(result: Result) -> Result:
+    """Add the ratios."""
+    keys = [each.key for each in (*OPERATIONS, MEMORY)]
+    ratios = {key: value for key in keys if (value := ratio(result, key, TWIN)) is not None}
+    tuned = {key: value for key in keys if (value := ratio(result, key, TUNED)) is not None}
+    wanted = {each.key: each.wanted for each in (*OPERATIONS, MEMORY)}
+    return {"ratios": ratios, "ratios_gogc400": tuned, "wanted": wanted, **result}
+
+
+def encode(result: Result) -> str:
+    """Return the JSON."""
+    return json.dumps(result, indent=1) + "\n"
+
+
+def table(result: Result) -> str:
+    """Return the table for people."""
+    about = result["machine"]
+    features = ", ".join(key if on else f"{key} NOT YET" for key, on in about["features"].items())
+    lines = [
+        f"revision {about['revision']}, {about['time']}, {about['processors']} processors ({about['model']}), Python {about['python']},"
+        f" load {about['load_at_start']} at the start and {about.get('load_at_end', '?')} at the end",
+        f"our server with: {features}, metrics, authorization by SubjectAccessReview, admission",
+        "server's processor time for one operation in µs (watch: one delivery, its share of the write included); median (lowest-highest);"
+        " ratio: twin / ours; memory in MiB",
+        "",
+        f"{'operation':16}{'twin':>22}{'twin GOGC=400':>22}{'ours':>22}{'ratio':>8}{'/400':>7}{'wanted':>8}   budget",
+    ]
+    lines += [_row(result, each) for each in ROWS if result["samples"].get(each.key) or result["failures"].get(each.key)]
+    lines += ["", f"{'operation':16}{'server':10}{'ops/s':>9}{'p50 µs':>10}{'p99 µs':>10}{'bytes':>10}{'etcd µs':>9}{'conns':>7}"]
+    lines += [line for each in ROWS if each.key != MEMORY.key for line in _speeds(result, each.key)]
+    for name, samples in result["samples"].get(MEMORY.key, {}).items():
+        sample = samples[-1]
+        lines.append(
+            f"{MEMORY.key:16}{name:10} ready after {sample['ready_seconds']} s, {sample['rss_kib'] // 1024} MiB;"
+            f" one list in {sample['list_seconds']} s, then {sample['rss_after_list_kib'] // 1024} MiB"
+        )
+    lines += [f"{key} at {name} failed: {why[:300]}" for key, each in result["failures"].items() for name, why in each.items()]
+    return "\n".join(lines)
+
+
+def _row(result: Result, operation: Operation) -> str:
+    key = operation.key
+    scale = 1 / 1024 if key == MEMORY.key else 1.0
+    cells = [_spread(costs(result, key, name), scale) for name in (TWIN, TUNED, OURS)]
+    found, tuned = ratio(result, key, TWIN), ratio(result, key, TUNED)
+    wanted = f"{operation.wanted:g}" if operation.wanted else "-"
+    budget = f"{operation.budget_us:g}" if operation.budget_us else ""
+    row = f"{key:16}" + "".join(f"{cell:>22}" for cell in cells)
+    row += f"{'-' if found is None else f'{found:.1f}':>8}{'-' if tuned is None else f'{tuned:.1f}':>7}{wanted:>8}   {budget}"
+    if machines := costs(result, key, MACHINES):
+        row += f"   (VirtualMachine: {_spread(machines, scale)})"
+    return row + ("" if not operation.wanted or found is None or found >= operation.wanted else "  SHORT")
+
+
+def _spread(values: list[float], scale: float) -> str:
+    if not values:
+        return "-"
+    middle, low, high = (_short(each * scale) for each in (statistics.median(values), min(values), max(values)))
+    return f"{middle} ({low}-{high})"
+
+
+def _short(value: float) -> str:
+    return f"{value:.1f}" if value < 100 else f"{value:.0f}"
+
+
+def _speeds(result: Result, key: str) -> list[str]:
+    lines = []
+    for name, samples in result["samples"].get(key, {}).items():
+        middle = {field: statistics.median([each[field] for each in samples]) for field in ("p50_us", "p99_us", "bytes_per_answer")}
+        speed = statistics.median([each["count"] / each["seconds"] for each in samples])
+        etcd = statistics.median([each["cpu_seconds"].get("etcd", 0) / max(each["count"], 1) * 1e6 for each in samples])
+        line = f"{key:16}{name:10}{speed:9.0f}{middle['p50_us']:10.0f}{middle['p99_us']:10.0f}{middle['bytes_per_answer']:10.0f}{etcd:9.0f}"
+        line += f"{samples[0]['connections']:7}"
+        if samples[0].get("deliveries"):
+            deliveries = statistics.median([each["deliveries"] / each["seconds"] for each in samples])
+            p50, p99 = (statistics.median([each[field] for each in samples]) for field in ("delivery_p50_us", "delivery_p99_us"))
+            line += f"   {deliveries:.0f} deliveries/s to {samples[0]['watchers']} watchers, after {p50:.0f} µs (p50), {p99:.0f} µs (p99)"
+        lines.append(line)
+    return lines

@@ -1,0 +1,98 @@
+"""Keys, certificates and kubeconfigs of one run: an authority for servers and clients, another for the front proxy alone."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Final
+
+from cryptography.hazmat.primitives import serialization
+
+from certs.files import write_file
+from certs.issuing import Pair, Profile, issue, new_authority
+
+HOST: Final = "127.0.0.1"
+ADMIN: Final = "admin"
+USER: Final = "bench"
+"""A client who is nobody special: what it may do, authorization has to find out."""
+_LIFETIME: Final = timedelta(days=2)
+_PROFILES: Final = {
+    "server": Profile(
+        "server",
+        ("localhost", "ours.default.svc", "twin.default.svc", "twin400.default.svc"),
+        (HOST,),
+        server=True,
+    ),
+    ADMIN: Profile(ADMIN, client=True, organizations=("system:masters",)),
+    USER: Profile(USER, client=True),
+    "service-account": Profile("service-account", client=True),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Certificates:
+    """The files in one directory."""
+
+    directory: Path
+
+    @property
+    def authority(self) -> Path:
+        """Signed every certificate but the front proxy's."""
+        return self.directory / "ca.crt"
+
+    @property
+    def front_proxy_authority(self) -> Path:
+        """Signed the front proxy's certificate."""
+        return self.directory / "front-proxy-ca.crt"
+
+    @property
+    def service_account_public_key(self) -> Path:
+        """Checks the tokens that ``service-account`` signs."""
+        return self.directory / "service-account.pub"
+
+    def certificate(self, name: str) -> Path:
+        """Return the certificate of ``server``, ``admin``, ``bench``, ``service-account`` or ``front-proxy``."""
+        return self.directory / f"{name}.crt"
+
+    def key(self, name: str) -> Path:
+        """Return its key."""
+        return self.directory / f"{name}.key"
+
+    def kubeconfig(self, user: str, url: str, name: str) -> Path:
+        """Write a kubeconfig ``NAME.kubeconfig`` that leads ``user`` to a server."""
+        content = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": name, "cluster": {"server": url, "certificate-authority": str(self.authority)}}],
+            "users": [{"name": user, "user": {"client-certificate": str(self.certificate(user)), "client-key": str(self.key(user))}}],
+            "contexts": [{"name": name, "context": {"cluster": name, "user": user, "namespace": "default"}}],
+            "current-context": name,
+        }
+        path = self.directory / f"{name}.kubeconfig"
+        write_file(path, json.dumps(content, indent=1).encode())
+        return path
+
+
+def make(directory: Path) -> Certificates:
+    """Make everything anew; the authorities' keys are thrown away."""
+    directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+    now = datetime.now(UTC)
+    made = Certificates(directory)
+    authority, front = new_authority("twin", _LIFETIME, now), new_authority("twin-front-proxy", _LIFETIME, now)
+    write_file(made.authority, authority.certificate)
+    write_file(made.front_proxy_authority, front.certificate)
+    pairs = {name: issue(authority, profile, _LIFETIME, now) for name, profile in _PROFILES.items()}
+    pairs["front-proxy"] = issue(front, Profile("front-proxy", client=True), _LIFETIME, now)
+    for name, pair in pairs.items():
+        _write(made, name, pair)
+    signing = serialization.load_pem_private_key(pairs["service-account"].key, password=None).public_key()
+    public = signing.public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
+    write_file(made.service_account_public_key, public)
+    return made
+
+
+def _write(made: Certificates, name: str, pair: Pair) -> None:
+    write_file(made.certificate(name), pair.certificate)
+    write_file(made.key(name), pair.key)

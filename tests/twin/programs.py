@@ -1,0 +1,124 @@
+"""Programs that run beside a test or a benchmark: started on chosen processors, waited for, ended for certain."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import signal
+import socket
+import ssl
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from tests.testbed import layout
+from tests.twin.certificates import HOST, Certificates
+
+_GRACE_SECONDS: Final = 15.0
+
+
+class ProgramFailed(Exception):
+    """A program did not start, or did not become ready; the message has the end of its log."""
+
+
+def free_port() -> int:
+    """Return a port of loopback that nobody uses now."""
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        return int(probe.getsockname()[1])
+
+
+@dataclass
+class Program:
+    """One running program."""
+
+    name: str
+    process: subprocess.Popen[bytes]
+    log: Path
+
+    @property
+    def pid(self) -> int:
+        """Its process id: that of the program itself, there is no wrapper."""
+        return self.process.pid
+
+    def end(self, number: signal.Signals = signal.SIGTERM) -> None:
+        """Ask it to end, and kill it when it does not."""
+        if self.process.poll() is None:
+            self.process.send_signal(number)
+        try:
+            self.process.wait(_GRACE_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+    def failed(self, what: str) -> ProgramFailed:
+        """Return an error that says what went wrong, with the end of the log."""
+        tail = self.log.read_text(errors="replace")[-3000:]
+        return ProgramFailed(f"{self.name} {what}; the end of {self.log}:\n{tail}")
+
+
+def start(
+    name: str,
+    arguments: Sequence[str | os.PathLike[str]],
+    directory: Path,
+    *,
+    cpus: frozenset[int] = frozenset(),
+    environment: Mapping[str, str] | None = None,
+    working_directory: Path = layout.REPOSITORY,
+) -> Program:
+    """Start a program, on these processors only if any are named; its output goes to ``NAME.log`` in ``directory``."""
+    directory.mkdir(parents=True, exist_ok=True)
+    log = directory / f"{name}.log"
+    before = os.sched_getaffinity(0)
+    with log.open("ab") as output:
+        try:
+            if cpus:
+                os.sched_setaffinity(0, cpus)  # a child has the affinity of the thread that starts it
+            process = subprocess.Popen(
+                [os.fspath(each) for each in arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                cwd=working_directory,
+                env={**os.environ, **(environment or {})},
+                start_new_session=True,  # an interrupt from the terminal is for us, who end it in order
+            )
+        finally:
+            os.sched_setaffinity(0, before)
+    return Program(name, process, log)
+
+
+def answers(url_port: int, path: str, certificates: Certificates, user: str) -> int:
+    """Return the status code of a GET over HTTPS, 0 when nobody answers."""
+    context = ssl.create_default_context(cafile=str(certificates.authority))
+    context.load_cert_chain(certificates.certificate(user), certificates.key(user))
+    connection = http.client.HTTPSConnection(HOST, url_port, context=context, timeout=10)
+    try:
+        connection.request("GET", path)
+        response = connection.getresponse()
+        response.read()
+    except (OSError, http.client.HTTPException):
+        return 0
+    else:
+        return response.status
+    finally:
+        connection.close()
+
+
+def wait_until_ready(program: Program, port: int, certificates: Certificates, user: str, seconds: float = 120.0) -> float:
+    """Return how many seconds passed until ``/readyz`` answered 200.
+
+    Raises:
+        ProgramFailed: it ended, or took too long.
+    """
+    began = time.monotonic()
+    while answers(port, "/readyz", certificates, user) != http.client.OK:
+        if program.process.poll() is not None:
+            raise program.failed(f"ended with code {program.process.returncode}")
+        if time.monotonic() - began > seconds:
+            raise program.failed(f"is not ready after {seconds:.0f} s")
+        time.sleep(0.02)
+    return time.monotonic() - began

@@ -1,0 +1,29 @@
+"""``python -m tests.twin.serve FLAG…``: flunders and fischers on our machinery, with virt-api's flags.
+
+One more flag, ``--api-group``: beside the twin behind one kube-apiserver, ours needs a group of its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+
+import uvloop
+
+from apiserver.server import log, options, running
+from apiserver.server.running import Kinds
+from tests.twin import flunders
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(add_help=False)
+    parser.add_argument("--api-group", default=flunders.GROUP)
+    own, rest = parser.parse_known_args()
+    given = options.parse(rest)
+    log.configure(given.log_level, given.log_format)
+    gc.set_threshold(50_000, 20, 20)
+    uvloop.run(running.run(given, lambda _: Kinds(flunders.strategies(own.api_group))))
+
+
+if __name__ == "__main__":
+    main()

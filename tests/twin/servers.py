@@ -1,0 +1,144 @@
+"""The two servers: the sample-apiserver, unmodified, and ours, with the same flags where both have them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+from tests.testbed import layout
+from tests.twin import build, programs
+from tests.twin.certificates import ADMIN, HOST
+from tests.twin.environment import GROUP, Environment
+from tests.twin.programs import Program
+
+AUDIT_POLICY: Final = """apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived]
+rules: [{level: Metadata}]
+"""
+TWIN, OURS, VMS = "twin", "ours", "vms"
+_NO_CLUSTER: Final = (
+    "--authentication-skip-lookup=true",
+    "--enable-priority-and-fairness=false",
+    "--disable-admission-plugins=NamespaceLifecycle,MutatingAdmissionWebhook,ValidatingAdmissionWebhook,ValidatingAdmissionPolicy,"
+    "MutatingAdmissionPolicy,BanFlunder",
+)
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One server of a comparison."""
+
+    name: str
+    kind: str
+    """``twin``, ``ours`` (flunders) or ``vms`` (virt-api itself)."""
+    environment: tuple[tuple[str, str], ...] = ()
+    group: str = GROUP
+
+
+TWIN_DEFAULT: Final = Variant("twin", TWIN)
+TWIN_TUNED: Final = Variant("twin400", TWIN, (("GOGC", "400"),))
+OURS_FLUNDERS: Final = Variant("ours", OURS)
+OURS_MACHINES: Final = Variant("vms", VMS, group="kubevirt.io")
+
+
+@dataclass
+class Server:
+    """A server that may run; the port stays the same over restarts."""
+
+    variant: Variant
+    here: Environment
+    cpus: frozenset[int] = frozenset()
+    port: int = field(default_factory=programs.free_port)
+    tree: Path = layout.REPOSITORY
+    """Where our sources are: another revision's, perhaps."""
+    program: Program | None = None
+
+    @property
+    def url(self) -> str:
+        """Where it listens."""
+        return f"https://{HOST}:{self.port}"
+
+    @property
+    def pid(self) -> int:
+        """Process id of the running server."""
+        assert self.program is not None
+        return self.program.pid
+
+    def kubeconfig(self, user: str) -> Path:
+        """Return a kubeconfig that leads to it directly."""
+        return self.here.certificates.kubeconfig(user, self.url, f"{self.variant.name}-{user}")
+
+    def start(self) -> float:
+        """Start it; return the seconds that it took until it was ready.
+
+        Raises:
+            ProgramFailed: it is not ready in time.
+        """
+        command = {TWIN: self._twin, OURS: self._ours, VMS: self._machines}[self.variant.kind]()
+        environment = {"PYTHONUNBUFFERED": "1", **dict(self.variant.environment)}
+        self.program = programs.start(
+            self.variant.name, command, self.here.directory, cpus=self.cpus, environment=environment, working_directory=self.tree
+        )
+        return programs.wait_until_ready(self.program, self.port, self.here.certificates, ADMIN)
+
+    def end(self) -> None:
+        """End it; nothing is left but its log and what it stored."""
+        if self.program is not None:
+            self.program.end()
+            self.program = None
+
+    def _common(self) -> list[str]:
+        made = self.here.certificates
+        return [
+            f"--bind-address={HOST}",
+            f"--secure-port={self.port}",
+            f"--tls-cert-file={made.certificate('server')}",
+            f"--tls-private-key-file={made.key('server')}",
+            f"--client-ca-file={made.authority}",
+            f"--etcd-servers={self.here.etcd_url}",
+            f"--etcd-prefix=/registry/{self.variant.name}",
+        ]
+
+    def _audit(self) -> list[str]:
+        policy = self.here.directory / "audit-policy.yaml"
+        policy.write_text(AUDIT_POLICY)
+        return [
+            f"--audit-log-path={self.here.directory / f'{self.variant.name}-audit.log'}",
+            f"--audit-policy-file={policy}",
+            "--audit-log-maxsize=100",
+            "--audit-log-maxbackup=1",
+        ]
+
+    def _twin(self) -> list[str]:
+        kubeconfig = self.here.kubeconfig()
+        delegation = [f"--{use}kubeconfig={kubeconfig}" for use in ("", "authentication-", "authorization-")]
+        more = () if self.here.kubernetes else _NO_CLUSTER
+        return [str(build.program(build.SAMPLE_APISERVER)), *self._common(), *self._audit(), *delegation, *more]
+
+    def _ours(self) -> list[str]:
+        return [sys.executable, "-m", "tests.twin.serve", f"--api-group={self.variant.group}", *self._python()]
+
+    def _machines(self) -> list[str]:
+        return [sys.executable, "-m", "apiserver.server", *self._python()]
+
+    def _python(self) -> list[str]:
+        cluster = [f"--kubeconfig={self.here.kubeconfig()}"]
+        if not self.here.kubernetes:
+            cluster = ["--authentication-skip-lookup", "--authorization-mode=AlwaysAllow"]
+        known = our_flags(self.tree)
+        audit = [each for each in self._audit() if each.partition("=")[0] in known]
+        return [*self._common(), *cluster, *audit, "--shutdown-delay-duration=0s", "--log-level=warning"]
+
+
+@cache
+def our_flags(tree: Path = layout.REPOSITORY) -> frozenset[str]:
+    """Return the flags that our server has: what it lacks is not asked of it, and the report says so."""
+    command = [sys.executable, "-m", "apiserver.server", "--help"]
+    answer = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, cwd=tree)
+    words = answer.stdout.replace(",", " ").replace("[", " ").split()
+    return frozenset(word.partition("=")[0] for word in words if word.startswith("--"))
