@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from aiohttp import web
-
 from apiserver.apis.meta.resources import Resource
 from apiserver.endpoints import discovery, responses
 from apiserver.endpoints.call import Call
 from apiserver.endpoints.documents import Document, OpenAPI, serve
+from apiserver.endpoints.http import Response
 from apiserver.endpoints.negotiation import wants_aggregated_discovery
 from apiserver.endpoints.requestinfo import RequestInfo
 from apiserver.endpoints.verbs import connecting, deleting, reading, watching, writing
@@ -20,7 +19,7 @@ from apiserver.endpoints.verbs.served import Served
 from apiserver.endpoints.verbs.watching import Watches
 from apiserver.registry.generic.strategy import CreatingVerb, Strategy
 
-Page = Callable[[Call], Awaitable[web.StreamResponse]]
+Page = Callable[[Call], Awaitable[Response]]
 """Answers a path outside of the API: health, metrics, version."""
 
 _ACTIONS: Final = frozenset({"POST", "PUT"})
@@ -54,7 +53,7 @@ class Application:
         served = self._by_path.get((info.group, info.version, info.resource))
         return info.verb == "watch" or (served is not None and info.subresource in served.strategy.connects)
 
-    async def answer(self, call: Call) -> web.StreamResponse:
+    async def answer(self, call: Call) -> Response:
         """Answer the request.
 
         Raises:
@@ -67,7 +66,7 @@ class Application:
     def _versions(self) -> set[tuple[str, str]]:
         return {(group, version) for group, version, _ in self._by_path}
 
-    async def _path(self, call: Call) -> web.StreamResponse:
+    async def _path(self, call: Call) -> Response:
         if call.request.method not in {"GET", "HEAD"}:
             raise responses.wrong_method()
         path = "/" + call.info.path.strip("/")
@@ -87,7 +86,7 @@ class Application:
             return await responses.answer(call, {"paths": listed})
         return responses.plain(404, "404 page not found\n")
 
-    async def _resource(self, call: Call) -> web.StreamResponse:
+    async def _resource(self, call: Call) -> Response:
         info = call.info
         served = self._by_path.get((info.group, info.version, info.resource))
         if served is None or info.rest:
@@ -104,7 +103,7 @@ class Application:
             return await _object(served, call)
         return await self._subresource(served, call)
 
-    async def _watch(self, served: Served, call: Call) -> web.StreamResponse:
+    async def _watch(self, served: Served, call: Call) -> Response:
         """Serve a watch: of a collection, or (the old path ``/watch/…/NAME``) of one object. Exactly what was authorized is shown."""
         info = call.info
         if call.request.method != "GET":
@@ -114,7 +113,7 @@ class Application:
             raise responses.unknown_resource(call)
         return await watching.watch(served, call, self._parts.watches, name=info.name if named else "")
 
-    async def _collection(self, served: Served, call: Call) -> web.StreamResponse:
+    async def _collection(self, served: Served, call: Call) -> Response:
         whole = served.strategy.resource.namespaced and not call.info.namespace
         match call.request.method:
             case "GET":
@@ -126,7 +125,7 @@ class Application:
             case _:
                 raise responses.wrong_method()
 
-    async def _subresource(self, served: Served, call: Call) -> web.StreamResponse:
+    async def _subresource(self, served: Served, call: Call) -> Response:
         name, method = call.info.subresource, call.request.method
         if name == "status" and served.strategy.has_status:
             if method in {"GET", "PUT", "PATCH"}:
@@ -146,7 +145,7 @@ class Application:
         return await writing.act(served, call, verb)
 
 
-async def _object(served: Served, call: Call) -> web.StreamResponse:
+async def _object(served: Served, call: Call) -> Response:
     match call.request.method:
         case "GET":
             return await reading.get(served, call)

@@ -14,9 +14,9 @@ from typing import Any, Final
 
 import orjson
 import yaml
-from aiohttp import web
 
 from apiserver.apis.meta.errors import BadRequest, RequestEntityTooLarge
+from apiserver.endpoints.http import BodyError, BodyTooLarge, Request
 from apiserver.endpoints.negotiation import YAML, body_type
 
 MAX_BYTES: Final = 3 << 20
@@ -35,26 +35,22 @@ class Body:
     duplicates: tuple[str, ...] = ()
 
 
-async def read(request: web.BaseRequest, limit: int = MAX_BYTES) -> bytes:
+async def read(request: Request, limit: int = MAX_BYTES) -> bytes:
     """Return the raw body.
 
     Raises:
         RequestEntityTooLarge: it is longer than ``limit``; the rest was not read.
+        BadRequest: its chunks are malformed.
     """
-    too_large = RequestEntityTooLarge(f"Request entity too large: limit is {limit}")
-    if (request.content_length or 0) > limit:
-        raise too_large
-    chunks: list[bytes] = []
-    size = 0
-    async for chunk in request.content.iter_any():
-        size += len(chunk)
-        if size > limit:
-            raise too_large
-        chunks.append(chunk)
-    return b"".join(chunks)
+    try:
+        return await request.read(limit)
+    except BodyTooLarge:
+        raise RequestEntityTooLarge(f"Request entity too large: limit is {limit}") from None
+    except BodyError as error:
+        raise BadRequest(f"the body of the request cannot be read: {error}") from None
 
 
-async def read_object(request: web.BaseRequest, *, notice_duplicates: bool = True) -> tuple[dict[str, Any], tuple[str, ...]]:
+async def read_object(request: Request, *, notice_duplicates: bool = True) -> tuple[dict[str, Any], tuple[str, ...]]:
     """Return the body as an object with its duplicate keys; an empty body is an empty object.
 
     Raises:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from aiohttp import web
-
 from apiserver.apis.meta.users import ANONYMOUS, User
+from apiserver.endpoints.http import Request
 from apiserver.endpoints.negotiation import Representation, negotiate
 from apiserver.endpoints.requestinfo import RequestInfo
 from apiserver.registry.generic.options import Caller
@@ -16,7 +15,7 @@ from apiserver.registry.generic.options import Caller
 class Call:
     """A request, who asks, and the warnings for its answer."""
 
-    request: web.BaseRequest
+    request: Request
     info: RequestInfo
     audit_id: str
     user: User = ANONYMOUS

@@ -8,12 +8,11 @@ from email.utils import formatdate
 from time import time
 from typing import Final
 
-from aiohttp import web
-
 from apiserver.apis.meta.errors import NotAcceptable
 from apiserver.apis.meta.objects import Object
 from apiserver.endpoints import responses
 from apiserver.endpoints.call import Call
+from apiserver.endpoints.http import Response
 from apiserver.endpoints.negotiation import JSON, negotiate
 
 _YEAR: Final = 365 * 24 * 3600
@@ -34,15 +33,15 @@ class Document:
         return cls(body, responses.etag_of(body), content_type)
 
 
-async def serve(call: Call, document: Document, *, public: bool = False) -> web.StreamResponse:
+async def serve(call: Call, document: Document, *, public: bool = False) -> Response:
     """Answer with a document, or with 304 to a client that has it."""
     headers = {"ETag": f'"{document.etag}"', "Vary": "Accept"}
     if public:
         headers["Cache-Control"] = "public"
     known = {each.strip().removeprefix("W/").strip('"') for each in call.request.headers.get("If-None-Match", "").split(",")}
     if document.etag in known:
-        return web.Response(status=304, headers=headers)
-    response = web.Response(body=document.body, headers={**headers, "Content-Type": document.content_type})
+        return Response(status=304, headers=headers)
+    response = Response(body=document.body, headers=headers, content_type=document.content_type)
     return await responses.compressed(call.request, response, document.body)
 
 
@@ -57,7 +56,7 @@ class OpenAPI:
             {"paths": {path: {"serverRelativeURL": f"/openapi/v3/{path}?hash={each.etag}"} for path, each in self._v3.items()}}
         )
 
-    async def serve(self, call: Call, parts: list[str]) -> web.StreamResponse | None:
+    async def serve(self, call: Call, parts: list[str]) -> Response | None:
         """Answer for the path segments behind ``/openapi``; None if there is nothing at them.
 
         Raises:
@@ -75,10 +74,10 @@ class OpenAPI:
         return await self._by_hash(call, "/".join(parts[1:]), document)
 
     @staticmethod
-    async def _by_hash(call: Call, path: str, document: Document) -> web.StreamResponse:
+    async def _by_hash(call: Call, path: str, document: Document) -> Response:
         wanted = call.request.query.get("hash")
         if wanted and wanted != document.etag:
-            return web.Response(status=301, headers={"Location": f"/openapi/v3/{path}?hash={document.etag}"})
+            return Response(status=301, headers={"Location": f"/openapi/v3/{path}?hash={document.etag}"})
         response = await serve(call, document)
         if wanted:
             response.headers["Cache-Control"] = "public, immutable"

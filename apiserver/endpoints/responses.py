@@ -9,11 +9,11 @@ from typing import Any, Final
 
 import orjson
 import yaml
-from aiohttp import web
 
 from apiserver.apis.meta.errors import Details, MethodNotAllowed, NotFound, StatusError
 from apiserver.apis.meta.objects import Object
 from apiserver.endpoints.call import Call
+from apiserver.endpoints.http import Request, Response
 from apiserver.endpoints.negotiation import JSON, YAML
 from apiserver.endpoints.queries import truth
 
@@ -30,24 +30,24 @@ def dump(value: Any, media_type: str = JSON, *, pretty: bool = False) -> bytes: 
     return orjson.dumps(value, option=orjson.OPT_APPEND_NEWLINE | (orjson.OPT_INDENT_2 if pretty else 0))
 
 
-def is_pretty(request: web.BaseRequest) -> bool:
+def is_pretty(request: Request) -> bool:
     """Return whether a person reads the answer: asked for by ``pretty``, else guessed by the client's name."""
     wish = request.query.get("pretty")
     return truth(wish) if wish is not None else request.headers.get("User-Agent", "").startswith(_HUMANS)
 
 
-async def answer(call: Call, value: Any, *, code: int = 200, media_type: str = JSON) -> web.Response:  # noqa: ANN401 - any JSON value
+async def answer(call: Call, value: Any, *, code: int = 200, media_type: str = JSON) -> Response:  # noqa: ANN401 - any JSON value
     """Return the response that carries ``value``; bytes are JSON already."""
     pretty = is_pretty(call.request)
     if isinstance(value, bytes):
         body = value if media_type == JSON and not pretty else dump(orjson.loads(value), media_type, pretty=pretty)
     else:
         body = dump(value, media_type, pretty=pretty)
-    response = web.Response(status=code, body=body, content_type=media_type)
+    response = Response(status=code, body=body, content_type=media_type)
     return await compressed(call.request, response, body)
 
 
-async def compressed(request: web.BaseRequest, response: web.Response, body: bytes) -> web.Response:
+async def compressed(request: Request, response: Response, body: bytes) -> Response:
     """Compress a large answer for a client that takes gzip, outside the event loop."""
     if len(body) >= _GZIP_FROM:
         response.headers["Vary"] = "Accept-Encoding"
@@ -57,23 +57,23 @@ async def compressed(request: web.BaseRequest, response: web.Response, body: byt
     return response
 
 
-def status_of(error: StatusError) -> web.Response:
+def status_of(error: StatusError) -> Response:
     """Return the response for an error: always a JSON ``Status``, whatever the client accepts."""
-    response = web.Response(status=error.code, body=dump(error.to_json()), content_type=JSON)
+    response = Response(status=error.code, body=dump(error.to_json()), content_type=JSON)
     response.headers["X-Content-Type-Options"] = "nosniff"
     if error.details.retry_after_seconds:
         response.headers["Retry-After"] = str(error.details.retry_after_seconds)
     return response
 
 
-def plain(code: int, text: str) -> web.Response:
+def plain(code: int, text: str) -> Response:
     """Return a text answer."""
-    response = web.Response(status=code, text=text, content_type="text/plain")
+    response = Response(status=code, body=text.encode(), content_type="text/plain; charset=utf-8")
     response.headers["X-Content-Type-Options"] = "nosniff"
     return response
 
 
-def add_headers(call: Call, response: web.StreamResponse) -> None:
+def add_headers(call: Call, response: Response) -> None:
     """Set the headers that every answer carries; call it before the answer is prepared."""
     response.headers["Audit-Id"] = call.audit_id
     response.headers.setdefault("Cache-Control", "no-cache, private")

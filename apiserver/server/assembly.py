@@ -10,8 +10,6 @@ from functools import partial
 from importlib import metadata
 from typing import Final
 
-from aiohttp import web
-
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.meta.resources import Resource
 from apiserver.client.informer import Informer
@@ -23,6 +21,7 @@ from apiserver.endpoints.filters.authentication import Authenticator
 from apiserver.endpoints.filters.authorization import Authorizer
 from apiserver.endpoints.filters.chain import Chain, Phase
 from apiserver.endpoints.filters.limits import Limiter
+from apiserver.endpoints.http import Response
 from apiserver.endpoints.openapi import version2, version3
 from apiserver.endpoints.openapi.descriptions import Described
 from apiserver.endpoints.presenting import Presenter
@@ -102,7 +101,7 @@ def assemble(
     peaks = Peaks(limiter)
     metrics.follow(stores.values(), peaks)
     v3 = _openapi(strategies)
-    pages: dict[str, Callable[[Call], Awaitable[web.StreamResponse]]] = {"/metrics": metrics.page, "/version": _version}
+    pages: dict[str, Callable[[Call], Awaitable[Response]]] = {"/metrics": metrics.page, "/version": _version}
     parts = Parts(
         served={store.resource: _served(store, v3) for store in stores.values()},
         openapi=OpenAPI(version2.convert(list(v3.values()), title=TITLE, version=_release()), v3),
@@ -153,7 +152,7 @@ def _checks(assembly: Assembly, storage: Storage) -> dict[str, dict[str, Check]]
     return {"/livez": live, "/readyz": ready, "/healthz": {"ping": ping, "etcd": etcd}}
 
 
-async def _version(call: Call) -> web.StreamResponse:
+async def _version(call: Call) -> Response:
     """Answer ``version.Info``."""
     release = _release()
     major, minor, *_ = (*release.split("."), "0")

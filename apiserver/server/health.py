@@ -7,10 +7,9 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from aiohttp import web
-
 from apiserver.endpoints import responses
 from apiserver.endpoints.call import Call
+from apiserver.endpoints.http import Response
 
 Check = Callable[[], Awaitable[bool]]
 _SECONDS: Final = 2.0
@@ -28,7 +27,7 @@ class Health:
     path: str
     checks: Mapping[str, Check]
 
-    async def page(self, call: Call) -> web.StreamResponse:
+    async def page(self, call: Call) -> Response:
         """Answer ``ok``, or 500 with what is not; ``?verbose`` names every check, ``?exclude=NAME`` leaves one out."""
         title = self.path.strip("/")
         excluded = set(call.request.query.getall("exclude", []))

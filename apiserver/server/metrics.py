@@ -10,15 +10,16 @@ import asyncio
 from collections.abc import Callable, Collection, Iterable
 from typing import Final
 
-from aiohttp import web
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 
+from apiserver.admission.metrics import AdmissionMetrics
 from apiserver.apis.meta.instruments import Counter, Histogram, Read, Registry
 from apiserver.client.rest import Client
 from apiserver.endpoints import responses
 from apiserver.endpoints.call import Call
 from apiserver.endpoints.filters.limits import Limiter
 from apiserver.endpoints.filters.metering import Deciding, Requests
+from apiserver.endpoints.http import Response
 from apiserver.registry.generic.store import Store
 from apiserver.server.measuring import StorageMetrics
 
@@ -108,7 +109,8 @@ class Metrics:
         self.deciding = Deciding()
         self.delegation = Delegation()
         self.storage = StorageMetrics(root)
-        for each in (self.requests, self.deciding, self.delegation, self.storage):
+        self.admission = AdmissionMetrics()
+        for each in (self.requests, self.deciding, self.delegation, self.storage, self.admission):
             each.register(self.registry)
         self._process = CollectorRegistry()
         ProcessCollector(registry=self._process)
@@ -120,10 +122,10 @@ class Metrics:
         self.registry.add(Read("apiserver_current_inflight_requests", "gauge", about, ("request_kind",), peaks.read))
         self.registry.add(*_caches([each for each in stores if each.strategy.hub is each.strategy]))
 
-    async def page(self, call: Call) -> web.StreamResponse:
+    async def page(self, call: Call) -> Response:
         """Answer in Prometheus' text format."""
         body = self.registry.page() + generate_latest(self._process)
-        response = web.Response(body=body, headers={"Content-Type": CONTENT_TYPE})
+        response = Response(body=body, content_type=CONTENT_TYPE)
         return await responses.compressed(call.request, response, body)
 
 

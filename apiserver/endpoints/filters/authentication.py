@@ -14,13 +14,13 @@ from datetime import datetime
 from functools import lru_cache
 from urllib.parse import unquote
 
-from aiohttp import web
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from apiserver.apis.meta.errors import Unauthorized
 from apiserver.apis.meta.instruments import HistogramCell
+from apiserver.endpoints.http import Request
 from apiserver.endpoints.users import ANONYMOUS, User, authenticated
 
 Authorities = tuple[x509.Certificate, ...]
@@ -77,7 +77,7 @@ class Authenticator:
         self._review = review
         self._anonymous = anonymous
 
-    async def __call__(self, request: web.BaseRequest) -> User:
+    async def __call__(self, request: Request) -> User:
         """Return who asks.
 
         Raises:
@@ -109,11 +109,9 @@ class Authenticator:
         return user
 
 
-def peer_certificate(request: web.BaseRequest) -> x509.Certificate | None:
+def peer_certificate(request: Request) -> x509.Certificate | None:
     """Return the client's certificate, which the handshake verified against some authority of ours."""
-    connection = request.transport.get_extra_info("ssl_object") if request.transport is not None else None
-    der = connection.getpeercert(binary_form=True) if connection is not None else None
-    return _parsed(der) if der else None
+    return _parsed(request.certificate) if request.certificate else None
 
 
 @lru_cache(maxsize=1024)

@@ -18,8 +18,6 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from aiohttp import web
-
 from apiserver.apis.meta.errors import BadRequest, Details, InternalError, ServiceUnavailable, StatusError, Timeout, TooManyRequests
 from apiserver.endpoints import queries, requestinfo, responses
 from apiserver.endpoints.application import Application
@@ -28,6 +26,7 @@ from apiserver.endpoints.filters import metering
 from apiserver.endpoints.filters.authorization import ALWAYS_ALLOWED, Authorizer
 from apiserver.endpoints.filters.limits import Limiter, Seat
 from apiserver.endpoints.filters.metering import Deciding, Requests
+from apiserver.endpoints.http import Request, Response
 from apiserver.endpoints.users import User
 
 logger = logging.getLogger(__name__)
@@ -55,20 +54,20 @@ class Phase(Enum):
 
 @dataclass(slots=True)
 class Chain:
-    """A handler for ``aiohttp.web.Server``."""
+    """A handler of :mod:`apiserver.endpoints.http`."""
 
     application: Application
-    authenticate: Callable[[web.BaseRequest], Awaitable[User]]
+    authenticate: Callable[[Request], Awaitable[User]]
     authorizer: Authorizer
     limiter: Limiter
     requests: Requests
     deciding: Deciding
     phase: Phase = Phase.STARTING
 
-    async def __call__(self, request: web.BaseRequest) -> web.StreamResponse:
+    async def __call__(self, request: Request) -> Response:
         """Answer one request, whatever happens."""
         started = time.perf_counter()  # uvloop's clock stands still within a turn
-        info = requestinfo.parse(request.method, request.rel_url.path, request.query)
+        info = requestinfo.parse(request.method, request.path, request.query)
         call = Call(request, info, _audit_id(request))
         long_running = self.application.is_long_running(info)
         code, size = _CLIENT_CLOSED, 0
@@ -85,7 +84,7 @@ class Chain:
                 response.force_close()
         return response
 
-    async def _bounded(self, call: Call, *, long_running: bool) -> web.StreamResponse:
+    async def _bounded(self, call: Call, *, long_running: bool) -> Response:
         """The request boundary: the one place where everything unexpected is caught."""
         try:
             return await self._let_in(call, long_running=long_running)
@@ -100,7 +99,7 @@ class Chain:
             message = f"an error on the server prevented the request from succeeding; its log names audit id {call.audit_id}"
             return responses.status_of(InternalError(message))
 
-    async def _let_in(self, call: Call, *, long_running: bool) -> web.StreamResponse:
+    async def _let_in(self, call: Call, *, long_running: bool) -> Response:
         if self.phase is not Phase.SERVING and call.info.path not in ALWAYS_ALLOWED:
             self._refuse(call)
         await self._authenticate(call)
@@ -141,7 +140,7 @@ class Chain:
             raise
         self.deciding.allowed(time.perf_counter() - began)
 
-    async def _answer(self, call: Call, *, long_running: bool) -> web.StreamResponse:
+    async def _answer(self, call: Call, *, long_running: bool) -> Response:
         if not long_running:
             return await self._in_time(call)
         gauge = self.requests.long_running.cell(*self._labels(call))
@@ -164,7 +163,7 @@ class Chain:
             case _:
                 return
 
-    async def _in_time(self, call: Call) -> web.StreamResponse:
+    async def _in_time(self, call: Call) -> Response:
         seconds = queries.timeout(call.request.query, REQUEST_SECONDS)
         limit: asyncio.Timeout | None = None
         try:
@@ -197,12 +196,12 @@ class Chain:
         self.requests.terminations.increment(*self._labels(call), str(code))
 
 
-def _size(response: web.StreamResponse) -> int:
+def _size(response: Response) -> int:
     """Return the size of an answer that is whole in memory."""
-    return response.content_length or 0
+    return response.length
 
 
-def _audit_id(request: web.BaseRequest) -> str:
+def _audit_id(request: Request) -> str:
     """Return the id that the aggregator gave the request, so that both logs join, or a new one."""
     given = request.headers.get("Audit-Id", "")
     return given if given and len(given) <= _MAX_AUDIT_ID and given.isprintable() else str(uuid.uuid4())

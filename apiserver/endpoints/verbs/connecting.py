@@ -14,11 +14,11 @@ from typing import Final
 
 import aiohttp
 import orjson
-from aiohttp import web
 
 from apiserver.apis.meta.errors import BadRequest, Details, ServiceUnavailable, StatusError, from_http, from_status
 from apiserver.endpoints import responses
 from apiserver.endpoints.call import Call
+from apiserver.endpoints.http import Closed, Response, WebSocket, websocket
 from apiserver.endpoints.verbs.served import Served
 from apiserver.registry.generic.strategy import Connect, Destination
 
@@ -45,30 +45,23 @@ class Streams:
         await self._ending.wait()
 
 
-async def connect(served: Served, call: Call, stream: Connect, streams: Streams) -> web.StreamResponse:
+async def connect(served: Served, call: Call, stream: Connect, streams: Streams) -> Response:
     """Serve one stream from its upgrade to its end."""
     if "dryRun" in call.request.query:
         raise BadRequest("dryRun is not supported")
     item = await served.store.get(call.info.namespace, call.info.name)
     await served.store.connecting(call.info.namespace, call.info.name, call.info.subresource, call.caller)
     destination = await stream.locate(item.object)
-    if not _is_upgrade(call.request):
+    if not websocket.is_upgrade(call.request):
         raise BadRequest("Upgrade request required")
-    client = web.WebSocketResponse(
-        protocols=stream.subprotocols, max_msg_size=MAX_MESSAGE_BYTES, heartbeat=stream.ping_seconds, timeout=CLOSE_SECONDS, compress=False
-    )
-    if not client.can_prepare(call.request).ok:
+    if not websocket.is_well_formed(call.request):
         raise BadRequest("Upgrade request required: only websockets (RFC 6455) are served")
+    client = WebSocket(call.request, protocols=stream.subprotocols, max_bytes=MAX_MESSAGE_BYTES, ping_seconds=stream.ping_seconds)
     async with _dialled(destination, stream) as server:
         responses.add_headers(call, client)
-        await client.prepare(call.request)
+        await client.accept()
         await _join(client, server, streams)
     return client
-
-
-def _is_upgrade(request: web.BaseRequest) -> bool:
-    tokens = {each.strip().lower() for each in request.headers.get("Connection", "").split(",")}
-    return "upgrade" in tokens and request.headers.get("Upgrade", "").lower() == "websocket"
 
 
 @contextlib.asynccontextmanager
@@ -115,46 +108,60 @@ async def _refusal(session: aiohttp.ClientSession, destination: Destination, err
     return from_status(status, error.status)
 
 
-Peer = web.WebSocketResponse | aiohttp.ClientWebSocketResponse
-
-
-async def _join(client: web.WebSocketResponse, server: aiohttp.ClientWebSocketResponse, streams: Streams) -> None:
+async def _join(client: WebSocket, server: aiohttp.ClientWebSocketResponse, streams: Streams) -> None:
     """Copy both ways until one side ends or the server stops, then close the other side with the reason."""
     async with asyncio.TaskGroup() as tasks:
-        copies = [tasks.create_task(_copy(client, server)), tasks.create_task(_copy(server, client))]
+        copies = [tasks.create_task(_upstream(client, server)), tasks.create_task(_downstream(server, client))]
         stop = tasks.create_task(streams.ended())
         _, pending = await asyncio.wait({*copies, stop}, return_when=asyncio.FIRST_COMPLETED)
         ended = [each.result() for each in copies if each.done()]
         for each in pending:
             each.cancel()
     code, reason = ended[0] if ended else (_GOING_AWAY, "the server stops: dial again")
-    for side in (client, server):
-        await _close(side, code, reason)
+    if not 1000 <= code < 5000 or code in {1004, 1005, 1006, 1015}:
+        code = _GOING_AWAY  # these may not be sent (RFC 6455, 7.4.1)
+    reason = reason.encode()[:_MAX_REASON_BYTES].decode(errors="ignore")
+    async with _closing():
+        await client.end(code, reason)
+    async with _closing():
+        await server.close(code=code, message=reason.encode())
 
 
-async def _copy(source: Peer, sink: Peer) -> tuple[int, str]:
-    """Copy messages until the source ends; return the close code and reason to pass on."""
+async def _upstream(client: WebSocket, server: aiohttp.ClientWebSocketResponse) -> tuple[int, str]:
+    """Copy messages until the client ends; return the close code and reason to pass on."""
     try:
         while True:
-            message = await source.receive()
+            message = await client.receive()
+            await (server.send_bytes(message) if isinstance(message, bytes) else server.send_str(message))
+    except Closed as closed:
+        return closed.code, closed.reason
+    except (ConnectionError, aiohttp.ClientError) as error:
+        return _GOING_AWAY, f"the connection broke: {error}"
+
+
+async def _downstream(server: aiohttp.ClientWebSocketResponse, client: WebSocket) -> tuple[int, str]:
+    """Copy messages until the server of the stream ends; return the close code and reason to pass on."""
+    try:
+        while True:
+            message = await server.receive()
             match message.type:
                 case aiohttp.WSMsgType.BINARY:
-                    await sink.send_bytes(message.data)
+                    await client.send_bytes(message.data)
                 case aiohttp.WSMsgType.TEXT:
-                    await sink.send_str(message.data)
+                    await client.send_text(message.data.encode())
                 case aiohttp.WSMsgType.CLOSE:
                     return int(message.data or 1000), str(message.extra or "")
                 case aiohttp.WSMsgType.ERROR:
                     return _GOING_AWAY, f"the connection broke: {message.data}"
                 case _:
-                    return source.close_code or _GOING_AWAY, ""
+                    return server.close_code or _GOING_AWAY, ""
     except (ConnectionError, aiohttp.ClientError) as error:
         return _GOING_AWAY, f"the connection broke: {error}"
 
 
-async def _close(side: Peer, code: int, reason: str) -> None:
-    if not 1000 <= code < 5000 or code in {1004, 1005, 1006, 1015}:
-        code = _GOING_AWAY  # these may not be sent (RFC 6455, 7.4.1)
+@contextlib.asynccontextmanager
+async def _closing() -> AsyncIterator[None]:
+    """Give a side that no longer answers a moment, then let it go."""
     with contextlib.suppress(ConnectionError, aiohttp.ClientError, TimeoutError):
         async with asyncio.timeout(CLOSE_SECONDS):
-            await side.close(code=code, message=reason.encode()[:_MAX_REASON_BYTES])
+            yield

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from aiohttp import web
-
 from apiserver.apis.meta.objects import uid_of
 from apiserver.endpoints import bodies, queries, responses
 from apiserver.endpoints.call import Call
+from apiserver.endpoints.http import Response
 from apiserver.endpoints.presenting import MANY, ONE, include_of
 from apiserver.endpoints.verbs.reading import list_query, metadata_of
 from apiserver.endpoints.verbs.served import Served
@@ -14,7 +13,7 @@ from apiserver.registry.generic import listing
 from apiserver.registry.generic.options import DeleteOptions
 
 
-async def delete(served: Served, call: Call) -> web.StreamResponse:
+async def delete(served: Served, call: Call) -> Response:
     """Delete one object: Success if it is gone, the object if finalizers hold it."""
     representation = call.represent(*ONE)
     options = await _options(call)
@@ -27,7 +26,7 @@ async def delete(served: Served, call: Call) -> web.StreamResponse:
     return await responses.answer(call, responses.success(details), media_type=representation.media_type)
 
 
-async def delete_collection(served: Served, call: Call) -> web.StreamResponse:
+async def delete_collection(served: Served, call: Call) -> Response:
     """Delete every object that the query selects; answer with the list of them."""
     representation = call.represent(*MANY)
     listed = queries.list_options(call.request.query, watch=False)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import orjson
-from aiohttp import web
 
 from apiserver.apis.meta.objects import Object
 from apiserver.endpoints import queries, responses
 from apiserver.endpoints.call import Call
+from apiserver.endpoints.http import Response
 from apiserver.endpoints.presenting import MANY, ONE, include_of
 from apiserver.endpoints.verbs.served import Served
 from apiserver.registry.generic import listing, selection
@@ -17,7 +17,7 @@ from apiserver.registry.generic.items import Item
 from apiserver.registry.generic.listing import ListQuery, parse_revision
 
 
-async def get(served: Served, call: Call) -> web.StreamResponse:
+async def get(served: Served, call: Call) -> Response:
     """Answer with one object (``/status`` shows all of it, too)."""
     representation = call.represent(*ONE)
     text = call.request.query.get("resourceVersion", "")
@@ -25,7 +25,7 @@ async def get(served: Served, call: Call) -> web.StreamResponse:
     return await served.answer_one(call, item, representation)
 
 
-async def list_(served: Served, call: Call) -> web.StreamResponse:
+async def list_(served: Served, call: Call) -> Response:
     """Answer with a page of a collection."""
     representation = call.represent(*MANY)
     options = queries.list_options(call.request.query, watch=False)

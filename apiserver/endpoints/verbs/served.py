@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from aiohttp import web
-
 from apiserver.apis.meta.strategic_patch import Shape
 from apiserver.endpoints import responses
 from apiserver.endpoints.call import Call
+from apiserver.endpoints.http import Response
 from apiserver.endpoints.negotiation import Representation
 from apiserver.endpoints.presenting import Presenter, include_of
 from apiserver.registry.generic.items import Item
@@ -30,7 +29,7 @@ class Served:
         """What is special about it."""
         return self.store.strategy
 
-    async def answer_one(self, call: Call, item: Item, representation: Representation, *, code: int = 200) -> web.Response:
+    async def answer_one(self, call: Call, item: Item, representation: Representation, *, code: int = 200) -> Response:
         """Answer with one object."""
         if not representation.transform:
             return await responses.answer(call, self.store.shown_bytes(item) + b"\n", code=code, media_type=representation.media_type)

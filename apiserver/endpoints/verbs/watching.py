@@ -13,14 +13,14 @@ from contextlib import asynccontextmanager
 from typing import Final
 
 import orjson
-from aiohttp import web
 
 from apiserver.apis.meta import fields
 from apiserver.apis.meta.errors import Expired, Timeout
 from apiserver.apis.meta.objects import Object
 from apiserver.endpoints import queries, responses
 from apiserver.endpoints.call import Call
-from apiserver.endpoints.negotiation import PARTIAL, TABLE, Representation
+from apiserver.endpoints.http import Response, Stream
+from apiserver.endpoints.negotiation import JSON, PARTIAL, TABLE, Representation
 from apiserver.endpoints.presenting import ONE, Include, include_of
 from apiserver.endpoints.verbs.served import Served
 from apiserver.registry.generic import selection
@@ -64,7 +64,7 @@ class Watches:
             limit.reschedule(now + random.uniform(0, within))  # noqa: S311 - no secret
 
 
-async def watch(served: Served, call: Call, watches: Watches, *, name: str = "") -> web.StreamResponse:
+async def watch(served: Served, call: Call, watches: Watches, *, name: str = "") -> Response:
     """Serve one watch from its first frame to its end: of a collection, or of the object ``name`` in it."""
     representation = call.represent(*ONE, stream=True)
     options = queries.list_options(call.request.query, watch=True)
@@ -95,7 +95,7 @@ class _Stream:
         self._selection: Selection = selection.parse(served.strategy, options.label_selector, field_selector)
         self._since = parse_revision(options.resource_version)
         self._columns = True
-        self._response: web.StreamResponse | None = None
+        self._response: Stream | None = None
         self._revision = 0
 
     async def run(self) -> None:
@@ -111,10 +111,10 @@ class _Stream:
         if self._options.bookmarks and self._revision and self._response is not None:
             await self._bounded(self._write([self._bookmark(self._revision)]))
 
-    async def end(self) -> web.StreamResponse:
+    async def end(self) -> Stream:
         """End the answer cleanly."""
         response = await self._prepared()
-        await self._bounded(response.write_eof())
+        await self._bounded(response.end())
         return response
 
     @staticmethod
@@ -208,13 +208,12 @@ class _Stream:
         if chunk:
             await (await self._prepared()).write(chunk)
 
-    async def _prepared(self) -> web.StreamResponse:
+    async def _prepared(self) -> Stream:
         """Return the answer, its head sent."""
         if self._response is None:
-            response = web.StreamResponse(headers={"Content-Type": "application/json"})
-            response.enable_chunked_encoding()
+            response = Stream(self._call.request, content_type=JSON)
             responses.add_headers(self._call, response)
-            await response.prepare(self._call.request)
+            await response.prepare()
             self._response = response
         return self._response
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from datetime import datetime
 
-from aiohttp import web
-
 from apiserver.apis.meta.errors import BadRequest
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.meta.resources import Resource
 from apiserver.apis.meta.validation import FieldError, Reason, to_invalid
 from apiserver.endpoints import bodies, queries
 from apiserver.endpoints.call import Call
+from apiserver.endpoints.http import Response
 from apiserver.endpoints.negotiation import Representation, media_name
 from apiserver.endpoints.presenting import ONE
 from apiserver.endpoints.verbs import patches
@@ -23,7 +22,7 @@ from apiserver.registry.generic.planning import Part
 from apiserver.registry.generic.strategy import CreatingVerb, Verb
 
 
-async def create(served: Served, call: Call) -> web.StreamResponse:
+async def create(served: Served, call: Call) -> Response:
     """Create an object."""
     representation = call.represent(*ONE)
     options = write_options(call, "CreateOptions")
@@ -32,7 +31,7 @@ async def create(served: Served, call: Call) -> web.StreamResponse:
     return await served.answer_one(call, item, representation, code=201)
 
 
-async def update(served: Served, call: Call) -> web.StreamResponse:
+async def update(served: Served, call: Call) -> Response:
     """Replace an object, or its status."""
     representation = call.represent(*ONE)
     options = write_options(call)
@@ -42,7 +41,7 @@ async def update(served: Served, call: Call) -> web.StreamResponse:
     return await served.answer_one(call, item, representation)
 
 
-async def patch(served: Served, call: Call) -> web.StreamResponse:
+async def patch(served: Served, call: Call) -> Response:
     """Patch an object, or its status; applied anew when somebody else wrote in between."""
     representation = call.represent(*ONE)
     media_type = media_name(call.request.headers.get("Content-Type"))
@@ -57,7 +56,7 @@ async def patch(served: Served, call: Call) -> web.StreamResponse:
     return await served.answer_one(call, item, representation)
 
 
-async def _apply(served: Served, call: Call, representation: Representation) -> web.StreamResponse:
+async def _apply(served: Served, call: Call, representation: Representation) -> Response:
     """Merge what one manager applies into the object, or its status; 201 when that made the object."""
     options = write_options(call, "PatchOptions", apply=True)
     applied, duplicates = patches.parse_apply(await bodies.read(call.request))
@@ -66,7 +65,7 @@ async def _apply(served: Served, call: Call, representation: Representation) -> 
     return await served.answer_one(call, item, representation, code=201 if made else 200)
 
 
-async def act(served: Served, call: Call, verb: Verb) -> web.StreamResponse:
+async def act(served: Served, call: Call, verb: Verb) -> Response:
     """Apply a verb to an object."""
     representation = call.represent(*ONE)
     options = write_options(call)
@@ -77,7 +76,7 @@ async def act(served: Served, call: Call, verb: Verb) -> web.StreamResponse:
 
 async def act_by_creating(
     served: Served, call: Call, verb: CreatingVerb, everything: Mapping[Resource, Served], now: Callable[[], datetime]
-) -> web.StreamResponse:
+) -> Response:
     """Create the object that a verb makes of another one."""
     representation = call.represent(*ONE)
     options = write_options(call, "CreateOptions")

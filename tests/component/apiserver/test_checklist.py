@@ -225,7 +225,7 @@ async def test_auz_01_05_and_06_who_may_not_learns_nothing_and_subresources_are_
 
 
 async def test_neg_16_a_connection_that_asks_nothing_is_dropped(pki: Pki, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listening, "SILENCE_SECONDS", 0.3)
+    monkeypatch.setattr(listening, "HEAD_SECONDS", 0.3)
     async with serving(pki) as api:
         host, _, port = api.url.removeprefix("https://").rpartition(":")
         reader, writer = await asyncio.open_connection(host, int(port), ssl=pki.client("developer"))

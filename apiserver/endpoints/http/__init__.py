@@ -1,0 +1,18 @@
+"""HTTP/1.1 as this server speaks it: requests in, responses and streams out, over one asyncio protocol for each connection.
+
+Three layers, of which the first two know no event loop:
+
+* :mod:`heads` and :mod:`reading` turn bytes into requests, strictly: what two parties could read differently (RFC 9112, section 11.2) is
+  refused with 400, and the connection closed;
+* :mod:`messages` is what a handler sees and returns;
+* :mod:`connection` and :mod:`server` move the bytes, keep every buffer and every wait bounded, and stop in order;
+  :mod:`websocket` takes a connection over.
+
+HTTP/2 is not spoken: kubectl, client-go and the aggregator fall back to HTTP/1.1 by ALPN.
+"""
+
+from apiserver.endpoints.http.messages import BodyError, BodyTooLarge, Request, Response, Stream
+from apiserver.endpoints.http.server import Handler, Server, Settings
+from apiserver.endpoints.http.websocket import Closed, WebSocket
+
+__all__ = ["BodyError", "BodyTooLarge", "Closed", "Handler", "Request", "Response", "Server", "Settings", "Stream", "WebSocket"]

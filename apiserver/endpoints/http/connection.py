@@ -1,0 +1,382 @@
+"""One connection: bytes to requests, requests to the handler one after the other, its answers to bytes.
+
+Every wait has an end: :attr:`Connection.deadline` is looked at by the server about once a second. Every buffer has one, too: when enough
+bytes wait for the handler the connection is not read from, and when the client does not read, whoever writes waits.
+
+When the client goes away, the handler is cancelled: nobody waits for its answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Sequence
+from http import HTTPStatus
+from math import inf
+from typing import TYPE_CHECKING, Final, cast
+
+from apiserver.endpoints.http.heads import Head, Refused
+from apiserver.endpoints.http.messages import BodyError, Request, Response, Stream, date_at
+from apiserver.endpoints.http.reading import ENOUGH, Reader
+
+if TYPE_CHECKING:
+    from apiserver.endpoints.http.server import Server
+
+logger = logging.getLogger(__name__)
+
+_CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
+_LAST_CHUNK: Final = b"0\r\n\r\n"
+_TEXT: Final = "text/plain; charset=utf-8"
+SLICE: Final = 256 << 10
+"""A long body is written in slices of about this size, each once there is room for it."""
+
+
+class Gone(ConnectionError):
+    """The client is gone, or read nothing for so long that it was let go."""
+
+
+class Connection(asyncio.Protocol):
+    """The protocol of one connection."""
+
+    __slots__ = (
+        "_answering",
+        "_began",
+        "_continue",
+        "_ending",
+        "_more",
+        "_paused_reading",
+        "_reader",
+        "_request",
+        "_room",
+        "_server",
+        "_sink",
+        "_stalled",
+        "_task",
+        "_transport",
+        "certificate",
+        "deadline",
+        "peer",
+        "remembered",
+    )  # fmt: skip
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._reader = Reader(server.heads)
+        self._transport: asyncio.Transport | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._request: Request | None = None
+        self._answering = False
+        self._began = False  # the head of the answer was sent
+        self._continue = False  # the client waits for 100 before it sends the body
+        self._ending = False  # nothing but the end is awaited
+        self._paused_reading = False
+        self._more: asyncio.Future[None] | None = None  # done when more of the body came
+        self._room: asyncio.Future[None] | None = None  # done when there is room to write; None: there is
+        self._stalled = inf  # when the room was gone
+        self._sink: Callable[[bytes], None] | None = None
+        self.deadline = inf
+        self.peer = ""
+        self.certificate: bytes | None = None
+        self.remembered: dict[object, object] = {}
+
+    # What the event loop calls.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin: the handshake is over."""
+        self._transport = cast("asyncio.Transport", transport)
+        address = transport.get_extra_info("peername")
+        self.peer = f"{address[0]}:{address[1]}" if address else ""
+        tls = transport.get_extra_info("ssl_object")
+        self.certificate = tls.getpeercert(binary_form=True) if tls is not None else None
+        self.deadline = self._server.now() + self._server.settings.head_seconds
+        self._server.opened(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End: cancel whoever works for nobody now."""
+        del exc
+        self._transport = None
+        self._server.closed(self)
+        for future in (self._more, self._room):
+            if future is not None and not future.done():
+                future.set_result(None)
+        if self._sink is not None:
+            self._sink(b"")
+        if self._task is not None:
+            self._task.cancel()
+
+    def data_received(self, data: bytes) -> None:
+        """Take what came."""
+        if self._sink is not None:
+            self._sink(data)
+            return
+        if self._ending:
+            return
+        self._reader.receive(data)
+        if self._answering:
+            if self._more is not None and not self._more.done():
+                self._more.set_result(None)
+            self._pause_reading_if_enough()
+        else:
+            self._next()
+
+    def eof_received(self) -> bool:
+        """Say that the transport may close: who sends no more, reads no more."""
+        return False
+
+    def pause_writing(self) -> None:
+        """Let writers wait: the client does not read."""
+        if self._room is None:
+            self._room = asyncio.get_running_loop().create_future()
+            self._stalled = self._server.now()
+
+    def resume_writing(self) -> None:
+        """Let writers go on."""
+        room, self._room, self._stalled = self._room, None, inf
+        if room is not None and not room.done():
+            room.set_result(None)
+
+    # Requests.
+
+    def _next(self) -> None:
+        """Begin with the next request, if all of its head is there."""
+        server = self._server
+        try:
+            head = self._reader.head()
+        except Refused as error:
+            self._refuse(error)
+            return
+        if head is None:
+            if len(self._reader) and self.deadline > (latest := server.now() + server.settings.head_seconds):
+                self.deadline = latest  # the first bytes of a head: from now on it must come
+            return
+        self._answering = True
+        self._began = False
+        self._continue = head.fields.expects_continue and not self._reader.complete
+        self.deadline = inf
+        self._request = request = Request(head, self)
+        self._task = asyncio.get_running_loop().create_task(self._answer(head, request))
+
+    async def _answer(self, head: Head, request: Request) -> None:
+        try:
+            response = await self._server.handler(request)
+            await self._respond(head, request, response)
+        except asyncio.CancelledError:
+            self.abort()
+            raise
+        except ConnectionError:
+            self.abort()  # the answer is incomplete, and the client must see that
+        except Exception:
+            logger.exception("the answer to a request failed", extra={"method": head.method, "path": request.path})
+            self.abort()
+        finally:
+            self._task = self._request = None
+            self._answered()
+
+    def _answered(self) -> None:
+        self._answering = False
+        if self._transport is None or self._ending:
+            return
+        if self._sink is not None:
+            self._ending = True
+            self.deadline = self._server.now() + self._server.settings.linger_seconds
+            self._transport.close()
+            return
+        self.deadline = self._server.now() + self._server.settings.idle_seconds
+        self._resume_reading()
+        if len(self._reader):
+            self._next()
+        elif self._server.draining:
+            self.deadline = self._server.now() + self._server.settings.late_seconds
+
+    async def _respond(self, head: Head, request: Request, response: Response) -> None:
+        if self._sink is not None:
+            return  # the connection speaks another protocol, or did until its end
+        if isinstance(response, Stream):
+            if not response.ended:
+                raise Gone("a stream was left before its end")
+            self._end_if(close=response.close or head.old or head.fields.close or not self._body_is_over())
+            return
+        if self._began:
+            raise Gone("a stream failed after its head was sent")
+        close = response.close or head.old or head.fields.close or self._server.draining or not self._body_is_over()
+        await self._write(response.head(self._date(), close=close), response, without_body=request.method == "HEAD")
+        self._end_if(close=close)
+
+    def _body_is_over(self) -> bool:
+        """Return whether the next request can be found: what the handler did not take of the body is here, and is dropped."""
+        try:
+            while not self._reader.complete and self._reader.body():
+                pass
+        except Refused:
+            return False
+        return self._reader.complete and not self._reader.broken
+
+    async def _write(self, head: bytes, response: Response, *, without_body: bool) -> None:
+        body = response.body
+        if without_body or response.status in {204, 304}:
+            await self.send(head)
+        elif isinstance(body, bytes):
+            if len(body) <= SLICE:
+                await self.send(head + body)
+            else:
+                await self.send(head)
+                for start in range(0, len(body), SLICE):
+                    await self.send(body[start : start + SLICE])
+        else:
+            await self._write_pieces(head, body)
+
+    async def _write_pieces(self, head: bytes, pieces: Sequence[bytes]) -> None:
+        gathered, size = [head], len(head)
+        for piece in pieces:
+            gathered.append(piece)
+            size += len(piece)
+            if size >= SLICE:
+                await self.send(b"".join(gathered))
+                gathered, size = [], 0
+        if gathered:
+            await self.send(b"".join(gathered))
+
+    def _refuse(self, error: Refused) -> None:
+        """Answer what is no request, and close."""
+        body = f"{error.code} {HTTPStatus(error.code).phrase}: {error}\n".encode()
+        response = Response(status=error.code, body=body, content_type=_TEXT)
+        if self._transport is not None:
+            self._transport.write(response.head(self._date(), close=True) + body)
+        self._end_if(close=True)
+
+    def _end_if(self, *, close: bool) -> None:
+        """Let the connection end, once the client has read: closing with its bytes unread would take the answer from it."""
+        if close and self._transport is not None:
+            settings = self._server.settings
+            self._ending = True
+            self.deadline = self._server.now() + (
+                settings.stall_seconds if self._transport.get_write_buffer_size() else settings.linger_seconds
+            )
+            self._resume_reading()
+            if self._reader.complete or self._reader.broken:
+                self._transport.close()  # nothing is awaited, and what was written is still sent
+
+    def _date(self) -> bytes:
+        return date_at(int(time.time()))
+
+    # What requests, streams and the server need (messages.Carrier).
+
+    async def piece(self) -> bytes:
+        """Return the next piece of the body, nothing at its end."""
+        while True:
+            try:
+                piece = self._reader.body()
+            except Refused as error:
+                raise BodyError(str(error)) from None
+            if piece or self._reader.complete:
+                return piece
+            if self._transport is None:
+                raise Gone("the client went away before it had sent the body")
+            if self._continue:
+                self._continue = False
+                self._transport.write(_CONTINUE)
+            self._resume_reading()
+            self._more = asyncio.get_running_loop().create_future()
+            try:
+                await self._more
+            finally:
+                self._more = None
+
+    async def start(self, stream: Stream) -> None:
+        """Send the head of a stream."""
+        request = self._request
+        if request is None or self._began:
+            raise RuntimeError("one answer to each request")
+        self._began = True
+        close = stream.close or not stream.chunked or request.fields.close or self._server.draining
+        stream.close = close
+        framing = b"Transfer-Encoding: chunked\r\n" if stream.chunked else b""
+        await self.send(stream.head(self._date(), close=close, framing=framing))
+
+    async def send(self, data: bytes) -> None:
+        """Send bytes as they are; returns when there is room for more."""
+        if self._transport is None:
+            raise Gone("the client is gone")
+        self._transport.write(data)
+        while self._room is not None:
+            await asyncio.shield(self._room)
+            if self._transport is None:
+                raise Gone("the client is gone")
+
+    async def finish(self, stream: Stream) -> None:
+        """Say that a stream is complete."""
+        await stream.prepare()
+        if stream.chunked:
+            await self.send(_LAST_CHUNK)
+
+    @property
+    def has_room(self) -> bool:
+        """Whether the client reads what is written to it."""
+        return self._room is None
+
+    def send_now(self, data: bytes) -> None:
+        """Send bytes without waiting for room: little, and not often."""
+        if self._transport is not None:
+            self._transport.write(data)
+
+    def take_over(self, sink: Callable[[bytes], None], response: Response) -> None:
+        """Send the head of a response (101) and let ``sink`` have all bytes that come; no bytes mean that the client is gone.
+
+        Raises:
+            Gone: it is gone already.
+        """
+        if self._transport is None:
+            raise Gone("the client is gone")
+        self._began = True
+        self._sink = sink
+        self._transport.write(response.head(self._date(), close=False, framing=b""))
+        self._resume_reading()
+        if rest := self._reader.rest():
+            sink(rest)
+
+    def pause(self, *, reading: bool) -> None:
+        """Read no more, or again: for who took the connection over."""
+        if reading:
+            self._resume_reading()
+        else:
+            self._pause_reading()
+
+    def abort(self) -> None:
+        """End at once."""
+        self._ending = True
+        if self._transport is not None:
+            self._transport.abort()
+
+    def check(self, now: float) -> None:
+        """End the connection if its time is over."""
+        if now - self._stalled > self._server.settings.stall_seconds:
+            self.abort()
+        elif now > self.deadline:
+            if self._ending or len(self._reader) or self._transport is None:
+                self.abort()
+            else:
+                self._ending = True
+                self.deadline = now + self._server.settings.linger_seconds
+                self._transport.close()
+
+    def drain(self) -> None:
+        """End soon, if nothing is under way: a request that is on its way is still answered."""
+        if not self._answering and not self._ending:
+            self.deadline = min(self.deadline, self._server.now() + self._server.settings.late_seconds)
+
+    # Backpressure.
+
+    def _pause_reading_if_enough(self) -> None:
+        if len(self._reader) > ENOUGH:
+            self._pause_reading()
+
+    def _pause_reading(self) -> None:
+        if not self._paused_reading and self._transport is not None and not self._transport.is_closing():
+            self._paused_reading = True
+            self._transport.pause_reading()
+
+    def _resume_reading(self) -> None:
+        if self._paused_reading and self._transport is not None and not self._transport.is_closing():
+            self._paused_reading = False
+            self._transport.resume_reading()

@@ -1,0 +1,156 @@
+"""Heads of requests (RFC 9112, sections 2 to 6): strict, and quick where a client repeats itself.
+
+A client sends the same header fields with each of its requests, so the fields of a head are read once and found again by their bytes.
+What is refused although some servers take it: bare LF or CR, obs-fold, white space before a colon, absolute-form, more than one
+``Content-Length``, any ``Transfer-Encoding`` but ``chunked``, both of them together, no ``Host`` or two.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from multidict import CIMultiDict, CIMultiDictProxy
+
+MAX_HEAD_BYTES: Final = 1 << 20
+"""Go's ``DefaultMaxHeaderBytes``."""
+MAX_FIELDS: Final = 1000
+_MAX_LENGTH_DIGITS: Final = 18
+_METHODS: Final = {each.encode(): each for each in ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")}
+_TOKEN: Final = b"!#$%&'*+-.^_`|~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+_MAX_METHOD: Final = 32
+_NOT_IN_FIELDS: Final = bytes(each for each in range(32) if each not in b"\t\r\n") + b"\x7f"
+_SECRET: Final = ("Authorization", "Cookie", "Proxy-Authorization", "Sec-WebSocket-Protocol")
+
+
+class Refused(ValueError):
+    """A request that is not read any further: it is answered ``code``, and the connection is closed."""
+
+    def __init__(self, message: str, code: int = 400) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class Fields:
+    """The header fields of a request, and what they say about its framing. Shared by all requests that sent the same bytes."""
+
+    __slots__ = ("accept", "chunked", "close", "content_length", "expects_continue", "headers", "remembered", "upgrade")
+
+    def __init__(self, pairs: list[tuple[str, str]]) -> None:
+        self.headers = headers = CIMultiDictProxy(CIMultiDict(pairs))
+        self.content_length, self.chunked = _framing(headers)
+        tokens = {each.strip().lower() for value in headers.getall("Connection", ()) for each in value.split(",")}
+        self.close = "close" in tokens
+        self.upgrade = headers.get("Upgrade", "").strip().lower() if "upgrade" in tokens else ""
+        self.expects_continue = headers.get("Expect", "").strip().lower() == "100-continue"
+        self.accept = ", ".join(headers.getall("Accept", ()))
+        self.remembered: dict[object, object] = {}
+        """What others computed from these fields alone, by whatever key they like; goes with the fields."""
+
+
+class Head:
+    """A request's first line and fields."""
+
+    __slots__ = ("fields", "method", "old", "target")
+
+    def __init__(self, method: str, target: str, fields: Fields, *, old: bool) -> None:
+        self.method = method
+        self.target = target
+        """In origin-form, as it was sent: ``/path?query``."""
+        self.fields = fields
+        self.old = old
+        """HTTP/1.0: the connection ends with the answer."""
+
+
+class Heads:
+    """Reads heads; remembers the fields that it has read, at most ``size`` of them, and none that hold credentials."""
+
+    def __init__(self, size: int = 512, longest: int = 4096) -> None:
+        self._size = size
+        self._longest = longest
+        self._known: dict[bytes, Fields] = {}
+
+    def read(self, raw: bytes) -> Head:
+        """Return the head; ``raw`` ends before the empty line.
+
+        Raises:
+            Refused: it is malformed, or ambiguous.
+        """
+        line, _, block = raw.partition(b"\r\n")
+        method, target, old = _request_line(line)
+        fields = self._known.get(block)
+        if fields is None:
+            fields = self._read(block)
+        if not fields.headers.get("Host") and (not old or "Host" in fields.headers):
+            raise Refused("missing required Host header")
+        if old and fields.chunked:
+            raise Refused("HTTP/1.0 has no Transfer-Encoding")
+        return Head(method, target, fields, old=old)
+
+    def _read(self, block: bytes) -> Fields:
+        fields = Fields(_pairs(block))
+        if len(block) <= self._longest and not any(each in fields.headers for each in _SECRET):
+            if len(self._known) >= self._size:
+                del self._known[next(iter(self._known))]
+            self._known[block] = fields
+        return fields
+
+
+def _request_line(line: bytes) -> tuple[str, str, bool]:
+    parts = line.split(b" ")
+    if len(parts) != 3:
+        raise Refused("malformed request line")
+    method = _METHODS.get(parts[0])
+    if method is None:
+        if not parts[0] or len(parts[0]) > _MAX_METHOD or parts[0].translate(None, _TOKEN):
+            raise Refused("malformed method")
+        method = parts[0].decode("ascii")
+    if parts[2] not in {b"HTTP/1.1", b"HTTP/1.0"}:
+        raise Refused("unsupported protocol version", 505 if parts[2].startswith(b"HTTP/") else 400)
+    try:
+        target = parts[1].decode()
+    except UnicodeDecodeError:
+        raise Refused("the request's target is not UTF-8") from None
+    if not target.startswith("/") or not target.isprintable():
+        raise Refused("the request's target must be a path")
+    return method, target, parts[2] == b"HTTP/1.0"
+
+
+def _pairs(block: bytes) -> list[tuple[str, str]]:
+    """Return the names and values of a block of field lines."""
+    if not block:
+        return []
+    if len(block.translate(None, _NOT_IN_FIELDS)) != len(block):
+        raise Refused("a header field holds a control character")
+    lines = block.split(b"\r\n")
+    if len(lines) > MAX_FIELDS:
+        raise Refused("too many header fields", 431)
+    if not block.count(b"\n") == block.count(b"\r") == len(lines) - 1:
+        raise Refused("a header field holds a bare CR or LF")
+    pairs = []
+    for line in lines:
+        name, colon, value = line.partition(b":")
+        if not colon or not name or name.translate(None, _TOKEN):
+            raise Refused("malformed header field")
+        pairs.append((name.decode("ascii"), value.strip(b" \t").decode("utf-8", "replace")))
+    return pairs
+
+
+def _framing(headers: CIMultiDictProxy[str]) -> tuple[int, bool]:
+    """Return the length of the body (0 without one) and whether it comes in chunks."""
+    if len(headers.getall("Host", ())) > 1:
+        raise Refused("too many Host headers")
+    lengths = headers.getall("Content-Length", ())
+    codings = headers.getall("Transfer-Encoding", ())
+    if codings:
+        if lengths:
+            raise Refused("both Content-Length and Transfer-Encoding")
+        if len(codings) > 1:
+            raise Refused("too many transfer encodings")
+        if codings[0].lower() != "chunked":
+            raise Refused("unsupported transfer encoding", 501)
+        return 0, True
+    if not lengths:
+        return 0, False
+    if len(lengths) > 1 or not lengths[0].isascii() or not lengths[0].isdigit() or len(lengths[0]) > _MAX_LENGTH_DIGITS:
+        raise Refused("bad Content-Length")
+    return int(lengths[0]), False

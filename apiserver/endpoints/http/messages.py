@@ -1,0 +1,262 @@
+"""What a handler sees of HTTP: the request, and the answers it can give."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from email.utils import formatdate
+from functools import lru_cache
+from http import HTTPStatus
+from typing import Final, Protocol
+from urllib.parse import parse_qsl, unquote
+
+from multidict import CIMultiDict, CIMultiDictProxy, MultiDict, MultiDictProxy
+
+from apiserver.endpoints.http.heads import Head
+
+_MAX_PARAMETERS: Final = 1000
+_REMEMBERED_QUERY: Final = 256
+_REASONS: Final = {each.value: each.phrase for each in HTTPStatus}
+_TCHAR: Final = frozenset("!#$%&'*+-.^_`|~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz")
+_BODILESS: Final = frozenset({204, 304})
+
+
+class BodyError(Exception):
+    """The body of a request is malformed."""
+
+
+class BodyTooLarge(Exception):
+    """The body of a request is longer than it may be; the rest of it was not read."""
+
+
+class Carrier(Protocol):
+    """What a request needs of its connection."""
+
+    peer: str
+    """The client's address, ``192.0.2.1:4711``."""
+    certificate: bytes | None
+    """The client's certificate (DER), which the handshake verified against some authority of ours."""
+    remembered: dict[object, object]
+    """What others computed for this connection, by whatever key they like; goes with the connection."""
+
+    async def piece(self) -> bytes:
+        """Return the next piece of the body, nothing at its end."""
+        ...
+
+    async def start(self, stream: Stream) -> None:
+        """Send the head of a stream."""
+        ...
+
+    async def send(self, data: bytes) -> None:
+        """Send bytes as they are; returns when there is room for more."""
+        ...
+
+    async def finish(self, stream: Stream) -> None:
+        """Say that a stream is complete."""
+        ...
+
+
+class Request:
+    """One request. Its body is read at most once."""
+
+    __slots__ = ("_query", "carrier", "fields", "method", "old", "path", "query_string", "target")
+
+    def __init__(self, head: Head, carrier: Carrier) -> None:
+        self.carrier = carrier
+        self.method = head.method
+        self.target = head.target
+        """In origin-form, as it was sent."""
+        self.fields = head.fields
+        self.old = head.old
+        """HTTP/1.0."""
+        path, _, self.query_string = head.target.partition("?")
+        self.path = unquote(path) if "%" in path else path
+        """Percent-decoded."""
+        self._query: MultiDictProxy[str] | None = None
+
+    @property
+    def headers(self) -> CIMultiDictProxy[str]:
+        """The header fields; names in any case."""
+        return self.fields.headers
+
+    @property
+    def query(self) -> MultiDictProxy[str]:
+        """The query's parameters, decoded."""
+        found = self._query
+        if found is None:
+            text = self.query_string
+            found = self._query = _remembered_query(text) if len(text) <= _REMEMBERED_QUERY else _parse_query(text)
+        return found
+
+    @property
+    def content_length(self) -> int | None:
+        """How long the body is; None if only its end will tell."""
+        return None if self.fields.chunked else self.fields.content_length
+
+    @property
+    def certificate(self) -> bytes | None:
+        """The client's certificate (DER), which the handshake verified."""
+        return self.carrier.certificate
+
+    @property
+    def remote(self) -> str:
+        """The client's address, without the port."""
+        return self.carrier.peer.rpartition(":")[0].strip("[]")
+
+    async def read(self, limit: int) -> bytes:
+        """Return the body.
+
+        Raises:
+            BodyTooLarge: it is longer than ``limit`` bytes.
+            BodyError: it is malformed.
+        """
+        if self.fields.content_length > limit:
+            raise BodyTooLarge
+        pieces: list[bytes] = []
+        size = 0
+        while piece := await self.carrier.piece():
+            size += len(piece)
+            if size > limit:
+                raise BodyTooLarge
+            pieces.append(piece)
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    async def pieces(self) -> AsyncIterator[bytes]:
+        """Return the body as it comes.
+
+        Raises:
+            BodyError: it is malformed.
+        """
+        while piece := await self.carrier.piece():
+            yield piece
+
+
+@lru_cache(maxsize=1024)
+def _remembered_query(text: str) -> MultiDictProxy[str]:
+    return _parse_query(text)
+
+
+def _parse_query(text: str) -> MultiDictProxy[str]:
+    """Return the parameters; those behind the thousandth are not looked at."""
+    if text.count("&") >= _MAX_PARAMETERS:
+        text = "&".join(text.split("&", _MAX_PARAMETERS)[:_MAX_PARAMETERS])
+    return MultiDictProxy(MultiDict(parse_qsl(text, keep_blank_values=True, errors="replace")))
+
+
+class Response:
+    """An answer with its whole body, in one piece or in several that follow each other."""
+
+    __slots__ = ("_headers", "body", "close", "content_type", "status")
+    prepared: bool = False
+    """Whether its head was sent: too late for headers."""
+
+    def __init__(
+        self,
+        *,
+        status: int = 200,
+        body: bytes | Sequence[bytes] = b"",
+        content_type: str = "",
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        self.status = status
+        self.body = body
+        self.content_type = content_type
+        self.close = False
+        self._headers = CIMultiDict(headers) if headers else None
+
+    @property
+    def headers(self) -> CIMultiDict[str]:
+        """The header fields to send besides ``Content-Type``, ``Content-Length``, ``Connection`` and ``Date``."""
+        if self._headers is None:
+            self._headers = CIMultiDict()
+        return self._headers
+
+    @property
+    def length(self) -> int:
+        """How many bytes the body has."""
+        return len(self.body) if isinstance(self.body, bytes) else sum(map(len, self.body))
+
+    def force_close(self) -> None:
+        """End the connection with this answer."""
+        self.close = True
+
+    def head(self, date: bytes, *, close: bool, framing: bytes | None = None) -> bytes:
+        """Return the head as it goes on the wire; ``framing`` stands in place of ``Content-Length``."""
+        if framing is None:
+            framing = b"" if self.status in _BODILESS else b"Content-Length: %d\r\n" % self.length
+        fields = b"".join([_field(name, value) for name, value in self._headers.items()]) if self._headers else b""
+        begin = _begin(self.status, self.content_type)
+        return b"%b%b%bDate: %b\r\n%b\r\n" % (begin, fields, framing, date, b"Connection: close\r\n" if close else b"")
+
+
+class Stream(Response):
+    """An answer that is written piece by piece, each sent at once; its length is not known before its end."""
+
+    __slots__ = ("_carrier", "chunked", "ended", "prepared")
+
+    def __init__(self, request: Request, *, status: int = 200, content_type: str = "", headers: Mapping[str, str] | None = None) -> None:
+        super().__init__(status=status, content_type=content_type, headers=headers)
+        self._carrier = request.carrier
+        self.chunked = not request.old
+        self.prepared = False
+        self.ended = False
+
+    async def prepare(self) -> None:
+        """Send the head; later calls do nothing."""
+        if not self.prepared:
+            self.prepared = True
+            await self._carrier.start(self)
+
+    async def write(self, data: bytes) -> None:
+        """Send a piece; returns when there is room for more.
+
+        Raises:
+            ConnectionError: the client is gone, or read nothing for too long.
+        """
+        if data:
+            await self._carrier.send(chunk(data) if self.chunked else data)
+
+    async def write_chunk(self, data: bytes, chunked: bytes) -> None:
+        """Send a piece that was put in a chunk before (:func:`chunk`), once for many streams."""
+        await self._carrier.send(chunked if self.chunked else data)
+
+    async def end(self) -> None:
+        """Say that this was all."""
+        if not self.ended:
+            self.ended = True
+            await self._carrier.finish(self)
+
+
+def chunk(data: bytes) -> bytes:
+    """Return the data as one chunk of the chunked coding; chunks may be joined."""
+    return b"%x\r\n%b\r\n" % (len(data), data)
+
+
+@lru_cache(maxsize=256)
+def _begin(status: int, content_type: str) -> bytes:
+    begin = f"HTTP/1.1 {status} {_REASONS.get(status, 'Unknown')}\r\n"
+    if content_type:
+        begin += f"Content-Type: {_checked(content_type)}\r\n"
+    return begin.encode()
+
+
+def _field(name: str, value: str) -> bytes:
+    if not _TCHAR.issuperset(name) or not name:
+        raise ValueError(f"no name of a header field: {name!r}")
+    return f"{name}: {_checked(value)}\r\n".encode()
+
+
+def _checked(value: str) -> str:
+    """Return the value of a header field; whatever could end it early is an error of ours.
+
+    Raises:
+        ValueError: it holds a control character.
+    """
+    if not value.isprintable():
+        raise ValueError(f"no value of a header field: {value[:64]!r}")
+    return value
+
+
+@lru_cache(maxsize=1)
+def date_at(second: int) -> bytes:
+    """Return the ``Date`` of a moment (seconds since the epoch)."""
+    return formatdate(second, usegmt=True).encode()

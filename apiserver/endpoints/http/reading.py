@@ -1,0 +1,178 @@
+"""From the bytes of a connection to requests and their bodies, however the bytes were cut. Knows no event loop.
+
+The reader is pulled: bytes stay where they are until somebody asks for the next head or a piece of the body, so whoever does not ask
+bounds what is kept (by pausing the connection at :data:`ENOUGH`). Requests that are sent ahead simply wait behind the body.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from apiserver.endpoints.http.heads import MAX_HEAD_BYTES, Head, Heads, Refused
+
+ENOUGH: Final = 128 << 10
+"""So many bytes wait at most before the connection is not read from any more; a head may be longer."""
+_END: Final = b"\r\n\r\n"
+_MAX_CHUNK_LINE: Final = 256
+_MAX_CHUNK_DIGITS: Final = 8
+_MAX_TRAILER: Final = 8 << 10
+_HEXADECIMAL: Final = b"0123456789abcdefABCDEF"
+_EXTENSION: Final = bytes(range(32, 127)) + b"\t"
+
+
+class Reader:
+    """The requests of one connection, one after the other: a head, then its body until :attr:`complete`, then the next head."""
+
+    __slots__ = ("_buffer", "_chunks", "_heads", "_left", "_searched", "broken", "complete")
+
+    def __init__(self, heads: Heads) -> None:
+        self._heads = heads
+        self._buffer = bytearray()
+        self._searched = 0  # where to go on looking for the end of the head
+        self._left = 0
+        self._chunks: _Chunks | None = None
+        self.complete = True
+        """Whether the body of the last head was taken to its end."""
+        self.broken = False
+        """Whether what came cannot be read any further."""
+
+    def __len__(self) -> int:
+        """How many bytes wait."""
+        return len(self._buffer)
+
+    def receive(self, data: bytes) -> None:
+        """Add what came."""
+        self._buffer += data
+
+    def head(self) -> Head | None:
+        """Return the next head if all of it is there; the body of the one before must be complete.
+
+        Raises:
+            Refused: it is malformed, or too long.
+        """
+        buffer = self._buffer
+        end = buffer.find(_END, self._searched)
+        if end < 0:
+            self._searched = max(0, len(buffer) - 3)
+            if len(buffer) > MAX_HEAD_BYTES + 3:
+                raise self._refused(Refused("the request's header fields are too large", 431))
+            return None
+        if end > MAX_HEAD_BYTES:
+            raise self._refused(Refused("the request's header fields are too large", 431))
+        raw = bytes(buffer[:end])
+        del buffer[: end + 4]
+        self._searched = 0
+        try:
+            head = self._heads.read(raw)
+        except Refused as error:
+            raise self._refused(error) from None
+        self._left = head.fields.content_length
+        self._chunks = _Chunks() if head.fields.chunked else None
+        self.complete = not self._left and self._chunks is None
+        return head
+
+    def body(self) -> bytes:
+        """Return what is there of the body and was not taken yet: nothing means "wait" or, if :attr:`complete`, "all of it".
+
+        Raises:
+            Refused: the chunks are malformed.
+        """
+        if self.complete:
+            return b""
+        if self._chunks is not None:
+            try:
+                piece = self._chunks.take(self._buffer)
+            except Refused as error:
+                raise self._refused(error) from None
+            self.complete = self._chunks.complete
+            return piece
+        piece = bytes(self._buffer[: self._left])
+        del self._buffer[: self._left]
+        self._left -= len(piece)
+        self.complete = not self._left
+        return piece
+
+    def rest(self) -> bytes:
+        """Return all that waits: the connection changes its protocol."""
+        rest = bytes(self._buffer)
+        self._buffer.clear()
+        return rest
+
+    def _refused(self, error: Refused) -> Refused:
+        self.broken = True
+        self._buffer.clear()
+        return error
+
+
+class _Chunks:
+    """The chunked coding of one body (RFC 9112, section 7.1); extensions and trailers are read over."""
+
+    __slots__ = ("_ending", "_left", "_trailer", "complete")
+
+    def __init__(self) -> None:
+        self._left = 0
+        self._ending = False  # the CRLF behind a chunk's data is due
+        self._trailer = -1  # bytes of the trailer section; -1: before it
+        self.complete = False
+
+    def take(self, buffer: bytearray) -> bytes:
+        """Take what can be decoded out of the buffer."""
+        pieces = []
+        while not self.complete:
+            if self._left:
+                piece = bytes(buffer[: self._left])
+                if not piece:
+                    break
+                del buffer[: self._left]
+                self._left -= len(piece)
+                self._ending = not self._left
+                pieces.append(piece)
+            elif not self._framing(buffer):
+                break
+        return b"".join(pieces)
+
+    def _framing(self, buffer: bytearray) -> bool:
+        """Read one step of what stands between the data; False if more must come."""
+        if self._ending:
+            if len(buffer) < 2:
+                if buffer and buffer[0] != 13:
+                    raise Refused("malformed chunked body")
+                return False
+            if buffer[:2] != b"\r\n":
+                raise Refused("malformed chunked body")
+            del buffer[:2]
+            self._ending = False
+            return True
+        line = _line(buffer)
+        if line is None:
+            return False
+        if self._trailer >= 0:
+            self._trailer += len(line) + 2
+            if self._trailer > _MAX_TRAILER:
+                raise Refused("the trailer of the body is too large", 431)
+            self.complete = not line
+            return True
+        self._left = _size(line)
+        if not self._left:
+            self._trailer = 0
+        return True
+
+
+def _line(buffer: bytearray) -> bytes | None:
+    end = buffer.find(b"\n", 0, _MAX_CHUNK_LINE + 2)
+    if end < 0:
+        if len(buffer) >= _MAX_CHUNK_LINE + 2:
+            raise Refused("malformed chunked body: a line is too long")
+        return None
+    line = bytes(buffer[:end])
+    del buffer[: end + 1]
+    if not line.endswith(b"\r") or line.translate(None, _EXTENSION) != b"\r":
+        raise Refused("malformed chunked body")
+    return line[:-1]
+
+
+def _size(line: bytes) -> int:
+    digits = line.partition(b";")[0].rstrip(b" \t")
+    if not digits or len(digits) > _MAX_CHUNK_DIGITS or digits.translate(None, _HEXADECIMAL):
+        raise Refused("malformed chunked body: invalid size of a chunk")
+    return int(digits, 16)

@@ -1,0 +1,109 @@
+"""All connections of one listening socket: their clock, and their end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Final
+
+from apiserver.endpoints.http.connection import Connection
+from apiserver.endpoints.http.heads import Heads
+from apiserver.endpoints.http.messages import Request, Response
+
+Handler = Callable[[Request], Awaitable[Response]]
+"""Answers a request. A stream that it returns has ended; what it raises ends the connection."""
+
+_TICK_SECONDS: Final = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How long what may take."""
+
+    head_seconds: float = 32.0
+    """From the first byte of a request, or from the handshake, to the end of its header fields (Go: ``ReadHeaderTimeout``)."""
+    idle_seconds: float = 200.0
+    """Between requests."""
+    linger_seconds: float = 5.0
+    """For the client to close after an answer that ends the connection."""
+    stall_seconds: float = 60.0
+    """For a client that reads nothing of what is written to it."""
+    late_seconds: float = 0.5
+    """For requests that are on their way when the server begins to drain."""
+    tick_seconds: float = _TICK_SECONDS
+    """How often connections are looked at."""
+
+
+class Server:
+    """Makes the protocols of connections: pass it to ``loop.create_server``, with :meth:`run` beside it."""
+
+    def __init__(self, handler: Handler, settings: Settings | None = None) -> None:
+        self.handler = handler
+        self.settings = settings or Settings()
+        self.heads = Heads()
+        self.draining = False
+        """Answers end their connections."""
+        self.ended = False
+        self._connections: set[Connection] = set()
+        self._empty = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+        self.now = self._loop.time
+        self._timer: asyncio.TimerHandle | None = self._loop.call_later(self.settings.tick_seconds, self._tick)
+
+    def __call__(self) -> Connection:
+        """Return the protocol of a new connection."""
+        return Connection(self)
+
+    def __len__(self) -> int:
+        """How many connections are open."""
+        return len(self._connections)
+
+    def opened(self, connection: Connection) -> None:
+        """Take note of a connection."""
+        self._connections.add(connection)
+        self._empty.clear()
+        if self.draining:
+            connection.drain()
+
+    def closed(self, connection: Connection) -> None:
+        """Forget a connection."""
+        self._connections.discard(connection)
+        if not self._connections:
+            self._empty.set()
+
+    async def shutdown(self, seconds: float) -> None:
+        """End every connection with its next answer, idle ones soon; those that last longer than ``seconds`` are cut off."""
+        self.draining = True
+        for connection in self._connections:
+            connection.drain()
+        try:
+            async with asyncio.timeout(seconds):
+                while self._connections:
+                    self._empty.clear()
+                    await self._pause()
+        except TimeoutError:
+            pass
+        self.ended = True
+        for connection in list(self._connections):
+            connection.abort()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    async def _pause(self) -> None:
+        """Wait until all are gone, at most for a moment; then let those go whose time is over."""
+        try:
+            async with asyncio.timeout(min(self.settings.tick_seconds, self.settings.late_seconds / 2)):
+                await self._empty.wait()
+        except TimeoutError:
+            self._check()
+
+    def _tick(self) -> None:
+        self._timer = self._loop.call_later(self.settings.tick_seconds, self._tick)
+        self._check()
+
+    def _check(self) -> None:
+        now = self.now()
+        for connection in list(self._connections):
+            connection.check(now)

@@ -1,0 +1,199 @@
+"""Websockets (RFC 6455) on a connection of this server; the frames are the business of ``websockets``' sans-I/O layer."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import hashlib
+from collections import deque
+from collections.abc import Sequence
+from typing import Final, cast
+
+from websockets.frames import Frame, Opcode
+from websockets.protocol import SERVER, Protocol, State
+
+from apiserver.endpoints.http.connection import Connection, Gone
+from apiserver.endpoints.http.messages import Request, Response
+
+_MAGIC: Final = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
+_VERSION: Final = "13"
+_MESSAGES: Final = 16
+"""So many messages wait for their reader before the connection is not read from any more."""
+_ABNORMAL: Final = 1006
+TOKEN_PROTOCOL: Final = "base64url.bearer.authorization.k8s.io."  # noqa: S105 - the prefix of one
+"""What begins so is a bearer token and no protocol: it is never chosen, and never sent back."""
+
+
+class Closed(Exception):
+    """The websocket has ended, for the ``code`` and ``reason`` that the client gave."""
+
+    def __init__(self, code: int, reason: str) -> None:
+        super().__init__(f"websocket closed: {code} {reason}")
+        self.code = code
+        self.reason = reason
+
+
+def is_upgrade(request: Request) -> bool:
+    """Return whether the client asks for a websocket."""
+    return request.fields.upgrade == "websocket"
+
+
+def is_well_formed(request: Request) -> bool:
+    """Return whether what it asks for is a websocket of RFC 6455."""
+    headers = request.headers
+    try:
+        nonce = base64.b64decode(headers.get("Sec-WebSocket-Key", ""), validate=True)
+    except (binascii.Error, ValueError):
+        return False
+    return request.method == "GET" and not request.old and len(nonce) == 16 and headers.get("Sec-WebSocket-Version") == _VERSION
+
+
+def offered(request: Request) -> list[str]:
+    """Return the sub-protocols that the client offers, a token among them."""
+    return [each.strip() for line in request.headers.getall("Sec-WebSocket-Protocol", ()) for each in line.split(",") if each.strip()]
+
+
+class WebSocket(Response):
+    """The server's side of one websocket, and the response that its handler returns.
+
+    One task receives, any may send. A client that does not read lets :meth:`send_bytes` wait; messages that are not received are not read.
+    """
+
+    __slots__ = (
+        "_carrier", "_ended", "_heard", "_messages", "_opcode", "_part", "_ping_seconds", "_protocol", "_ready", "_request", "_timer",
+        "subprotocol",
+    )  # fmt: skip
+    prepared = True
+
+    def __init__(self, request: Request, *, protocols: Sequence[str] = (), max_bytes: int = 1 << 20, ping_seconds: float = 0.0) -> None:
+        super().__init__(status=101)
+        self._request = request
+        self._carrier = cast("Connection", request.carrier)
+        known = offered(request)
+        self.subprotocol = next((each for each in protocols if each in known and not each.startswith(TOKEN_PROTOCOL)), "")
+        """What both sides speak: the first of ours that the client offers."""
+        self._protocol = Protocol(SERVER, state=State.OPEN, max_size=max_bytes)
+        self._ping_seconds = ping_seconds
+        self._timer: asyncio.TimerHandle | None = None
+        self._heard = True
+        self._messages: deque[bytes | str] = deque()
+        self._part = bytearray()
+        self._opcode = Opcode.BINARY
+        self._ready = asyncio.Event()
+        self._ended = False
+
+    async def accept(self) -> None:
+        """Answer 101 with :attr:`headers`; from here on both sides speak in frames.
+
+        Raises:
+            ConnectionError: the client is gone.
+        """
+        key = self._request.headers["Sec-WebSocket-Key"].encode()
+        self.headers["Upgrade"] = "websocket"
+        self.headers["Connection"] = "Upgrade"
+        self.headers["Sec-WebSocket-Accept"] = base64.b64encode(hashlib.sha1(key + _MAGIC, usedforsecurity=False).digest()).decode()
+        if self.subprotocol:
+            self.headers["Sec-WebSocket-Protocol"] = self.subprotocol
+        self._carrier.take_over(self._received, self)
+        if self._ping_seconds:
+            self._beat()
+
+    async def receive(self) -> bytes | str:
+        """Return the next message.
+
+        Raises:
+            Closed: the client has ended the websocket, or its connection broke.
+        """
+        while not self._messages:
+            if self._ended:
+                close = self._protocol.close_rcvd
+                raise Closed(close.code if close else _ABNORMAL, close.reason if close else "")
+            await self._wait()
+        return self._messages.popleft()
+
+    async def send_bytes(self, data: bytes) -> None:
+        """Send a binary message; returns when there is room for more.
+
+        Raises:
+            ConnectionError: the client is gone, or the websocket has ended.
+        """
+        await self._send(Opcode.BINARY, data)
+
+    async def send_text(self, data: bytes) -> None:
+        """Send a text message, given in UTF-8; as :meth:`send_bytes`."""
+        await self._send(Opcode.TEXT, data)
+
+    async def end(self, code: int = 1000, reason: str = "") -> None:
+        """Say why it ends and wait until the client has said so, too; the connection goes with the handler. Ending twice does no harm.
+
+        Raises:
+            ConnectionError: the client is gone.
+        """
+        if self._protocol.state is State.OPEN:
+            self._protocol.send_close(code, reason)
+            await self._carrier.send(self._frames())
+        while not self._ended:
+            self._messages.clear()
+            await self._wait()
+        self._stop_beating()
+
+    async def _send(self, opcode: Opcode, data: bytes) -> None:
+        if self._protocol.state is not State.OPEN:
+            raise Gone("the websocket has ended")
+        self._protocol.send_frame(Frame(opcode, data))
+        await self._carrier.send(self._frames())
+
+    async def _wait(self) -> None:
+        self._ready.clear()
+        self._carrier.pause(reading=True)
+        await self._ready.wait()
+
+    def _received(self, data: bytes) -> None:
+        """Take bytes of the connection; none: it is gone."""
+        self._heard = True
+        if data:
+            self._protocol.receive_data(data)
+        else:
+            self._protocol.receive_eof()
+        for event in self._protocol.events_received():
+            self._frame(cast("Frame", event))
+        answers = self._frames()
+        if answers and (self._carrier.has_room or self._protocol.state is not State.OPEN):
+            self._carrier.send_now(answers)  # pongs that there is no room for are not owed (RFC 6455, 5.5.3)
+        if not data or self._protocol.close_rcvd is not None or self._protocol.parser_exc is not None:
+            self._ended = True
+            self._stop_beating()
+        elif len(self._messages) > _MESSAGES:
+            self._carrier.pause(reading=False)
+        self._ready.set()
+
+    def _frame(self, frame: Frame) -> None:
+        """Gather the parts of a message; control frames are the protocol's business."""
+        if frame.opcode not in {Opcode.TEXT, Opcode.BINARY, Opcode.CONT}:
+            return
+        if frame.opcode is not Opcode.CONT:
+            self._opcode = frame.opcode
+        self._part += frame.data
+        if frame.fin:
+            whole = bytes(self._part)
+            self._part.clear()
+            self._messages.append(whole.decode("utf-8", "replace") if self._opcode is Opcode.TEXT else whole)
+
+    def _frames(self) -> bytes:
+        return b"".join(self._protocol.data_to_send())
+
+    def _beat(self) -> None:
+        """Ping, and give up a client from which nothing came since the last time."""
+        if not self._heard:
+            self._carrier.abort()
+            return
+        self._heard = False
+        self._protocol.send_ping(b"")
+        self._carrier.send_now(self._frames())
+        self._timer = asyncio.get_running_loop().call_later(self._ping_seconds, self._beat)
+
+    def _stop_beating(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
