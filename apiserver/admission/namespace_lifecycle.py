@@ -5,12 +5,10 @@ Without this the deletion of a namespace may never end. Source: ``k8s.io/apiserv
 
 from __future__ import annotations
 
-from apiserver.apis.core.resources import NAMESPACES
-from apiserver.apis.meta.errors import Cause, Details, Forbidden, NotFound, ServiceUnavailable, StatusError
-from apiserver.apis.meta.objects import Object, dig, is_deleting
+from apiserver.admission.namespaces import Namespaces
+from apiserver.apis.meta.errors import Cause, Details, Forbidden
+from apiserver.apis.meta.objects import dig, is_deleting
 from apiserver.apis.meta.resources import Resource
-from apiserver.client.informer import Informer
-from apiserver.client.rest import Client, TransportError
 from apiserver.registry.generic.admission import Attributes, Operation
 
 
@@ -19,9 +17,8 @@ class NamespaceLifecycle:
 
     name = "NamespaceLifecycle"
 
-    def __init__(self, namespaces: Informer, client: Client) -> None:
+    def __init__(self, namespaces: Namespaces) -> None:
         self._namespaces = namespaces
-        self._client = client
 
     def handles(self, operation: Operation, resource: Resource, subresource: str) -> bool:
         """Return whether a namespaced object is to be created."""
@@ -37,21 +34,12 @@ class NamespaceLifecycle:
             ServiceUnavailable: nobody can say.
         """
         namespace = attributes.namespace
-        found = self._namespaces.get("", namespace) or await self._look_up(namespace)
+        found = await self._namespaces.get(namespace)
         if is_deleting(found) or dig(found, "status", "phase") == "Terminating":
             raise _terminating(attributes.resource, namespace, attributes.name)
 
     async def validate(self, attributes: Attributes) -> None:
         """Everything was said before."""
-
-    async def _look_up(self, namespace: str) -> Object:
-        try:
-            return await self._client.get(NAMESPACES, namespace)
-        except NotFound:
-            raise NotFound(f'namespaces "{namespace}" not found', Details(name=namespace, kind="namespaces")) from None
-        except (StatusError, TransportError) as error:
-            why = f"look up namespace {namespace} before an object is created in it: {error}"
-            raise ServiceUnavailable(why, Details(retry_after_seconds=1)) from error
 
 
 def _terminating(resource: Resource, namespace: str, name: str) -> Forbidden:

@@ -12,7 +12,6 @@ from typing import Final
 
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 
-from apiserver.admission.metrics import AdmissionMetrics
 from apiserver.apis.meta.instruments import Counter, Histogram, Read, Registry
 from apiserver.client.rest import Client
 from apiserver.endpoints import responses
@@ -109,8 +108,7 @@ class Metrics:
         self.deciding = Deciding()
         self.delegation = Delegation()
         self.storage = StorageMetrics(root)
-        self.admission = AdmissionMetrics()
-        for each in (self.requests, self.deciding, self.delegation, self.storage, self.admission):
+        for each in (self.requests, self.deciding, self.delegation, self.storage):
             each.register(self.registry)
         self._process = CollectorRegistry()
         ProcessCollector(registry=self._process)

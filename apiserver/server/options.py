@@ -9,6 +9,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Literal
 
+from apiserver.admission import plugins
 from apiserver.apis.meta.times import parse_duration
 
 AuthorizationMode = Literal["Delegated", "AlwaysAllow"]
@@ -38,6 +39,9 @@ class Options:
     max_requests_inflight: int
     max_mutating_requests_inflight: int
     shutdown_delay_duration: float
+    enable_admission_plugins: tuple[str, ...]
+    disable_admission_plugins: tuple[str, ...]
+    admission_control_config_file: Path | None
     log_level: str
     log_format: Literal["json", "text"]
 
@@ -54,6 +58,10 @@ def parse(arguments: Sequence[str] | None = None) -> Options:
     given.etcd_servers = tuple(each for each in given.etcd_servers.split(",") if each)
     if given.storage == "etcd" and not given.etcd_servers:
         parser.error("--storage=etcd needs --etcd-servers")
+    try:
+        plugins.enabled(given.enable_admission_plugins, given.disable_admission_plugins)
+    except ValueError as error:
+        parser.error(str(error))
     files = (given.etcd_cafile, given.etcd_certfile, given.etcd_keyfile)
     if any(files) and not all(files):
         parser.error("--etcd-cafile, --etcd-certfile and --etcd-keyfile go together")
@@ -94,6 +102,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     _storage(parser)
     _access(parser)
+    _admission(parser)
     logs = parser.add_argument_group("logging")
     logs.add_argument("--log-level", choices=["debug", "info", "warning", "error"], type=str.lower, default="info", help="least severity")
     logs.add_argument("--log-format", choices=["json", "text"], default="json", help="json for programs, text for people")
@@ -137,3 +146,22 @@ def _access(parser: argparse.ArgumentParser) -> None:
         help="tls.crt, tls.key and ca.crt for streams to virt-handler; without it console and vnc are not served",
     )
     cluster.add_argument("--namespace", default=os.environ.get("POD_NAMESPACE", "kubevirt"), help="where virt-handler's pods are")
+
+
+def _admission(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("admission")
+    known, on = ", ".join(plugins.ORDER), ", ".join(plugins.enabled((), ()))
+    group.add_argument(
+        "--enable-admission-plugins", metavar="NAME,…", type=_names, default="", help=f"plug-ins to run besides {on}; of {known}"
+    )
+    group.add_argument("--disable-admission-plugins", metavar="NAME,…", type=_names, default="", help="plug-ins not to run")
+    group.add_argument(
+        "--admission-control-config-file",
+        metavar="FILE",
+        type=Path,
+        help="an AdmissionConfiguration (apiserver.config.k8s.io/v1): what single plug-ins take, credentials for webhooks, say",
+    )
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(each for each in text.split(",") if each)

@@ -12,9 +12,6 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import Final
 
-from apiserver.admission.namespace_lifecycle import NamespaceLifecycle
-from apiserver.apis.core.resources import NAMESPACES
-from apiserver.apis.meta.objects import Object
 from apiserver.client.config import Config
 from apiserver.client.informer import Informer
 from apiserver.client.rest import Client
@@ -22,8 +19,8 @@ from apiserver.endpoints.filters.authentication import Authenticator, Trust
 from apiserver.endpoints.filters.authorization import AllowAll, Authorizer, Delegated
 from apiserver.endpoints.filters.limits import InFlight
 from apiserver.endpoints.filters.tokens import TokenReview
-from apiserver.registry.generic.admission import Admission, AdmitAll
 from apiserver.registry.generic.strategy import Strategy
+from apiserver.server.admitting import Admitting, admitting
 from apiserver.server.assembly import Assembly, assemble, now
 from apiserver.server.metrics import Metrics
 from apiserver.server.options import Options
@@ -87,7 +84,11 @@ async def running(options: Options, make_kinds: MakeKinds, storage: Storage | No
             expiry=metrics.delegation.expiry.cell(),
         )
         trusting = Trusting(tls, authenticator, options.client_ca_file)
-        assembly, informers = _assembled(options, make_kinds(client), client, kept, authenticator, trusting, metrics)
+        kinds = make_kinds(client)
+        admission = admitting(options, client, kinds.strategies, metrics.registry)
+        for caller in admission.callers:
+            await stack.enter_async_context(caller)
+        assembly, informers = _assembled(options, kinds, admission, client, kept, authenticator, trusting, metrics)
         listener = Listener(assembly.chain, assembly.watches, assembly.streams)
         async with asyncio.TaskGroup() as tasks:
             address = await listener.listen(options.bind_address, options.secure_port, tls.context)
@@ -108,18 +109,14 @@ async def running(options: Options, make_kinds: MakeKinds, storage: Storage | No
 def _assembled(
     options: Options,
     kinds: Kinds,
+    admission: Admitting,
     client: Client | None,
     storage: Storage,
     authenticator: Authenticator,
     trusting: Trusting,
     metrics: Metrics,
 ) -> tuple[Assembly, list[Informer]]:
-    needed: list[Informer] = []
-    admission: Admission = AdmitAll()
-    if client is not None:
-        namespaces = Informer(client, NAMESPACES, trim=_trim_namespace)
-        needed.append(namespaces)
-        admission = NamespaceLifecycle(namespaces, client)
+    needed = list(admission.informers)
     if client is not None and not options.authentication_skip_lookup:
         trusted = config_map(client)
         trusting.subscribe(trusted)
@@ -128,7 +125,7 @@ def _assembled(
         kinds.strategies,
         storage,
         root=options.etcd_prefix.rstrip("/"),
-        admission=admission,
+        admission=admission.admission,
         authenticator=authenticator,
         authorizer=_authorizer(options, client, metrics),
         limiter=InFlight(options.max_requests_inflight, options.max_mutating_requests_inflight),
@@ -155,13 +152,6 @@ def _storage(options: Options) -> Storage:
     if options.etcd_cafile and options.etcd_certfile and options.etcd_keyfile:
         tls = Tls(options.etcd_cafile, options.etcd_certfile, options.etcd_keyfile)
     return EtcdStorage(Settings(options.etcd_servers, tls))
-
-
-def _trim_namespace(namespace: Object) -> Object:
-    """Keep of a namespace what admission asks: there are thousands in some clusters."""
-    metadata = namespace["metadata"]
-    kept = {key: metadata[key] for key in ("name", "uid", "resourceVersion", "deletionTimestamp") if key in metadata}
-    return {"metadata": kept, "status": {"phase": (namespace.get("status") or {}).get("phase")}}
 
 
 async def _compact(storage: Storage) -> None:

@@ -1,0 +1,52 @@
+"""What webhooks leave in the audit log, under the keys of ``k8s.io/apiserver``."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any, Final
+
+import orjson
+
+from apiserver.admission.webhook.registrations import Webhook
+from apiserver.apis.meta import names
+from apiserver.registry.generic.admission import Attributes
+
+logger = logging.getLogger(__name__)
+
+PATCH: Final = "patch.webhook.admission.k8s.io/"
+"""Keys that begin so carry parts of the object: only for audit level Request and above."""
+MUTATION: Final = "mutation.webhook.admission.k8s.io/"
+VALIDATING: Final = "validating.webhook.admission.k8s.io/"
+FAILED_OPEN: Final = "failed-open."
+
+
+def given(attributes: Attributes, webhook: Webhook, key: str, value: str) -> None:
+    """Note what the webhook itself wants to have noted; a key that is no qualified name is dropped."""
+    full = f"{webhook.name}/{key}"
+    if full.count("/") != 1 or names.qualified_name_errors(full):
+        logger.warning("an audit annotation of a webhook has no proper name", extra={"webhook": webhook.name, "annotation": full[:128]})
+        return
+    attributes.annotate(full, value)
+
+
+def mutated(attributes: Attributes, webhook: Webhook, place: str, *, changed: bool) -> None:
+    """Note whether it changed the object."""
+    value = {"configuration": webhook.configuration, "webhook": webhook.name, "mutated": changed}
+    attributes.annotate(MUTATION + place, orjson.dumps(value).decode())
+
+
+def patched(attributes: Attributes, webhook: Webhook, place: str, patch: list[dict[str, Any]]) -> None:
+    """Note its patch."""
+    operations = orjson.dumps(patch, option=orjson.OPT_SORT_KEYS)
+    value = {
+        "configuration": webhook.configuration,
+        "webhook": webhook.name,
+        "patch": orjson.Fragment(operations),
+        "patchType": "JSONPatch",
+    }
+    attributes.annotate(PATCH + place, orjson.dumps(value).decode())
+
+
+def failed_open(attributes: Attributes, webhook: Webhook, prefix: str, place: str) -> None:
+    """Note that it could not be called and was passed over."""
+    attributes.annotate(FAILED_OPEN + prefix + place, webhook.name)

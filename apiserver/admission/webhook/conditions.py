@@ -1,0 +1,94 @@
+"""``matchConditions``: CEL expressions that all have to hold before a webhook is called."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from apiserver.admission.metrics import AdmissionMetrics, Type
+from apiserver.admission.webhook.errors import forbidden
+from apiserver.admission.webhook.registrations import Expression, Webhook
+from apiserver.admission.webhook.review import Shown
+
+logger = logging.getLogger(__name__)
+
+
+class ConditionsFailed(Exception):
+    """Some could not be evaluated, and none of the others is false; the message says which, and why."""
+
+    def __init__(self, failures: Sequence[str]) -> None:
+        super().__init__(failures[0] if len(failures) == 1 else f"[{', '.join(failures)}]")
+        self.count = len(failures)
+
+
+class Conditions(Protocol):
+    """The compiled conditions of one webhook."""
+
+    async def hold(self, shown: Shown) -> bool:
+        """Return whether all hold; one that is false decides, whatever happens to the others.
+
+        Raises:
+            ConditionsFailed: some cannot be evaluated.
+        """
+        ...
+
+
+Compile = Callable[[Sequence[Expression]], Conditions]
+
+
+class _Unavailable:
+    def __init__(self, expressions: Sequence[Expression]) -> None:
+        self._failures = [f"{each.name}: expressions cannot be evaluated here" for each in expressions]
+
+    async def hold(self, shown: Shown) -> bool:
+        del shown
+        raise ConditionsFailed(self._failures)
+
+
+def unavailable(expressions: Sequence[Expression]) -> Conditions:
+    """Return conditions that nobody can evaluate: webhooks with any follow their ``failurePolicy``."""
+    return _Unavailable(expressions)
+
+
+class Judge:
+    """Decides for webhooks whether their conditions hold; compiled once per webhook as long as its configuration stays."""
+
+    def __init__(self, compile_: Compile, metrics: AdmissionMetrics, type_: Type) -> None:
+        self._compile = compile_
+        self._metrics = metrics
+        self._type = type_
+        self._compiled: dict[tuple[Expression, ...], Conditions] = {}
+
+    def forget(self) -> None:
+        """Configurations changed: compile anew when asked."""
+        self._compiled.clear()
+
+    async def wanted(self, webhook: Webhook, shown: Shown) -> bool:
+        """Return whether the webhook is to be called as far as its conditions go.
+
+        Raises:
+            Forbidden: they cannot be evaluated, and the webhook fails closed.
+        """
+        if not webhook.conditions:
+            return True
+        conditions = self._compiled.get(webhook.conditions)
+        if conditions is None:
+            conditions = self._compiled[webhook.conditions] = self._compile(webhook.conditions)
+        about = (webhook.name, "webhook", self._type, shown.attributes.operation)
+        began = time.perf_counter()
+        try:
+            holds = await conditions.hold(shown)
+        except ConditionsFailed as failed:
+            for _ in range(failed.count):
+                self._metrics.condition_error(*about)
+            if not webhook.fails_open:
+                logger.warning("match conditions failed: failing closed", extra={"webhook": webhook.name, "error": str(failed)})
+                raise forbidden(shown.attributes, str(failed)) from failed
+            holds = False
+        finally:
+            self._metrics.conditions(*about, time.perf_counter() - began)
+        if not holds:
+            self._metrics.excluded(*about)
+        return holds

@@ -1,0 +1,160 @@
+"""MutatingAdmissionWebhook: one webhook after the other may change the object by a JSON patch.
+
+Configurations are in the order of their names, webhooks in that of their configuration. When a later plug-in or webhook changed the object,
+those with ``reinvocationPolicy: IfNeeded`` that were called before see it once more, in a second round of the whole chain.
+"""
+
+from __future__ import annotations
+
+import copy
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+
+from apiserver.admission.webhook import annotating
+from apiserver.admission.webhook.errors import CallFailed, internal, quoted
+from apiserver.admission.webhook.plugin import Asking
+from apiserver.admission.webhook.registrations import Webhook
+from apiserver.admission.webhook.review import JSON_PATCH, Answer, Shown
+from apiserver.admission.webhook.source import Candidate
+from apiserver.apis.meta import json_patch
+from apiserver.apis.meta.errors import BadRequest, StatusError
+from apiserver.apis.meta.objects import Object
+from apiserver.apis.meta.resources import Resource
+from apiserver.registry.generic.admission import Attributes, Operation
+
+
+@dataclass(slots=True, eq=False)
+class _Memory:
+    """What is remembered of a request between the two rounds."""
+
+    output: Object | None = None
+    """The object as it left the first round."""
+    reinvocable: set[str] = field(default_factory=set)
+    """Webhooks that were called and want to be called again if need be."""
+    due: set[str] = field(default_factory=set)
+    """Those for which there is need."""
+
+    def changed(self) -> None:
+        """The object changed after these were called."""
+        self.due |= self.reinvocable
+        self.reinvocable.clear()
+
+
+class MutatingWebhooks:
+    """See the module."""
+
+    name = "MutatingAdmissionWebhook"
+
+    def __init__(self, asking: Asking) -> None:
+        self._asking = asking
+
+    def handles(self, operation: Operation, resource: Resource, subresource: str) -> bool:
+        """Return whether the rules of a webhook match."""
+        return bool(self._asking.source.candidates(operation, resource, subresource)) or not self._asking.ready
+
+    async def validate(self, attributes: Attributes) -> None:
+        """Everything was said before."""
+
+    async def mutate(self, attributes: Attributes) -> None:
+        """Ask every webhook, in order.
+
+        Raises:
+            StatusError: one refuses, or fails and must not, or its patch cannot be applied.
+        """
+        round_ = attributes.reinvocation
+        memory: _Memory = round_.memory.setdefault(self.name, _Memory())
+        if round_.again and memory.output != attributes.obj:
+            memory.changed()
+        for each in await self._asking.candidates(attributes):
+            if round_.again and each.webhook.uid not in memory.due:
+                continue  # the second round calls nobody for the first time
+            shown = self._asking.shown(each, attributes)
+            if not await self._asking.wants(each.webhook, shown):
+                continue
+            if await self._call(each, shown, attributes):
+                memory.changed()
+                round_.requested = True
+            if each.webhook.reinvoked:
+                memory.reinvocable.add(each.webhook.uid)
+        # Other plug-ins may change it in place; nobody compares where nobody wants to be called again.
+        memory.output = copy.deepcopy(attributes.obj) if memory.reinvocable and not round_.again else None
+
+    async def _call(self, candidate: Candidate, shown: Shown, attributes: Attributes) -> bool:
+        """Call one webhook and take over its patch; return whether the object changed."""
+        webhook = candidate.webhook
+        place = f"round_{int(attributes.reinvocation.again)}_index_{candidate.position}"
+        changed = False
+        error: StatusError | CallFailed | None = None
+        began = time.perf_counter()
+        try:
+            answer = await self._asking.ask(webhook, shown)
+            changed = self._take(webhook, shown, attributes, answer, place)
+        except (StatusError, CallFailed) as raised:
+            error = raised
+        annotating.mutated(attributes, webhook, place, changed=changed)
+        self._asking.count(webhook, attributes, began, error)
+        if isinstance(error, CallFailed):
+            error = self._asking.failed(webhook, attributes, error, annotating.MUTATION, place)
+        if error is not None:
+            raise error
+        return changed
+
+    def _take(self, webhook: Webhook, shown: Shown, attributes: Attributes, answer: Answer, place: str) -> bool:
+        """Apply the patch of an answer; return whether it changed anything.
+
+        Raises:
+            CallFailed: it is no patch.
+            InternalError: it cannot be applied, or leaves no object of the kind.
+        """
+        patch = _decoded(webhook, answer)
+        if not patch:
+            return False
+        if shown.obj is None:
+            why = f"admission webhook {quoted(webhook.name)} attempted to modify the object, which is not supported for this operation"
+            raise internal(why)
+        if answer.patch_type != JSON_PATCH:
+            raise CallFailed(webhook.name, f"unsupported patch type {quoted(answer.patch_type)}", 400)
+        try:
+            patched = json_patch.apply(shown.obj, patch)
+        except BadRequest as error:
+            raise _undecodable(webhook, str(error)) from error
+        except StatusError as error:
+            raise internal(str(error)) from error
+        if (problem := _problem(patched, shown.obj)) is not None:
+            raise internal(f"admission webhook {quoted(webhook.name)}: {problem}")
+        changed: bool = patched != shown.obj
+        annotating.patched(attributes, webhook, place, patch)
+        if changed:
+            same = shown.resource == attributes.resource
+            attributes.obj = patched if same else self._asking.versions.convert(patched, shown.resource, attributes.resource)
+        return changed
+
+
+def _decoded(webhook: Webhook, answer: Answer) -> list[dict[str, Any]]:
+    if not answer.patch:
+        return []
+    try:
+        patch = orjson.loads(answer.patch)
+    except ValueError as error:
+        raise _undecodable(webhook, str(error)) from error
+    if not isinstance(patch, list):
+        raise _undecodable(webhook, "a JSON patch is a list of operations")
+    return patch
+
+
+def _undecodable(webhook: Webhook, why: str) -> CallFailed:
+    return CallFailed(webhook.name, f"received undecodable patch in webhook response: {why}", 503)
+
+
+def _problem(patched: object, before: Object) -> str | None:
+    """Return why what a patch left cannot be taken for the object; the registry looks at the rest of it."""
+    if not isinstance(patched, dict):
+        return "its patch left no object"
+    if any(patched.get(each) != before.get(each) for each in ("apiVersion", "kind")):
+        return "its patch changed apiVersion or kind"
+    if not isinstance(patched.get("metadata", {}), dict):
+        return "its patch left no metadata"
+    return None

@@ -1,0 +1,142 @@
+"""What both plug-ins do: wait until the webhooks are known, choose those to ask, ask one, and count it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+import uuid
+from dataclasses import dataclass
+from typing import Final
+
+from apiserver.admission.metrics import AdmissionMetrics, Type
+from apiserver.admission.namespaces import Namespaces
+from apiserver.admission.versions import Versions
+from apiserver.admission.webhook import annotating, review, selecting
+from apiserver.admission.webhook.calling import Caller
+from apiserver.admission.webhook.conditions import Judge
+from apiserver.admission.webhook.errors import CallFailed, Denied, denied, forbidden, internal, no_dry_run
+from apiserver.admission.webhook.registrations import Webhook
+from apiserver.admission.webhook.review import Answer, Shown
+from apiserver.admission.webhook.source import Candidate, Source
+from apiserver.apis.meta.errors import StatusError
+from apiserver.registry.generic.admission import Attributes
+
+logger = logging.getLogger(__name__)
+
+READY_SECONDS: Final = 10.0
+"""How long a request waits for the webhooks to be known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """What asking takes."""
+
+    type_: Type
+    source: Source
+    namespaces: Namespaces
+    versions: Versions
+    judge: Judge
+    caller: Caller
+    metrics: AdmissionMetrics
+
+    @property
+    def ready(self) -> bool:
+        """Whether every webhook is known."""
+        return self.source.synced.is_set() and self.namespaces.synced.is_set()
+
+    async def candidates(self, attributes: Attributes) -> tuple[Candidate, ...]:
+        """Return whose rules match.
+
+        Raises:
+            Forbidden: nobody knows yet; a request that a webhook would refuse must not slip through.
+        """
+        if not self.ready:
+            try:
+                async with asyncio.timeout(READY_SECONDS):
+                    await self.source.synced.wait()
+                    await self.namespaces.synced.wait()
+            except TimeoutError:
+                raise forbidden(attributes, "not yet ready to handle request") from None
+        return self.source.candidates(attributes.operation, attributes.resource, attributes.subresource)
+
+    async def wants(self, webhook: Webhook, shown: Shown) -> bool:
+        """Return whether selectors and conditions of a webhook hold.
+
+        Raises:
+            StatusError: nobody can say.
+        """
+        if not await selecting.selects(webhook, shown.attributes, shown.obj, self.namespaces):
+            return False
+        return await self.judge.wanted(webhook, shown)
+
+    def shown(self, candidate: Candidate, attributes: Attributes) -> Shown:
+        """Return the request in the version that the webhook's rules name."""
+        source, wanted = attributes.resource, candidate.resource
+        if wanted == source:
+            return Shown(attributes, source, attributes.obj, attributes.old)
+        obj, old = (
+            each and self.versions.convert(each, source, wanted) if each and each.get("kind") == source.kind else each
+            for each in (attributes.obj, attributes.old)
+        )
+        return Shown(attributes, wanted, obj, old)
+
+    async def ask(self, webhook: Webhook, shown: Shown) -> Answer:
+        """Call a webhook; return its answer, which may be a refusal.
+
+        Raises:
+            BadRequest: a dry run that the webhook does not support.
+            CallFailed: it could not be called.
+        """
+        attributes = shown.attributes
+        if attributes.dry_run:
+            if not webhook.side_effects:
+                raise CallFailed(webhook.name, "Webhook SideEffects is nil", 400)
+            if not webhook.dry_runs:
+                raise no_dry_run(webhook.name)
+        speaks = review.version(webhook.review_versions)
+        if speaks is None:
+            why = "could not create admission objects: webhook does not accept known AdmissionReview versions (v1, v1beta1)"
+            raise CallFailed(webhook.name, why, 400)
+        uid = str(uuid.uuid4())
+        raw = await self.caller.call(webhook, review.question(uid, shown, speaks))
+        try:
+            answer = review.answer(raw, uid, speaks, mutating=self.type_ == "admit")
+        except review.WrongAnswer as wrong:
+            raise CallFailed(webhook.name, f"received invalid webhook response: {wrong}", 503) from wrong
+        for key, value in answer.annotations.items():
+            annotating.given(attributes, webhook, key, value)
+        for each in answer.warnings:
+            attributes.warn(each)
+        if not answer.allowed:
+            raise denied(webhook.name, answer.result)
+        return answer
+
+    def count(self, webhook: Webhook, attributes: Attributes, began: float, error: Exception | None) -> None:
+        """Count a call by how it ended."""
+        seconds = time.perf_counter() - began
+        about = (webhook.name, self.type_, attributes.operation)
+        match error:
+            case None:
+                self.metrics.webhook(*about, seconds, 200, rejected=False)
+            case CallFailed():
+                if not webhook.fails_open:
+                    self.metrics.rejection(*about, "calling_webhook_error", error.code)
+                self.metrics.webhook(*about, seconds, error.code, rejected=not webhook.fails_open)
+            case Denied():
+                self.metrics.rejection(*about, "no_error", error.code)
+                self.metrics.webhook(*about, seconds, error.code, rejected=True)
+            case _:
+                self.metrics.rejection(*about, "apiserver_internal_error", 0)
+                self.metrics.webhook(*about, seconds, 0, rejected=True)
+
+    def failed(self, webhook: Webhook, attributes: Attributes, error: CallFailed, prefix: str, place: str) -> StatusError | None:
+        """Return what the client hears of a webhook that could not be called; None if it is to be passed over."""
+        about = {"webhook": webhook.name, "configuration": webhook.configuration, "error": str(error)}
+        if not webhook.fails_open:
+            logger.warning("a webhook could not be called: failing closed", extra=about)
+            return internal(str(error))
+        logger.warning("a webhook could not be called: failing open", extra=about)
+        self.metrics.failed_open(webhook.name, self.type_)
+        annotating.failed_open(attributes, webhook, prefix, place)
+        return None

@@ -1,0 +1,213 @@
+"""``AdmissionReview``: the question that a webhook is asked, and the answer, checked (``pkg/admission/plugin/webhook/request``)."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import orjson
+
+from apiserver.apis.meta.objects import Json, Object
+from apiserver.apis.meta.resources import Resource
+from apiserver.registry.generic.admission import Attributes
+
+GROUP: Final = "admission.k8s.io"
+VERSIONS: Final = ("v1", "v1beta1")
+JSON_PATCH: Final = "JSONPatch"
+_MAX_CODE: Final = 1 << 31
+
+
+class WrongAnswer(Exception):
+    """The answer is no ``AdmissionReview`` that counts; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """The request in the version that a webhook asked for."""
+
+    attributes: Attributes
+    resource: Resource
+    obj: Object | None
+    old: Object | None
+
+    @property
+    def kind(self) -> tuple[str, str, str]:
+        """Group, version and kind of what is sent: a subresource's own (``autoscaling/v1 Scale``), else the resource's."""
+        return kind_of(self.obj or self.old, self.resource)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a webhook said."""
+
+    allowed: bool
+    result: Object | None = None
+    """A ``Status`` that explains a refusal."""
+    patch: bytes = b""
+    patch_type: str = ""
+    warnings: tuple[str, ...] = ()
+    annotations: Mapping[str, str] = field(default_factory=dict)
+
+
+def kind_of(obj: Object | None, resource: Resource) -> tuple[str, str, str]:
+    """Return group, version and kind of an object of the resource, or of one of its subresources."""
+    version, kind = (obj.get("apiVersion"), obj.get("kind")) if obj else (None, None)
+    if not isinstance(version, str) or not isinstance(kind, str) or not version or not kind:
+        return resource.group, resource.version, resource.kind
+    group, _, short = version.rpartition("/")
+    return group, short, kind
+
+
+def version(accepted: Sequence[str]) -> str | None:
+    """Return the version to speak: the first that the webhook lists and we know."""
+    return next((each for each in accepted if each in VERSIONS), None)
+
+
+def question(uid: str, shown: Shown, speaks: str) -> bytes:
+    """Return the body of the request."""
+    given = shown.attributes
+    requested = given.resource
+    kind, request_kind = shown.kind, kind_of(given.obj or given.old, requested)
+    request: Object = {"uid": uid, "kind": _kind(kind), "resource": _resource(shown.resource)}
+    if given.subresource:
+        request["subResource"] = given.subresource
+    request |= {"requestKind": _kind(request_kind), "requestResource": _resource(requested)}
+    if given.subresource:
+        request["requestSubResource"] = given.subresource
+    if given.name:
+        request["name"] = given.name
+    if given.namespace:
+        request["namespace"] = given.namespace
+    request |= {
+        "operation": given.operation,
+        "userInfo": _user(given),
+        "object": shown.obj,
+        "oldObject": shown.old,
+        "dryRun": given.dry_run,
+        "options": given.options or None,
+    }
+    return orjson.dumps({"kind": "AdmissionReview", "apiVersion": f"{GROUP}/{speaks}", "request": request})
+
+
+def _kind(kind: tuple[str, str, str]) -> Object:
+    return {"group": kind[0], "version": kind[1], "kind": kind[2]}
+
+
+def _resource(resource: Resource) -> Object:
+    return {"group": resource.group, "version": resource.version, "resource": resource.plural}
+
+
+def _user(given: Attributes) -> Object:
+    user = given.user
+    info: Object = {
+        "username": user.name,
+        "uid": user.uid,
+        "groups": list(user.groups),
+        "extra": {k: list(v) for k, v in user.extra.items()},
+    }
+    return {key: value for key, value in info.items() if value}
+
+
+def answer(raw: bytes, uid: str, speaks: str, *, mutating: bool) -> Answer:
+    """Return what the webhook said.
+
+    Raises:
+        WrongAnswer: it is for another request, of another kind, or misshapen.
+    """
+    try:
+        body = orjson.loads(raw)
+    except ValueError:
+        raise WrongAnswer("the answer is no JSON") from None
+    given = body.get("response") if isinstance(body, dict) else None
+    if not isinstance(given, dict):
+        raise WrongAnswer("webhook response was absent")
+    if speaks == "v1":
+        _is_ours(body, given, uid)
+    patch, patch_type = _patch(given, strict=speaks == "v1", mutating=mutating)
+    return Answer(
+        allowed=_typed(given, "allowed", bool, default=False),
+        result=_result(given),
+        patch=patch,
+        patch_type=patch_type,
+        warnings=tuple(_strings(given.get("warnings") or [], "warnings")),
+        annotations=_annotations(given.get("auditAnnotations") or {}),
+    )
+
+
+def _is_ours(body: Object, given: Object, uid: str) -> None:
+    if given.get("uid") != uid:
+        raise WrongAnswer(f'expected response.uid="{uid}", got "{str(given.get("uid") or "")[:64]}"')
+    said = (str(body.get("apiVersion") or ""), str(body.get("kind") or ""))
+    if said != (f"{GROUP}/v1", "AdmissionReview"):
+        named = f"{said[0][:64] or '/'}, Kind={said[1][:64]}"
+        raise WrongAnswer(f"expected webhook response of {GROUP}/v1, Kind=AdmissionReview, got {named}")
+
+
+def _patch(given: Object, *, strict: bool, mutating: bool) -> tuple[bytes, str]:
+    """Return patch and type; v1beta1 was never strict about either."""
+    try:
+        patch = base64.b64decode(_typed(given, "patch", str, default=""), validate=True)
+    except (binascii.Error, ValueError):
+        raise WrongAnswer("response.patch is no base64") from None
+    type_ = given.get("patchType")
+    if not strict:
+        return (patch, JSON_PATCH) if mutating and patch else (b"", "")
+    if not mutating:
+        if patch:
+            raise WrongAnswer("validating webhook may not return response.patch")
+        if type_ is not None:
+            raise WrongAnswer("validating webhook may not return response.patchType")
+        return b"", ""
+    if patch and type_ is None:
+        raise WrongAnswer("webhook returned response.patch but not response.patchType")
+    if not patch and type_ is not None:
+        raise WrongAnswer("webhook returned response.patchType but not response.patch")
+    if type_ is not None and (not isinstance(type_, str) or not type_):
+        raise WrongAnswer(f'webhook returned invalid response.patchType of "{str(type_)[:64]}"')
+    return patch, type_ or ""
+
+
+def _result(given: Object) -> Object | None:
+    """Return the Status, held to its types: it becomes our answer."""
+    status = given.get("status")
+    if status is None:
+        return None
+    if not isinstance(status, dict):
+        raise WrongAnswer("response.status is no object")
+    for name in ("message", "reason", "status"):
+        _typed(status, name, str, default="")
+    if not -_MAX_CODE <= _typed(status, "code", int, default=0) < _MAX_CODE:
+        raise WrongAnswer("response.status.code does not fit")
+    details = _typed(status, "details", dict, default={})
+    for name in ("name", "group", "kind", "uid"):
+        _typed(details, name, str, default="")
+    if not -_MAX_CODE <= _typed(details, "retryAfterSeconds", int, default=0) < _MAX_CODE:
+        raise WrongAnswer("response.status.details.retryAfterSeconds does not fit")
+    for each in _typed(details, "causes", list, default=[]):
+        if not isinstance(each, dict) or not all(isinstance(value, str) for value in each.values()):
+            raise WrongAnswer("response.status.details.causes must be objects with strings")
+    return status
+
+
+def _typed(given: Mapping[str, Json], name: str, type_: type, *, default: Json) -> Json:
+    value = given.get(name)
+    if value is None:
+        return default
+    if type(value) is not type_:
+        raise WrongAnswer(f"{name} in the response must be of type {type_.__name__}")
+    return value
+
+
+def _strings(values: Json, name: str) -> list[str]:
+    if not isinstance(values, list) or not all(isinstance(each, str) for each in values):
+        raise WrongAnswer(f"response.{name} must be a list of strings")
+    return values
+
+
+def _annotations(values: Json) -> dict[str, str]:
+    if not isinstance(values, dict) or not all(isinstance(each, str) for each in values.values()):
+        raise WrongAnswer("response.auditAnnotations must be strings by name")
+    return values

@@ -1,0 +1,97 @@
+"""The webhooks that exist, and an index of who wants to see what: one look-up a request, nothing to allocate.
+
+The index fills as requests come, by operation, resource and subresource, and starts anew when a configuration changes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import Final
+
+from apiserver.admission.versions import Versions
+from apiserver.admission.webhook.registrations import Webhook, read
+from apiserver.apis.meta.objects import Object, name_of
+from apiserver.apis.meta.resources import Resource
+from apiserver.client.informer import Informer
+
+_REGISTRATION: Final = "admissionregistration.k8s.io"
+_EXEMPT: Final = frozenset(
+    f"{effect}{kind}"
+    for effect in ("Mutating", "Validating")
+    for kind in ("WebhookConfiguration", "AdmissionPolicy", "AdmissionPolicyBinding")
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A webhook whose rules match."""
+
+    position: int
+    """Among all webhooks: part of audit annotations."""
+    webhook: Webhook
+    resource: Resource
+    """What its rules match: as requested, or an equivalent version, which the object is converted to."""
+
+
+class Source:
+    """The webhooks of one kind of configuration."""
+
+    def __init__(self, informer: Informer, versions: Versions) -> None:
+        self._informer = informer
+        self._versions = versions
+        self._read: dict[str, tuple[Webhook, ...]] = {}
+        self._webhooks: tuple[Webhook, ...] | None = None
+        self._index: dict[tuple[str, str, str, str, str], tuple[Candidate, ...]] = {}
+        informer.subscribe(self._changed)
+
+    @property
+    def synced(self) -> asyncio.Event:
+        """Set once every configuration is known."""
+        return self._informer.synced
+
+    @property
+    def webhooks(self) -> tuple[Webhook, ...]:
+        """Every webhook: configurations by name, within one in its order."""
+        if self._webhooks is None:
+            self._webhooks = tuple(each for name in sorted(self._read) for each in self._read[name])
+        return self._webhooks
+
+    def candidates(self, operation: str, resource: Resource, subresource: str) -> tuple[Candidate, ...]:
+        """Return whose rules match, in order."""
+        key = (operation, resource.group, resource.version, resource.plural, subresource)
+        found = self._index.get(key)
+        if found is None:
+            found = self._index[key] = self._matching(operation, resource, subresource)
+        return found
+
+    def _matching(self, operation: str, resource: Resource, subresource: str) -> tuple[Candidate, ...]:
+        if resource.group == _REGISTRATION and resource.kind in _EXEMPT:
+            return ()  # or nobody could take a webhook away that refuses everything
+        equivalents = [each for each in self._versions.equivalents(resource) if each != resource]
+        found = []
+        for position, webhook in enumerate(self.webhooks):
+            matched = match(webhook, operation, resource, subresource, equivalents)
+            if matched is not None:
+                found.append(Candidate(position, webhook, matched))
+        return tuple(found)
+
+    def _changed(self, old: Object | None, new: Object | None) -> None:
+        if new is not None:
+            self._read[name_of(new)] = read(new)
+        elif old is not None:
+            self._read.pop(name_of(old), None)
+        self._webhooks = None
+        self._index = {}
+
+
+def match(webhook: Webhook, operation: str, resource: Resource, subresource: str, equivalents: list[Resource]) -> Resource | None:
+    """Return which resource the rules match: as requested, else the first equivalent of the earliest rule."""
+    if any(rule.matches(operation, resource, subresource) for rule in webhook.rules):
+        return resource
+    if webhook.equivalent:
+        for rule in webhook.rules:
+            for each in equivalents:
+                if rule.matches(operation, each, subresource):
+                    return each
+    return None

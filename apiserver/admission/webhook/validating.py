@@ -1,0 +1,81 @@
+"""ValidatingAdmissionWebhook: every webhook that wants to see a request says whether it may go on; all are asked at once."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+
+from apiserver.admission.webhook import annotating
+from apiserver.admission.webhook.errors import CallFailed
+from apiserver.admission.webhook.plugin import Asking
+from apiserver.admission.webhook.registrations import Webhook
+from apiserver.admission.webhook.review import Shown
+from apiserver.apis.meta.errors import StatusError
+from apiserver.apis.meta.resources import Resource
+from apiserver.registry.generic.admission import Attributes, Operation
+
+logger = logging.getLogger(__name__)
+
+
+class ValidatingWebhooks:
+    """See the module."""
+
+    name = "ValidatingAdmissionWebhook"
+
+    def __init__(self, asking: Asking) -> None:
+        self._asking = asking
+
+    def handles(self, operation: Operation, resource: Resource, subresource: str) -> bool:
+        """Return whether the rules of a webhook match."""
+        return bool(self._asking.source.candidates(operation, resource, subresource)) or not self._asking.ready
+
+    async def mutate(self, attributes: Attributes) -> None:
+        """Change nothing."""
+
+    async def validate(self, attributes: Attributes) -> None:
+        """Ask every webhook; if several refuse, the first in their order is what the client hears.
+
+        Raises:
+            StatusError: one refuses, or fails and must not.
+        """
+        chosen: list[tuple[Webhook, Shown]] = []
+        versions: dict[Resource, Shown] = {}
+        for each in await self._asking.candidates(attributes):
+            shown = versions.get(each.resource)
+            if shown is None:
+                shown = versions[each.resource] = self._asking.shown(each, attributes)
+            if await self._asking.wants(each.webhook, shown):
+                chosen.append((each.webhook, shown))
+        refusals = await self._all(chosen)
+        if refusals:
+            raise refusals[min(refusals)]
+
+    async def _all(self, chosen: list[tuple[Webhook, Shown]]) -> dict[int, StatusError]:
+        refusals: dict[int, StatusError] = {}
+
+        async def one(position: int, webhook: Webhook, shown: Shown) -> None:
+            refusal = await self._one(position, webhook, shown)
+            if refusal is not None:
+                logger.info("refused by a webhook", extra={"webhook": webhook.name, "code": refusal.code})
+                refusals[position] = refusal
+
+        if len(chosen) == 1:
+            await one(0, *chosen[0])
+            return refusals
+        async with asyncio.TaskGroup() as tasks:
+            for position, each in enumerate(chosen):
+                tasks.create_task(one(position, *each))
+        return refusals
+
+    async def _one(self, position: int, webhook: Webhook, shown: Shown) -> StatusError | None:
+        began = time.perf_counter()
+        error: StatusError | CallFailed | None = None
+        try:
+            await self._asking.ask(webhook, shown)
+        except (StatusError, CallFailed) as raised:
+            error = raised
+        self._asking.count(webhook, shown.attributes, began, error)
+        if isinstance(error, CallFailed):
+            return self._asking.failed(webhook, shown.attributes, error, annotating.VALIDATING, f"round_0_index_{position}")
+        return error

@@ -1,0 +1,119 @@
+"""The admission plug-ins that are on, put together: they ask the cluster, so that there are none without one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from apiserver.admission import configuration, plugins
+from apiserver.admission.chain import Chain, Plugin
+from apiserver.admission.metrics import AdmissionMetrics, Type
+from apiserver.admission.namespace_lifecycle import NamespaceLifecycle
+from apiserver.admission.namespaces import Namespaces
+from apiserver.admission.versions import ServedVersions
+from apiserver.admission.webhook.calling import Caller
+from apiserver.admission.webhook.conditions import Judge, unavailable
+from apiserver.admission.webhook.credentials import Credentials
+from apiserver.admission.webhook.mutating import MutatingWebhooks
+from apiserver.admission.webhook.plugin import Asking
+from apiserver.admission.webhook.source import Source
+from apiserver.admission.webhook.validating import ValidatingWebhooks
+from apiserver.apis.core.resources import MUTATING_WEBHOOK_CONFIGURATIONS, VALIDATING_WEBHOOK_CONFIGURATIONS
+from apiserver.apis.meta.instruments import Registry
+from apiserver.apis.meta.objects import Object
+from apiserver.apis.meta.resources import Resource
+from apiserver.client.informer import Informer
+from apiserver.client.rest import Client
+from apiserver.registry.generic.admission import Admission, AdmitAll
+from apiserver.registry.generic.strategy import Strategy
+from apiserver.server.options import Options
+
+
+@dataclass(slots=True)
+class Admitting:
+    """What :func:`admitting` makes."""
+
+    admission: Admission
+    informers: list[Informer] = field(default_factory=list)
+    """Have to be complete before anything is admitted."""
+    callers: list[Caller] = field(default_factory=list)
+    """To be entered before the first request."""
+
+
+@dataclass(slots=True)
+class _Parts:
+    """What plug-ins are made of."""
+
+    client: Client
+    strategies: Sequence[Strategy]
+    metrics: AdmissionMetrics
+    configurations: dict[str, Object]
+    namespaces: Namespaces
+    made: Admitting
+
+    def informer(self, resource: Resource) -> Informer:
+        """Return a copy of a kind of configurations."""
+        informer = Informer(self.client, resource, trim=_without_managers)
+        self.made.informers.append(informer)
+        return informer
+
+    def asking(self, plugin: str, type_: Type, resource: Resource) -> Asking:
+        """Return what a webhook plug-in asks with.
+
+        Raises:
+            ValueError: its configuration cannot be used.
+        """
+        kubeconfig = configuration.webhook_kubeconfig(self.configurations.get(plugin), plugin)
+        caller = Caller(Credentials.from_kubeconfig(kubeconfig) if kubeconfig else Credentials({}))
+        self.made.callers.append(caller)
+        versions = ServedVersions(self.strategies)
+        judge = Judge(unavailable, self.metrics, type_)
+        return Asking(type_, Source(self.informer(resource), versions), self.namespaces, versions, judge, caller, self.metrics)
+
+
+def _lifecycle(parts: _Parts) -> Plugin:
+    return NamespaceLifecycle(parts.namespaces)
+
+
+def _mutating_webhooks(parts: _Parts) -> Plugin:
+    return MutatingWebhooks(parts.asking(plugins.MUTATING_WEBHOOK, "admit", MUTATING_WEBHOOK_CONFIGURATIONS))
+
+
+def _validating_webhooks(parts: _Parts) -> Plugin:
+    return ValidatingWebhooks(parts.asking(plugins.VALIDATING_WEBHOOK, "validating", VALIDATING_WEBHOOK_CONFIGURATIONS))
+
+
+_MUTATING: Final[dict[str, Callable[[_Parts], Plugin]]] = {
+    plugins.NAMESPACE_LIFECYCLE: _lifecycle,
+    plugins.MUTATING_WEBHOOK: _mutating_webhooks,
+}
+_VALIDATING: Final[dict[str, Callable[[_Parts], Plugin]]] = {
+    plugins.VALIDATING_WEBHOOK: _validating_webhooks,
+}
+
+
+def admitting(options: Options, client: Client | None, strategies: Sequence[Strategy], registry: Registry) -> Admitting:
+    """Make the plug-ins that the options turn on.
+
+    Raises:
+        ValueError: the admission configuration cannot be used.
+    """
+    if client is None:
+        return Admitting(AdmitAll())
+    metrics = AdmissionMetrics()
+    metrics.register(registry)
+    namespaces = Namespaces.of(client)
+    made = Admitting(AdmitAll(), [namespaces.informer])
+    parts = _Parts(client, strategies, metrics, configuration.read(options.admission_control_config_file), namespaces, made)
+    on = plugins.enabled(options.enable_admission_plugins, options.disable_admission_plugins)
+    made.admission = Chain(
+        mutating=[_MUTATING[each](parts) for each in on if each in _MUTATING],
+        validating=[_VALIDATING[each](parts) for each in on if each in _VALIDATING],
+        metrics=metrics,
+    )
+    return made
+
+
+def _without_managers(obj: Object) -> Object:
+    return {**obj, "metadata": {key: value for key, value in obj["metadata"].items() if key != "managedFields"}}
