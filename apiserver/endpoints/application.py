@@ -14,9 +14,10 @@ from apiserver.endpoints.documents import Document, OpenAPI, serve
 from apiserver.endpoints.http import Response
 from apiserver.endpoints.negotiation import wants_aggregated_discovery
 from apiserver.endpoints.requestinfo import RequestInfo
-from apiserver.endpoints.verbs import connecting, deleting, reading, watching, writing
+from apiserver.endpoints.verbs import connecting, deleting, reading, scaling, watching, writing
 from apiserver.endpoints.verbs.served import Served
 from apiserver.endpoints.verbs.watching import Watches
+from apiserver.registry.generic.scaling import Scaling
 from apiserver.registry.generic.strategy import CreatingVerb, Strategy
 
 Page = Callable[[Call], Awaitable[Response]]
@@ -131,6 +132,8 @@ class Application:
             if method in {"GET", "PUT", "PATCH"}:
                 return await _object(served, call)
             raise responses.wrong_method()
+        if name == "scale" and (scale := served.strategy.scaling) is not None:
+            return await _scale(served, call, scale)
         if stream := served.strategy.connects.get(name):
             if method != "GET":
                 raise responses.wrong_method()
@@ -143,6 +146,18 @@ class Application:
         if isinstance(verb, CreatingVerb):
             return await writing.act_by_creating(served, call, verb, self._parts.served, self._parts.now)
         return await writing.act(served, call, verb)
+
+
+async def _scale(served: Served, call: Call, scale: Scaling) -> Response:
+    match call.request.method:
+        case "GET":
+            return await scaling.get(served, call, scale)
+        case "PUT":
+            return await scaling.update(served, call, scale)
+        case "PATCH":
+            return await scaling.patch(served, call, scale)
+        case _:
+            raise responses.wrong_method()
 
 
 async def _object(served: Served, call: Call) -> Response:

@@ -14,6 +14,7 @@ from apiserver.apis.meta.objects import Object
 from apiserver.apis.meta.resources import Resource
 from apiserver.apis.meta.versions import preference
 from apiserver.endpoints.negotiation import DISCOVERY
+from apiserver.registry.generic.scaling import SCALE
 from apiserver.registry.generic.strategy import CreatingVerb, Strategy
 
 AGGREGATED_TYPE: Final = f"application/json;g=apidiscovery.k8s.io;v=v2;as={DISCOVERY}"
@@ -29,6 +30,8 @@ def subresources(strategy: Strategy) -> list[tuple[str, Resource, list[str]]]:
     found += [
         (name, verb.creates if isinstance(verb, CreatingVerb) else strategy.resource, _ACTION) for name, verb in strategy.verbs.items()
     ]
+    if strategy.scaling is not None:
+        found.append(("scale", SCALE, _STATUS))
     if strategy.has_status:
         found.append(("status", strategy.resource, _STATUS))
     return sorted(found, key=lambda each: each[0])
@@ -54,9 +57,9 @@ def api_resource_list(strategies: Sequence[Strategy], group: str, version: str) 
         resources.append(_api_resource(strategy))
         for name, answer, verbs in subresources(strategy):
             full = f"{strategy.resource.plural}/{name}"
-            resources.append(
-                {"name": full, "singularName": "", "namespaced": strategy.resource.namespaced, "kind": answer.kind, "verbs": verbs}
-            )  # fmt: skip
+            foreign = {"group": answer.group, "version": answer.version} if answer.group != group else {}
+            one = {"name": full, "singularName": "", "namespaced": strategy.resource.namespaced, "kind": answer.kind, "verbs": verbs}
+            resources.append({**foreign, **one})
     return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": f"{group}/{version}", "resources": resources}
 
 

@@ -18,6 +18,7 @@ class Described:
     model: type[Any]
     """The pydantic model."""
     has_status: bool = True
+    has_scale: bool = False
     verbs: Mapping[str, Resource] = field(default_factory=dict)
     """Action subresources, and what their answer is."""
     connects: tuple[str, ...] = ()
@@ -28,7 +29,14 @@ class Described:
         """Describe the resource of a strategy."""
         own = strategy.resource
         verbs = {name: verb.creates if isinstance(verb, CreatingVerb) else own for name, verb in strategy.verbs.items()}
-        return cls(own, strategy.model, has_status=strategy.has_status, verbs=verbs, connects=tuple(strategy.connects))
+        return cls(
+            own,
+            strategy.model,
+            has_status=strategy.has_status,
+            has_scale=strategy.scaling is not None,
+            verbs=verbs,
+            connects=tuple(strategy.connects),
+        )
 
     @property
     def prefix(self) -> str:

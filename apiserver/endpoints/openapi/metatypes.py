@@ -180,6 +180,23 @@ TYPES: Final[dict[str, Schema]] = {
         "What has to hold for an operation to happen.",
         {"uid": _string("The object has this uid."), "resourceVersion": _string("The object is in this state.")},
     ),
+    "Scale": {
+        **_object(
+            "The replicas of an object, whatever it looks like.",
+            {
+                "apiVersion": _API_VERSION,
+                "kind": _KIND,
+                "metadata": _of("ObjectMeta", "The scaled object's."),
+                "spec": _object("What is asked for.", {"replicas": _int("How many there shall be.", 32)}),
+                "status": _object(
+                    "What there is.",
+                    {"replicas": _int("How many there are.", 32), "selector": _string("The label selector of what is scaled.")},
+                    ("replicas",),
+                ),
+            },
+        ),
+        "x-kubernetes-group-version-kind": [{"group": "autoscaling", "version": "v1", "kind": "Scale"}],
+    },
     "Patch": {"type": "object", "description": "A change; its content type says of which kind."},
     "Quantity": {
         "description": "An amount: a number with an optional suffix such as m, k, M, G, Ki, Mi, Gi.",

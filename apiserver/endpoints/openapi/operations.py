@@ -8,6 +8,7 @@ from typing import Final
 
 from apiserver.apis.meta.resources import Resource
 from apiserver.endpoints.openapi.descriptions import Described
+from apiserver.registry.generic.scaling import SCALE
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +78,8 @@ STATUS: Final = "Status"
 DELETE_OPTIONS: Final = "DeleteOptions"
 PATCH: Final = "Patch"
 RESOURCES: Final = "APIResourceList"
-META: Final = frozenset({STATUS, DELETE_OPTIONS, PATCH, RESOURCES})
+SCALE_TYPE: Final = "Scale"
+META: Final = frozenset({STATUS, DELETE_OPTIONS, PATCH, RESOURCES, SCALE_TYPE})
 """Names of :mod:`metatypes` that may stand in ``returns`` and ``body``."""
 
 
@@ -130,6 +132,8 @@ def _of(described: Described, base: str, patch_types: tuple[str, ...]) -> Iterat
     )  # fmt: skip
     if described.has_status:
         yield from _read_and_write(f"{one}/status", scoped, "Status", f"the status of the {kind}", resource, component, here, patch_types)
+    if described.has_scale:
+        yield from _read_and_write(f"{one}/scale", scoped, "Scale", f"the replicas of the {kind}", SCALE, SCALE_TYPE, here, patch_types)
     for verb, answer in described.verbs.items():
         for method, word in (("put", "replace"), ("post", "create")):
             yield Operation(

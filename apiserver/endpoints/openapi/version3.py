@@ -25,7 +25,8 @@ def path_of(resource: Resource) -> str:
 
 def build(described: Sequence[Described], *, title: str, version: str, patch_types: tuple[str, ...] = PATCH_TYPES) -> Document:
     """Return the document of resources that share one group version."""
-    found = {metatypes.PREFIX + name: schema for name, schema in metatypes.TYPES.items()}
+    scales = any(each.has_scale for each in described)
+    found = {metatypes.PREFIX + name: schema for name, schema in metatypes.TYPES.items() if scales or name != operations.SCALE_TYPE}
     for each in described:
         found.update(schemas.components(each))
     paths: dict[str, Document] = {}

@@ -20,7 +20,8 @@ from apiserver.registry.generic.options import DeleteOptions, WriteOptions
 from apiserver.registry.generic.strategy import Strategy
 from apiserver.registry.generic.watchcache import DECODING_ERRORS
 
-Part = Literal["", "status"]
+Part = Literal["", "status", "scale"]
+"""Which part of an object a write is about: all but the status, the status, or the replicas."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,11 +12,11 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
 
 from apiserver.apis.meta import names
 from apiserver.apis.meta.errors import AlreadyExists, BadRequest, Conflict, InternalError, NotFound, StatusError
-from apiserver.apis.meta.objects import Object, is_deleting, name_of, uid_of
+from apiserver.apis.meta.objects import Object, dig, is_deleting, name_of, uid_of
 from apiserver.apis.meta.validation import FieldError
 from apiserver.registry.generic import codec, metadata
 from apiserver.registry.generic.admission import Admission, Attributes, Operation
@@ -24,6 +24,7 @@ from apiserver.registry.generic.items import Item
 from apiserver.registry.generic.options import Caller, DeleteOptions, WriteOptions
 from apiserver.registry.generic.ownership import FieldOwners, OwnersOf, no_owners
 from apiserver.registry.generic.planning import Part, Plan, Planner
+from apiserver.registry.generic.scaling import Scaling
 from apiserver.registry.generic.strategy import Strategy, Verb
 from apiserver.registry.generic.transactions import Overtaken, Transactions, reading
 from apiserver.registry.generic.watchcache import WatchCache
@@ -221,6 +222,26 @@ class Store:
             except AlreadyExists:
                 continue  # somebody was faster: merge with what is there
 
+    async def apply_scale(self, namespace: str, name: str, applied: Object, options: WriteOptions) -> Item:
+        """Merge an applied ``Scale``: its manager then owns the object's replicas.
+
+        Raises:
+            NotFound, BadRequest, Invalid, Conflict, as :meth:`apply`.
+        """
+        scaling = self.strategy.scaling
+        if scaling is None:
+            raise BadRequest(f"{self.resource.plural} cannot be scaled")
+        item = await self.get(namespace, name)
+        scaled = scaling.put_back(self.strategy.from_hub(codec.copy_of(item)), applied)
+        spec: Any = dig(scaled, *scaling.spec_replicas)
+        for key in reversed(scaling.spec_replicas):
+            spec = {key: spec}
+        given = applied.get("metadata") or {}
+        identity = {"name": name, "namespace": namespace, **{key: given[key] for key in ("uid", "resourceVersion") if given.get(key)}}
+        of_object = {"apiVersion": self.resource.api_version, "kind": self.resource.kind, "metadata": identity}
+        item, _ = await self.apply(namespace, name, {**of_object, **spec}, options, part="scale")
+        return item
+
     async def _create_applied(self, namespace: str, name: str, owners: FieldOwners, applied: Object, options: WriteOptions) -> Item:
         if uid := (applied.get("metadata") or {}).get("uid"):
             why = f"uid mismatch: the provided object specified uid {str(uid)[:64]}, and no existing object was found"
@@ -322,9 +343,21 @@ class Store:
         if attributes is None:
             return self._planner.update(self.strategy.to_hub(wanted), item.object, part, refused)
         live = self.shown(item)
+        if part == "scale" and self.strategy.scaling is not None:
+            return await self._scaled(self.strategy.scaling, attributes, item, wanted)
         wanted = await self._mutated(attributes, wanted, live)
         planned = self._planner.update(self.strategy.to_hub(wanted), item.object, part, refused)
         await self._validated(attributes, planned.obj, live)
+        return planned
+
+    async def _scaled(self, scaling: Scaling, attributes: Attributes, item: Item, wanted: Object) -> Plan:
+        """Return the plan of an update of the replicas: admission is shown the ``Scale`` and not the object."""
+        attributes.obj, attributes.old = scaling.view(wanted), scaling.view(item.object)
+        await self._admission.mutate(attributes)
+        wanted = scaling.put_back(wanted, attributes.obj)
+        planned = self._planner.update(self.strategy.to_hub(wanted), item.object, "scale")
+        attributes.obj = scaling.view(planned.obj)
+        await self._admission.validate(attributes)
         return planned
 
     def _attributes(

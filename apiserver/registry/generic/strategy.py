@@ -29,6 +29,7 @@ from typing import Any, ClassVar
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.meta.resources import Resource
 from apiserver.apis.meta.validation import FieldError
+from apiserver.registry.generic.scaling import Scaling
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +124,8 @@ class Strategy:
     """The pydantic model: the schema for OpenAPI."""
     has_status: bool = True
     """Serve ``/status``."""
+    scaling: Scaling | None = None
+    """Serve ``/scale``. In the stored version's words; a further version must have the replicas at the same path."""
     verbs: Mapping[str, Verb | CreatingVerb] = {}
     connects: Mapping[str, Connect] = {}
     spokes: Mapping[str, Spoke] = {}
@@ -221,7 +224,7 @@ class Spoke(Strategy):
     def __init__(self, hub: Strategy) -> None:
         self._hub = hub
         self.singular, self.short_names, self.categories = hub.singular, hub.short_names, hub.categories
-        self.has_status = hub.has_status
+        self.has_status, self.scaling = hub.has_status, hub.scaling
         hub.spokes = {**hub.spokes, self.resource.api_version: self}
 
     def upgrade(self, obj: Object) -> Object:

@@ -11,6 +11,7 @@ from apiserver.apis.meta.errors import BadRequest, Conflict
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.meta.resources import Resource
 from apiserver.apis.meta.validation import FieldError, Path, invalid, type_invalid
+from apiserver.registry.generic.scaling import Scaling
 from apiserver.registry.generic.strategy import Column, Connect, CreatingVerb, Destination, Reading, Spoke, Strategy, Verb
 
 WIDGETS: Final = Resource("example.test", "v1", "widgets", "Widget")
@@ -35,12 +36,14 @@ class Spec(BaseModel):
         json_schema_extra={"x-kubernetes-patch-strategy": "merge", "x-kubernetes-patch-merge-key": "name"},
     )
     slot: str = ""
+    replicas: int = 0
 
 
 class Status(BaseModel):
     """What a widget is."""
 
     phase: str = ""
+    replicas: int = 0
 
 
 class Widget(BaseModel):
@@ -59,6 +62,7 @@ class OldSpec(BaseModel):
     paint: Literal["red", "green"] = "red"
     parts: list[Part] = Field(default_factory=list, json_schema_extra=Spec.model_fields["parts"].json_schema_extra)
     slot: str = ""
+    replicas: int = 0
 
 
 class OldWidget(BaseModel):
@@ -112,6 +116,7 @@ class WidgetStrategy(Strategy):
     short_names = ("wd",)
     categories = ("toys",)
     model = Widget
+    scaling = Scaling(lambda obj: f"widget={obj['metadata']['name']}")
 
     def __init__(self) -> None:
         self.tap = Tap()

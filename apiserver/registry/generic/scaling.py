@@ -1,0 +1,83 @@
+"""The ``scale`` subresource: an object's replicas as an ``autoscaling/v1`` ``Scale``, whatever the object looks like.
+
+``kubectl scale``, HorizontalPodAutoscaler and PodDisruptionBudget know a kind by this alone. Source: ``k8s.io/api/autoscaling/v1``, and for
+objects whose replicas lie at a path, ``ScaleREST`` of ``k8s.io/apiextensions-apiserver``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from apiserver.apis.meta.errors import BadRequest
+from apiserver.apis.meta.objects import Object, dig
+from apiserver.apis.meta.resources import Resource
+from apiserver.apis.meta.validation import Path, invalid, raise_if_any, required, type_invalid
+
+SCALE: Final = Resource("autoscaling", "v1", "scales", "Scale")
+_METADATA: Final = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
+_LARGEST: Final = (1 << 31) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Scaling:
+    """Where a kind keeps its replicas, in the stored version."""
+
+    selector: Callable[[Object], str]
+    """Returns the label selector of what is scaled, as a query's text; an autoscaler does nothing without."""
+    spec_replicas: tuple[str, ...] = ("spec", "replicas")
+    status_replicas: tuple[str, ...] = ("status", "replicas")
+
+    def view(self, obj: Object) -> Object:
+        """Return the object's ``Scale``."""
+        given = obj["metadata"]
+        return {
+            "kind": SCALE.kind,
+            "apiVersion": SCALE.api_version,
+            "metadata": {key: given[key] for key in _METADATA if key in given},
+            "spec": {"replicas": dig(obj, *self.spec_replicas) or 0},
+            "status": {"replicas": dig(obj, *self.status_replicas) or 0, "selector": self.selector(obj)},
+        }
+
+    def put_back(self, obj: Object, scale: Object) -> Object:
+        """Return ``obj``, changed in place, with the replicas of ``scale`` and at its revision, if it names one.
+
+        Raises:
+            BadRequest: ``scale`` is none, or that of another object.
+            Invalid: its replicas are no count.
+        """
+        given = scale.get("metadata")
+        _match(scale, given, obj)
+        found = []
+        replicas: Any = dig(scale, "spec", "replicas") if isinstance(scale.get("spec"), dict) else None
+        if replicas is None:
+            replicas = 0
+        if type(replicas) is not int:
+            found.append(type_invalid(Path("spec.replicas"), replicas, "must be an integer"))
+        elif not 0 <= replicas <= _LARGEST:
+            found.append(invalid(Path("spec.replicas"), replicas, "must be greater than or equal to 0"))
+        if not isinstance(given, dict) or not given.get("name"):
+            found.append(required(Path("metadata.name"), "name or generateName is required"))
+        raise_if_any(found, group=SCALE.group, kind=SCALE.kind, name=obj["metadata"]["name"])
+        parent = obj
+        for key in self.spec_replicas[:-1]:
+            parent = parent.setdefault(key, {})
+        parent[self.spec_replicas[-1]] = replicas
+        for key in ("resourceVersion", "uid"):
+            if isinstance(given, dict) and given.get(key):
+                obj["metadata"][key] = given[key]
+        return obj
+
+
+def _match(scale: Object, given: Any, obj: Object) -> None:  # noqa: ANN401 - a client's metadata
+    if (scale.get("apiVersion"), scale.get("kind")) != (SCALE.api_version, SCALE.kind):
+        got = f"{str(scale.get('apiVersion'))[:64]}, Kind={str(scale.get('kind'))[:64]}"
+        raise BadRequest(f"the object is {got}, and a scale is {SCALE.api_version}, Kind={SCALE.kind}")
+    if not isinstance(given, dict):
+        return
+    name, own = given.get("name"), obj["metadata"]
+    if name and name != own["name"]:
+        raise BadRequest(f"the name of the object ({str(name)[:256]}) does not match the name on the URL ({own['name']})")
+    if given.get("namespace") and given["namespace"] != own.get("namespace"):
+        raise BadRequest("the namespace of the provided object does not match the namespace sent on the request")
