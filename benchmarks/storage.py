@@ -1,6 +1,8 @@
-"""What the storage and the watch cache cost: ``python -m benchmarks.storage [--storage memory|etcd] [--no-uvloop]``.
+"""What storage costs: ``python -m benchmarks.storage [--only WAY,…] [--count N] [--rounds N] [--no-uvloop]``.
 
-Prints one JSON object a line: operations a second and microseconds of our own CPU for each, with values of 2.5 KB and 16 callers.
+Prints one JSON object a line: operations a second and microseconds of our own CPU for each, with values of 2.5 KB and 16 callers
+(``alone``: one). The ways are memory, etcd through gRPC's own library (what this project used first; kept to compare with) and etcd through
+our client; etcd over mTLS unless it says ``clear``. All in one run, in turn, because figures of different runs are of different loads.
 etcd runs on loopback without fsync, so that the client is measured and not the disk.
 """
 
@@ -8,134 +10,148 @@ import argparse
 import asyncio
 import json
 import os
-import resource
 import tempfile
-import time
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
+from typing import Any, Protocol
 
-import orjson
 import uvloop
 
-from apiserver.registry.generic.watchcache import Item, WatchCache
+from benchmarks.grpcio import GrpcioStorage
+from benchmarks.measuring import measured, repeated
+from storage.etcd.connection import Tls
+from storage.etcd.store import EtcdStorage, Settings
 from storage.memory import MemoryStorage
-from storage.port import Entry, Put, Storage
+from storage.port import Batch, Condition, Entry, Page, Put
+from tests.fakes.etcd_server import EtcdServer
+from tests.fakes.etcd_tls import Authority
 
 CALLERS = 16
 VALUE = json.dumps({"kind": "VirtualMachine", "metadata": {"name": "vm"}, "spec": {str(n): "x" * 60 for n in range(36)}}).encode()
+WAYS = ("memory", "grpcio", "ours", "grpcio-clear", "ours-clear")
 
 
-def report(name: str, count: int, wall: float, cpu: float) -> None:
-    figures = {"name": name, "count": count, "per_second": round(count / wall), "cpu_us": round(cpu / count * 1e6, 1)}
-    print(json.dumps(figures), flush=True)
+class Measurable(Protocol):
+    """What of the port is measured."""
+
+    async def commit(self, conditions: Sequence[Condition], writes: Sequence[Any]) -> int:
+        """See the port."""
+        ...
+
+    async def get(self, key: str) -> Entry | None:
+        """See the port."""
+        ...
+
+    async def revision(self) -> int:
+        """See the port."""
+        ...
+
+    async def range(self, prefix: str) -> Page:
+        """See the port."""
+        ...
+
+    def watch(self, prefix: str, *, after: int) -> AbstractAsyncContextManager[AsyncIterator[Batch]]:
+        """See the port."""
+        ...
+
+    async def close(self) -> None:
+        """See the port."""
+        ...
 
 
-@contextmanager
-def measured(name: str, count: int) -> Iterator[None]:
-    wall, cpu = time.perf_counter(), time.process_time()
-    yield
-    report(name, count, time.perf_counter() - wall, time.process_time() - cpu)
+async def measure(way: str, storage: Measurable, count: int) -> None:
+    base = f"{way}/"
+    revisions: dict[int, int] = {}
 
+    async def create(number: int) -> None:
+        key = f"{base}{number:06}"
+        revisions[number] = await storage.commit([Condition(key, 0)], [Put(key, VALUE)])
 
-async def repeated(name: str, count: int, work: Callable[[int], Awaitable[object]]) -> None:
-    async def call(first: int) -> None:
-        for number in range(first, count, CALLERS):
-            await work(number)
+    async def update(number: int) -> None:
+        key = f"{base}{number:06}"
+        revisions[number] = await storage.commit([Condition(key, revisions[number])], [Put(key, VALUE)])
 
-    with measured(name, count):
-        async with asyncio.TaskGroup() as tasks:
-            for caller in range(CALLERS):
-                tasks.create_task(call(caller))
-
-
-def decode(entry: Entry) -> Item:
-    value = orjson.loads(entry.value)
-    value["metadata"]["resourceVersion"] = str(entry.mod_revision)
-    return Item(entry.key, entry.mod_revision, value, orjson.dumps(value))
-
-
-async def measure_storage(storage: Storage, count: int) -> None:
-    begin = await storage.revision()
-    await repeated("commit", count, lambda number: storage.commit([], [Put(f"vm/{number:06}", VALUE)]))
-    await repeated("get", count, lambda number: storage.get(f"vm/{number:06}"))
-    await repeated("revision", count, lambda _: storage.revision())
-    with measured("range, per key", count):
-        await storage.range("vm/")
-    with measured("watch, replayed changes", count):
+    async def drain(after: int, expected: int) -> None:
         seen = 0
-        async with storage.watch("vm/", after=begin) as batches:
+        async with storage.watch(base, after=after) as batches:
             async for batch in batches:
                 seen += len(batch.changes)
-                if seen >= count:
-                    break
+                if seen >= expected:
+                    return
 
-
-async def measure_cache(storage: Storage, count: int, watches: int) -> None:
-    cache = WatchCache(storage, "vm/", decode)
+    begin = await storage.revision()
+    await repeated(f"{way}: commit", count, create, callers=CALLERS)
+    await repeated(f"{way}: commit, alone", count // 4, update, callers=1)
+    await repeated(f"{way}: get", count, lambda number: storage.get(f"{base}{number:06}"), callers=CALLERS)
+    await repeated(f"{way}: revision", count, lambda _: storage.revision(), callers=CALLERS)
+    await repeated(f"{way}: revision, alone", count // 4, lambda _: storage.revision(), callers=1)
+    with measured(f"{way}: range, per key", count):
+        await storage.range(base)
+    with measured(f"{way}: watch, replayed, per change", count):
+        await drain(begin, count)
+    after = await storage.revision()
     async with asyncio.TaskGroup() as tasks:
-        running = tasks.create_task(cache.run())
-        with measured("cache: list from storage, per key", count):
-            await cache.synced.wait()
-        await repeated("cache: wait_fresh and get", count, lambda number: fresh_get(cache, number))
-        with measured(f"cache: list and join {count}", 20):
-            for _ in range(20):
-                b",".join([item.data for item in cache.list().items])
-        changes = 500
-        with measured(f"cache: {changes} changes told to {watches} watches, per event", changes * watches):
-            async with asyncio.TaskGroup() as readers:
-                for _ in range(watches):
-                    readers.create_task(read(cache, changes))
-                readers.create_task(write(storage, changes))
-        running.cancel()
+        with measured(f"{way}: commit and its event on a watch", count):
+            watching = tasks.create_task(drain(after, count))
+            async with asyncio.TaskGroup() as writers:
+                for caller in range(CALLERS):
+                    writers.create_task(each(update, range(caller, count, CALLERS)))
+            await watching
 
 
-async def fresh_get(cache: WatchCache, number: int) -> Item | None:
-    await cache.wait_fresh()
-    return cache.get(f"vm/{number:06}")
+async def each(work: Callable[[int], Awaitable[object]], numbers: Sequence[int]) -> None:
+    for number in numbers:
+        await work(number)
 
 
-async def read(cache: WatchCache, count: int) -> None:
-    async with cache.watch(after=cache.revision) as watch:
-        for _ in range(count):
-            await anext(watch)
+def made(way: str, clear: str, secure: str, tls: Tls) -> Measurable:
+    match way:
+        case "memory":
+            return MemoryStorage()
+        case "grpcio":
+            return GrpcioStorage(secure, tls)
+        case "grpcio-clear":
+            return GrpcioStorage(clear, None)
+        case "ours":
+            return EtcdStorage(Settings((secure,), tls))
+        case "ours-clear":
+            return EtcdStorage(Settings((clear,)))
+        case _:
+            raise SystemExit(f"no way to store is called {way}: want one of {', '.join(WAYS)}")
 
 
-async def write(storage: Storage, count: int) -> None:
-    await asyncio.sleep(0.05)
-    for number in range(count):
-        await storage.commit([], [Put(f"vm/{number:06}", VALUE)])
-
-
-async def run(storage: Storage, count: int) -> None:
-    await measure_storage(storage, count)
-    await measure_cache(storage, count, watches=100)
-    await storage.close()
-    print(json.dumps({"name": "peak resident", "MiB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024}))
-
-
-async def run_etcd(count: int) -> None:
-    from storage.etcd.store import EtcdStorage, Settings  # it costs 17 MB, which the other kind shall not be charged
-    from tests.fakes.etcd_server import EtcdServer
-
+async def run(ways: Sequence[str], count: int, rounds: int) -> None:
     with tempfile.TemporaryDirectory() as directory:
-        server = EtcdServer(Path(directory, "etcd"), durable=False)
-        server.start()
+        authority = Authority()
+        servers = [
+            EtcdServer(Path(directory, "clear"), durable=False),
+            EtcdServer(Path(directory, "secure"), durable=False, tls=authority.issue(Path(directory, "server"), "etcd")),
+        ]
+        tls = Tls(*authority.issue(Path(directory, "client"), "virt-api"), server_name="etcd.test")
+        for server in servers:
+            server.start()
         try:
-            await run(EtcdStorage(Settings((server.endpoint,))), count)
+            for number in range(rounds):
+                for way in ways:
+                    storage = made(way, servers[0].endpoint, servers[1].endpoint, tls)
+                    await measure(f"{way}" if rounds == 1 else f"{number + 1}. {way}", storage, count)
+                    await storage.close()
         finally:
-            server.close()
+            for server in servers:
+                server.close()
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--storage", choices=("memory", "etcd"), default="etcd")
-    parser.add_argument("--count", type=int, default=10_000)
+    parser.add_argument("--only", default=",".join(WAYS), help="ways, separated by commas")
+    parser.add_argument("--count", type=int, default=8_000)
+    parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--no-uvloop", action="store_true")
     options = parser.parse_args()
     os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
     with asyncio.Runner(loop_factory=None if options.no_uvloop else uvloop.new_event_loop) as runner:
-        runner.run(run_etcd(options.count) if options.storage == "etcd" else run(MemoryStorage(), options.count))
+        runner.run(run(options.only.split(","), options.count, options.rounds))
 
 
 if __name__ == "__main__":

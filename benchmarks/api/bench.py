@@ -87,7 +87,7 @@ class Bench:
             sample = self.generator.run(contestant.server, contestant.kind, operation, f"-cpu={cpu}", f"-seconds={seconds}")
             self.note(operation.key, contestant.name, sample)
             if operation.verb == "create":
-                taken = replace(DELETE, objects=sample["count"] + operation.connections)
+                taken = replace(DELETE, objects=sample["highest"])
                 self.note("delete", contestant.name, self.generator.run(contestant.server, contestant.kind, taken))
         except SampleFailed as error:
             self.failures.setdefault(operation.key, {})[contestant.name] = str(error)

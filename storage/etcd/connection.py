@@ -1,47 +1,34 @@
-"""Channels to etcd's endpoints: which one to use now, with which certificates."""
+"""Connections to etcd's endpoints: which one to use now, with which certificates."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import ssl
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Final
 from urllib.parse import urlsplit
 
-import grpc
-import grpc.aio
-from google.protobuf.message import Message
-
-from storage.etcd.rpc import rpc_pb2 as rpc
+from storage.etcd.http2 import headers
+from storage.etcd.http2.calls import RpcError
+from storage.etcd.http2.link import Link, connect
 from storage.port import Unavailable
 
 logger = logging.getLogger(__name__)
 
-MAX_MESSAGE_BYTES = 1024 * 1024 * 1024  # more than a page of the largest values that etcd takes by default (500 of 1.5 MiB)
 CHECK_FILES_SECONDS = 5.0
-POLL_SECONDS = 0.02  # while there is no connection; gRPC itself reconnects at the pace of the options below
+ATTEMPT_SECONDS: Final = 2.0
+NEXT_ENDPOINT_SECONDS: Final = 0.1
+"""An endpoint that has not answered for so long gets company by the next one; the first that answers is taken."""
+FIRST_BACKOFF_SECONDS: Final = 0.02
+MAX_BACKOFF_SECONDS: Final = 0.5
+"""A restarted etcd shall be found at once."""
 
-Request = TypeVar("Request", bound=Message)
-Response = TypeVar("Response", bound=Message)
-
-OPTIONS = (
-    ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
-    ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
-    # etcd closes connections that ping more often than every 5 s. A stopped etcd is noticed after 10 + 5 s by those who only listen.
-    ("grpc.keepalive_time_ms", 10_000),
-    ("grpc.keepalive_timeout_ms", 5_000),
-    ("grpc.http2.max_pings_without_data", 0),
-    # gRPC waits up to two minutes between attempts by default; a restarted etcd shall be found at once.
-    ("grpc.initial_reconnect_backoff_ms", 100),
-    ("grpc.min_reconnect_backoff_ms", 1_000),
-    ("grpc.max_reconnect_backoff_ms", 500),
-    ("grpc.enable_retries", 0),  # what is repeated, and when, is the store's decision
-    ("grpc.use_local_subchannel_pool", 1),  # channels with new certificates shall not share connections with old ones
-    ("grpc.enable_http_proxy", 0),  # secrets do not take a detour because of an environment variable
-)
+# With it, a member that is cut off from its leader ends our calls and streams, instead of keeping them open and silent.
+_REQUIRE_LEADER: Final = ("hasleader", "true")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,45 +46,78 @@ class Tls:
         stats = [path.stat() for path in (self.ca_file, self.cert_file, self.key_file)]
         return tuple((stat.st_ino, stat.st_mtime_ns, stat.st_size) for stat in stats)
 
-    def credentials(self) -> grpc.ChannelCredentials:
-        """Read the files."""
-        return grpc.ssl_channel_credentials(self.ca_file.read_bytes(), self.key_file.read_bytes(), self.cert_file.read_bytes())
+    def context(self) -> ssl.SSLContext:
+        """Read the files.
+
+        Raises:
+            OSError: one of them cannot be read, or is not what it should be.
+        """
+        context = ssl.create_default_context(ssl.Purpose.SERVER_AUTH, cafile=str(self.ca_file))
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        context.load_cert_chain(self.cert_file, self.key_file)
+        context.set_alpn_protocols(["h2"])
+        return context
 
 
 class Endpoint:
-    """One etcd member: its channel and the calls that we make on it."""
+    """One etcd member, its connection, and the header blocks of the calls that we make there."""
 
-    def __init__(self, url: str, credentials: grpc.ChannelCredentials | None, server_name: str) -> None:
-        target, options = urlsplit(url).netloc, list[tuple[str, Any]](OPTIONS)
-        if server_name:
-            options.append(("grpc.ssl_target_name_override", server_name))
+    def __init__(self, url: str, tls: ssl.SSLContext | None, server_name: str, timeout_seconds: float) -> None:
+        parts = urlsplit(url)
         self.url = url
-        self.channel = grpc.aio.secure_channel(target, credentials, options) if credentials else grpc.aio.insecure_channel(target, options)
-        self.range = self._unary("KV/Range", rpc.RangeRequest, rpc.RangeResponse)
-        self.txn = self._unary("KV/Txn", rpc.TxnRequest, rpc.TxnResponse)
-        self.compact = self._unary("KV/Compact", rpc.CompactionRequest, rpc.CompactionResponse)
-        self.watch: grpc.aio.StreamStreamMultiCallable[rpc.WatchRequest, rpc.WatchResponse] = self.channel.stream_stream(
-            "/etcdserverpb.Watch/Watch", rpc.WatchRequest.SerializeToString, rpc.WatchResponse.FromString
-        )
+        self.link: Link | None = None
+        self._host = parts.hostname or ""
+        self._port = parts.port or 2379
+        self._tls = tls
+        self._server_name = server_name
+        self._timeout_seconds = timeout_seconds
+        self.range = self._block("etcdserverpb.KV/Range")
+        self.txn = self._block("etcdserverpb.KV/Txn")
+        self.compact = self._block("etcdserverpb.KV/Compact")
+        self.status = self._block("etcdserverpb.Maintenance/Status")
+        self.watch = self._block("etcdserverpb.Watch/Watch", times_out=False)
 
+    @property
     def is_ready(self) -> bool:
-        """Say whether there is a connection; if not, begin to make one."""
-        return self.channel.get_state(try_to_connect=True) is grpc.ChannelConnectivity.READY
+        """Whether there is a connection."""
+        return self.link is not None and self.link.is_usable
 
-    def _unary(self, method: str, request: type[Request], response: type[Response]) -> grpc.aio.UnaryUnaryMultiCallable[Request, Response]:
-        return self.channel.unary_unary(f"/etcdserverpb.{method}", request.SerializeToString, response.FromString)
+    async def connect(self) -> None:
+        """Make a connection.
+
+        Raises:
+            OSError, RpcError: it could not be made.
+        """
+        self.link = await connect(self._host, self._port, self._tls, self._server_name)
+
+    def leave(self) -> None:
+        """Make no further call on the connection; those under way go on."""
+        link, self.link = self.link, None
+        if link:
+            link.leave()
+
+    def _block(self, method: str, *, times_out: bool = True) -> bytes:
+        # The server may give up a little later than we do: the block is the same for every call.
+        metadata = (_REQUIRE_LEADER, *([("grpc-timeout", f"{int(self._timeout_seconds * 1000) + 100}m")] if times_out else []))
+        scheme, authority = ("https" if self._tls else "http"), self._server_name or urlsplit(self.url).netloc
+        return headers.request(f"/{method}", scheme=scheme, authority=authority, metadata=metadata)
+
+
+class _Decided(Exception):
+    """Ends the attempts of the others."""
 
 
 class Connection:
-    """Picks the endpoint for each call: the one that worked last, else any that can be reached."""
+    """Picks the endpoint for each call: the one that worked last, else the first that can be reached."""
 
-    def __init__(self, endpoints: tuple[str, ...], tls: Tls | None, clock: Callable[[], float]) -> None:
+    def __init__(self, endpoints: tuple[str, ...], tls: Tls | None, clock: Callable[[], float], *, timeout_seconds: float = 5.0) -> None:
         """Connect later.
 
         Args:
             endpoints: URLs, ``https`` exactly if there is ``tls``.
             tls: certificates.
             clock: monotonic seconds; paces how often the files are looked at.
+            timeout_seconds: how long calls take at most, as the server is told.
 
         Raises:
             ValueError: endpoints and ``tls`` do not fit.
@@ -113,32 +133,41 @@ class Connection:
         self._urls = endpoints
         self._tls = tls
         self._clock = clock
-        self._made: weakref.WeakSet[grpc.aio.Channel] = weakref.WeakSet()  # watches hold on to channels that we have left
+        self._timeout_seconds = timeout_seconds
+        self._made: weakref.WeakSet[Link] = weakref.WeakSet()  # watches hold on to links that we have left
         self._stamp = tls.stamp() if tls else ()
         self._checked = clock()
         self._current = 0
-        self._endpoints = self._connect()
-        self.closed = False
+        self._endpoints = self._make()
+        self._connecting = asyncio.Lock()
+        self._closing = asyncio.Event()
+        self._backoff_seconds = 0.0
+        self._again_at = 0.0
+        self._why = "no attempt was made"
 
-    async def ready(self, until: float) -> Endpoint:
-        """Return an endpoint that is connected, at the latest at loop time ``until``.
+    @property
+    def closed(self) -> bool:
+        """Whether the store was closed."""
+        return self._closing.is_set()
+
+    def usable(self) -> Endpoint | None:
+        """Return the endpoint that worked last, if it is connected."""
+        endpoint = self._endpoints[self._current]
+        if self._tls is not None:
+            self._check_files(CHECK_FILES_SECONDS)
+        return endpoint if endpoint.is_ready else None
+
+    async def ready(self, until: float) -> tuple[Endpoint, Link]:
+        """Return an endpoint that is connected, at the latest at loop time ``until``, and its link.
 
         Raises:
             Unavailable: none is.
         """
-        while True:
-            if self.closed:
-                raise Unavailable("the store is closed")
-            self._check_files(CHECK_FILES_SECONDS)
-            for offset in range(len(self._endpoints)):
-                index = (self._current + offset) % len(self._endpoints)
-                if self._endpoints[index].is_ready():
-                    self._current = index
-                    return self._endpoints[index]
-            if asyncio.get_running_loop().time() >= until:
-                raise Unavailable(f"etcd cannot be reached at {', '.join(self._urls)}")
-            await asyncio.sleep(POLL_SECONDS)
-            self._check_files(1.0)  # perhaps nothing is ready because the certificates have expired
+        try:
+            async with asyncio.timeout_at(until):
+                return await self._ready()
+        except TimeoutError:
+            raise Unavailable(f"etcd cannot be reached at {', '.join(self._urls)}: {self._why}") from None
 
     def failed(self, endpoint: Endpoint) -> None:
         """Say that ``endpoint`` did not do; the next call tries another first."""
@@ -146,16 +175,66 @@ class Connection:
             self._current = (self._current + 1) % len(self._endpoints)
 
     async def close(self) -> None:
-        """Close every channel; calls under way on them end."""
-        self.closed = True
-        for channel in list(self._made):
-            await channel.close(None)
+        """Close every connection; calls under way on them end."""
+        self._closing.set()
+        for link in list(self._made):
+            link.abort("the store is closed")
 
-    def _connect(self) -> list[Endpoint]:
-        credentials = self._tls.credentials() if self._tls else None
-        endpoints = [Endpoint(url, credentials, self._tls.server_name if self._tls else "") for url in self._urls]
-        self._made.update(endpoint.channel for endpoint in endpoints)
-        return endpoints
+    async def _ready(self) -> tuple[Endpoint, Link]:
+        while True:
+            if self.closed:
+                raise Unavailable("the store is closed")
+            self._check_files(CHECK_FILES_SECONDS)
+            for offset in range(len(self._endpoints)):
+                index = (self._current + offset) % len(self._endpoints)
+                endpoint = self._endpoints[index]
+                if endpoint.link is not None and endpoint.link.is_usable:
+                    self._current = index
+                    return endpoint, endpoint.link
+            async with self._connecting:  # one caller connects for all; if it gives up, the next one goes on
+                if not any(endpoint.is_ready for endpoint in self._endpoints):
+                    await self._attempt()
+
+    async def _attempt(self) -> None:
+        """Try every endpoint once; pause first if the last attempt was a moment ago."""
+        loop = asyncio.get_running_loop()
+        decided = False
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                closing = tasks.create_task(self._until_closed())
+                if (pause := self._again_at - loop.time()) > 0:
+                    await asyncio.sleep(pause)
+                self._check_files(1.0)  # perhaps nothing is reached because the certificates have expired
+                ordered = self._endpoints[self._current :] + self._endpoints[: self._current]
+                attempts = [tasks.create_task(self._connect(each, position)) for position, each in enumerate(ordered)]
+                for attempt in attempts:
+                    await attempt
+                closing.cancel()
+        except* _Decided:
+            decided = True
+        self._backoff_seconds = 0.0 if decided else min(max(2 * self._backoff_seconds, FIRST_BACKOFF_SECONDS), MAX_BACKOFF_SECONDS)
+        self._again_at = loop.time() + self._backoff_seconds
+
+    async def _connect(self, endpoint: Endpoint, position: int) -> None:
+        await asyncio.sleep(position * NEXT_ENDPOINT_SECONDS)
+        try:
+            async with asyncio.timeout(ATTEMPT_SECONDS):
+                await endpoint.connect()
+        except (OSError, RpcError) as error:  # a TimeoutError is one
+            self._why = f"{endpoint.url}: {str(error) or type(error).__name__}"
+            return
+        if endpoint.link:
+            self._made.add(endpoint.link)
+        raise _Decided
+
+    async def _until_closed(self) -> None:
+        await self._closing.wait()
+        raise _Decided
+
+    def _make(self) -> list[Endpoint]:
+        context = self._tls.context() if self._tls else None
+        server_name = self._tls.server_name if self._tls else ""
+        return [Endpoint(url, context, server_name, self._timeout_seconds) for url in self._urls]
 
     def _check_files(self, every: float) -> None:
         if self._tls is None or self._clock() - self._checked < every:
@@ -165,9 +244,13 @@ class Connection:
             stamp = self._tls.stamp()
             if stamp == self._stamp:
                 return
-            self._endpoints = self._connect()
+            endpoints = self._make()
         except OSError as error:
             logger.warning("The certificates for etcd cannot be read; going on with those read before", extra={"error": str(error)})
             return
+        for endpoint in self._endpoints:
+            endpoint.leave()
+        self._endpoints = endpoints
         self._stamp = stamp
+        self._again_at = 0.0
         logger.info("The certificates for etcd changed; connecting with the new ones")

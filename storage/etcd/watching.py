@@ -5,15 +5,13 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-from collections.abc import AsyncGenerator, Iterable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
 from contextlib import aclosing
-from typing import Self
-
-import grpc
-import grpc.aio
 
 from storage.etcd.connection import Connection, Endpoint
-from storage.etcd.failures import closing_is_unavailable, translated
+from storage.etcd.failures import translated
+from storage.etcd.http2.calls import RpcError
+from storage.etcd.http2.link import Messages
 from storage.etcd.keys import Keys
 from storage.etcd.rpc import rpc_pb2 as rpc
 from storage.port import Batch, Change, Compacted, Unavailable
@@ -23,67 +21,50 @@ logger = logging.getLogger(__name__)
 # etcd drops a progress request while it is still replaying history to the watch, without a word.
 ASK_AGAIN_SECONDS = 0.1
 MAX_BACKOFF_SECONDS = 2.0
-# With it, a member that is cut off from its leader ends our streams, instead of keeping them open and silent.
-REQUIRE_LEADER = (("hasleader", "true"),)
 
-_PROGRESS = rpc.WatchRequest(progress_request=rpc.WatchProgressRequest())
+_PROGRESS = rpc.WatchRequest(progress_request=rpc.WatchProgressRequest()).SerializeToString()
 
 
-class Requests:
-    """What the stream sends: its creation, then a progress request when somebody asked, one at a time."""
+class Progress:
+    """Asks for progress when somebody wants it, one request at a time, and again when etcd is silent."""
 
-    def __init__(self, create: rpc.WatchRequest, *, asked: bool) -> None:
-        self._create: rpc.WatchRequest | None = create
-        self._wake = asyncio.Event()
+    def __init__(self, send: Callable[[], None], *, asked: bool) -> None:
+        """Begin; ``asked`` says whether somebody waits already."""
+        self._send_request = send
         self._asked = asked
-        self._sent = False
-        self._again_at = 0.0  # counted from the sending: those who ask meanwhile do not put it off
-        self._closed = False
+        self._again: asyncio.TimerHandle | None = None  # while a request is under way
+        if asked:
+            self._send()
 
     @property
     def is_asked(self) -> bool:
         """Say whether somebody asked for progress and has no answer."""
-        return self._asked or self._sent
+        return self._asked or self._again is not None
 
     def ask(self) -> None:
         """Ask for progress."""
-        self._asked = True
-        self._wake.set()
+        if self._again is None:
+            self._send()
+        else:
+            self._asked = True
 
     def answered(self) -> None:
         """Progress came."""
-        self._sent = False
-        self._wake.set()
+        self.close()
+        if self._asked:
+            self._send()
 
     def close(self) -> None:
-        """End the sending side."""
-        self._closed = True
-        self._wake.set()
+        """Ask no more."""
+        if self._again is not None:
+            self._again.cancel()
+            self._again = None
 
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> rpc.WatchRequest:
-        """Return the next request to send."""
-        if self._create is not None:
-            create, self._create = self._create, None
-            return create
-        while not self._closed:
-            if self._asked and not self._sent:
-                return self._send()
-            self._wake.clear()
-            try:
-                async with asyncio.timeout_at(self._again_at if self._sent else None):
-                    await self._wake.wait()
-            except TimeoutError:
-                return self._send()
-        raise StopAsyncIteration
-
-    def _send(self) -> rpc.WatchRequest:
+    def _send(self) -> None:
         self._asked = False
-        self._sent = True
-        self._again_at = asyncio.get_running_loop().time() + ASK_AGAIN_SECONDS
-        return _PROGRESS
+        # Counted from the sending: those who ask meanwhile do not put it off.
+        self._again = asyncio.get_running_loop().call_later(ASK_AGAIN_SECONDS, self._send)
+        self._send_request()
 
 
 def batches(events: Iterable[rpc.Event], keys: Keys, position: int) -> Iterator[Batch]:
@@ -106,9 +87,6 @@ def _change(event: rpc.Event, keys: Keys) -> Change:
     return Change(keys.outer(event.kv.key), entry, None)
 
 
-Call = grpc.aio.StreamStreamCall[rpc.WatchRequest, rpc.WatchResponse]
-
-
 class Watch:
     """See ``Storage.watch``. Nothing is buffered here: what is not read stays in etcd, held back by HTTP/2's flow control."""
 
@@ -118,13 +96,13 @@ class Watch:
         self._prefix = prefix
         self._position = after
         self._timeout_seconds = timeout_seconds
-        self._requests: Requests | None = None
+        self._progress: Progress | None = None
         self._asked = False
 
     def ask_progress(self) -> None:
         """Ask for a batch up to the present revision."""
-        if self._requests:
-            self._requests.ask()
+        if self._progress:
+            self._progress.ask()
         else:
             self._asked = True
 
@@ -151,13 +129,15 @@ class Watch:
 
     async def _stream(self) -> AsyncGenerator[Batch, None]:
         loop = asyncio.get_running_loop()
-        endpoint = await self._connection.ready(loop.time() + self._timeout_seconds)
-        requests = self._requests = Requests(self._creation(), asked=self._asked)
-        call = endpoint.watch(requests, metadata=REQUIRE_LEADER)
+        endpoint, link = await self._connection.ready(loop.time() + self._timeout_seconds)
+        messages = link.stream(endpoint.watch)
+        messages.send(self._creation())
+        progress = self._progress = Progress(lambda: messages.send(_PROGRESS), asked=self._asked)
+        self._asked = False
         try:
             try:
                 async with asyncio.timeout(self._timeout_seconds):
-                    response = await self._read(call, endpoint)
+                    response = await self._read(messages, endpoint)
             except TimeoutError:
                 self._connection.failed(endpoint)
                 raise Unavailable(f"watch {self._prefix}: etcd did not answer in time") from None
@@ -172,36 +152,31 @@ class Watch:
                         yield batch
                     events = []
                 elif not events and not response.created:
-                    requests.answered()
+                    progress.answered()
                     if response.header.revision >= self._position:
                         self._position = response.header.revision
                         yield Batch(self._position, ())
-                response = await self._read(call, endpoint)
+                response = await self._read(messages, endpoint)
         finally:
-            self._asked = requests.is_asked
-            self._requests = None
-            requests.close()
-            call.cancel()
+            self._asked = progress.is_asked
+            self._progress = None
+            progress.close()
+            messages.cancel()
 
-    def _creation(self) -> rpc.WatchRequest:
+    def _creation(self) -> bytes:
         begin, end = self._keys.bounds(self._prefix)
         # From the position itself, not from the revision after it: etcd then refuses exactly the positions below the compacted
         # revision. What it repeats of that revision is dropped.
         start = max(self._position, 1)
         create = rpc.WatchCreateRequest(key=begin, range_end=end, start_revision=start, prev_kv=True, fragment=True)
-        return rpc.WatchRequest(create_request=create)
+        return rpc.WatchRequest(create_request=create).SerializeToString()
 
-    async def _read(self, call: Call, endpoint: Endpoint) -> rpc.WatchResponse:
-        doing = f"watch {self._prefix}"
+    async def _read(self, messages: Messages, endpoint: Endpoint) -> rpc.WatchResponse:
         try:
-            with closing_is_unavailable(doing):
-                response = await call.read()
-        except grpc.aio.AioRpcError as error:
+            return rpc.WatchResponse.FromString(await messages.read())
+        except RpcError as error:
             self._connection.failed(endpoint)
-            raise translated(error, doing) from error
-        if not isinstance(response, rpc.WatchResponse):  # the stream's end
-            raise Unavailable(f"{doing}: etcd ended the stream")
-        return response
+            raise translated(error, f"watch {self._prefix}") from error
 
     def _ended(self, response: rpc.WatchResponse) -> Compacted | Unavailable:
         if response.compact_revision:

@@ -37,6 +37,7 @@ type sample struct {
 	Protocol     string             `json:"protocol"`
 	Connections  int                `json:"connections"`
 	Count        int                `json:"count"`
+	Highest      int                `json:"highest"` // no object made has this number or a higher one
 	Seconds      float64            `json:"seconds"`
 	CPU          map[string]float64 `json:"cpu_seconds"`
 	P50          float64            `json:"p50_us"`
@@ -197,11 +198,14 @@ func loopOver(s settings, d *dialer, workers []*worker, work job) (*sample, erro
 func summary(s settings, d *dialer, workers []*worker, seconds float64, used map[string]float64) *sample {
 	var times []uint32
 	var bytes int64
+	var most int
 	for _, w := range workers {
+		most = max(most, len(w.times))
 		times = append(times, w.times...)
 		bytes += w.bytes
 	}
 	result := &sample{Operation: s.operation, Protocol: d.protocol(), Connections: s.connections, Count: len(times), Seconds: seconds, CPU: used}
+	result.Highest = most * s.connections
 	result.P50, result.P99 = percentiles(times)
 	result.Bytes = bytes / int64(max(len(times), 1))
 	result.GeneratorCPU = used["generator"]

@@ -2,15 +2,14 @@
 
 import asyncio
 
-import grpc
-import grpc.aio
 import pytest
 
 from storage.etcd import watching
-from storage.etcd.failures import translated
+from storage.etcd.failures import INVALID_ARGUMENT, OUT_OF_RANGE, translated
+from storage.etcd.http2.calls import DEADLINE_EXCEEDED, RESOURCE_EXHAUSTED, UNAVAILABLE, RpcError
 from storage.etcd.keys import Keys, end_of
 from storage.etcd.rpc import rpc_pb2 as rpc
-from storage.etcd.watching import Requests, batches
+from storage.etcd.watching import Progress, batches
 from storage.port import Batch, Change, Compacted, Entry, FutureRevision, StorageError, TooLarge, Unavailable
 
 KEYS = Keys("/p/")
@@ -50,64 +49,57 @@ def test_keys_that_are_no_text_survive() -> None:
 
 
 async def test_progress_is_asked_once_at_a_time_and_again_when_etcd_is_silent(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watching, "ASK_AGAIN_SECONDS", 0.02)
-    requests = Requests(rpc.WatchRequest(create_request=rpc.WatchCreateRequest(key=b"a")), asked=False)
-    assert (await anext(requests)).HasField("create_request")
-    with pytest.raises(TimeoutError):
-        async with asyncio.timeout(0.05):
-            await anext(requests)
-    requests.ask()
-    assert (await anext(requests)).HasField("progress_request")
-
-    async def ask_all_the_time() -> None:
-        while True:
-            requests.ask()
-            await asyncio.sleep(0.005)
-
-    async with asyncio.TaskGroup() as tasks:
-        asking = tasks.create_task(ask_all_the_time())
-        async with asyncio.timeout(1):
-            assert (await anext(requests)).HasField("progress_request")  # silence: again
-        asking.cancel()
-    requests.ask()
-    requests.answered()
-    async with asyncio.timeout(1):
-        assert (await anext(requests)).HasField("progress_request")  # for the one who asked while it was under way
-    requests.answered()
-    with pytest.raises(TimeoutError):
-        async with asyncio.timeout(0.05):
-            await anext(requests)
-    requests.close()
-    with pytest.raises(StopAsyncIteration):
-        await anext(requests)
+    monkeypatch.setattr(watching, "ASK_AGAIN_SECONDS", 0.05)
+    sent: list[None] = []
+    progress = Progress(lambda: sent.append(None), asked=False)
+    assert not sent
+    for _ in range(3):
+        progress.ask()
+    assert len(sent) == 1
+    for _ in range(20):  # silence: again, although others ask all the time
+        progress.ask()
+        await asyncio.sleep(0.005)
+    assert len(sent) >= 2
+    before = len(sent)
+    progress.ask()
+    progress.answered()
+    assert len(sent) == before + 1  # for the one who asked while it was under way
+    progress.answered()
+    assert not progress.is_asked
+    await asyncio.sleep(0.1)
+    assert len(sent) == before + 1
+    progress.ask()
+    progress.close()
+    await asyncio.sleep(0.1)
+    assert len(sent) == before + 2
 
 
 async def test_a_question_that_a_lost_stream_did_not_answer_is_asked_on_the_next() -> None:
-    requests = Requests(rpc.WatchRequest(create_request=rpc.WatchCreateRequest(key=b"a")), asked=True)
-    assert requests.is_asked
-    assert (await anext(requests)).HasField("create_request")
-    assert (await anext(requests)).HasField("progress_request")
-    assert requests.is_asked
-    requests.answered()
-    assert not requests.is_asked
+    sent: list[None] = []
+    progress = Progress(lambda: sent.append(None), asked=True)
+    assert len(sent) == 1
+    waiting = [progress.is_asked]
+    progress.answered()
+    waiting.append(progress.is_asked)
+    assert waiting == [True, False]
 
 
 @pytest.mark.parametrize(
     ("code", "details", "expected"),
     [
-        (grpc.StatusCode.OUT_OF_RANGE, "etcdserver: mvcc: required revision has been compacted", Compacted),
-        (grpc.StatusCode.OUT_OF_RANGE, "etcdserver: mvcc: required revision is a future revision", FutureRevision),
-        (grpc.StatusCode.INVALID_ARGUMENT, "etcdserver: request is too large", TooLarge),
-        (grpc.StatusCode.INVALID_ARGUMENT, "etcdserver: too many operations in txn request", TooLarge),
-        (grpc.StatusCode.RESOURCE_EXHAUSTED, "grpc: received message larger than max (1 vs. 0)", TooLarge),
-        (grpc.StatusCode.RESOURCE_EXHAUSTED, "etcdserver: mvcc: database space exceeded", Unavailable),
-        (grpc.StatusCode.UNAVAILABLE, "etcdserver: no leader", Unavailable),
-        (grpc.StatusCode.DEADLINE_EXCEEDED, "Deadline Exceeded", Unavailable),
-        (grpc.StatusCode.PERMISSION_DENIED, "etcdserver: permission denied", Unavailable),
+        (OUT_OF_RANGE, "etcdserver: mvcc: required revision has been compacted", Compacted),
+        (OUT_OF_RANGE, "etcdserver: mvcc: required revision is a future revision", FutureRevision),
+        (INVALID_ARGUMENT, "etcdserver: request is too large", TooLarge),
+        (INVALID_ARGUMENT, "etcdserver: too many operations in txn request", TooLarge),
+        (RESOURCE_EXHAUSTED, "grpc: received message larger than max (1 vs. 0)", TooLarge),
+        (RESOURCE_EXHAUSTED, "etcdserver: mvcc: database space exceeded", Unavailable),
+        (UNAVAILABLE, "etcdserver: no leader", Unavailable),
+        (DEADLINE_EXCEEDED, "Deadline Exceeded", Unavailable),
+        (7, "etcdserver: permission denied", Unavailable),
     ],
 )
-def test_each_failure_of_etcd_has_one_meaning(code: grpc.StatusCode, details: str, expected: type[StorageError]) -> None:
-    error = translated(grpc.aio.AioRpcError(code, grpc.aio.Metadata(), grpc.aio.Metadata(), details, ""), "get a")
+def test_each_failure_of_etcd_has_one_meaning(code: int, details: str, expected: type[StorageError]) -> None:
+    error = translated(RpcError(code, details), "get a")
     assert type(error) is expected
     if expected is not Compacted:
         assert details in str(error)

@@ -1,0 +1,143 @@
+"""``python -m benchmarks.api.profile get``: where our server's time goes under one operation, as text.
+
+py-spy looks at the running server a few hundred times a second, C code included, and a sample without any work is left out. *self* is the
+time in a function itself, *total* with all that it calls. The same load as in ``make bench-api``, with all features on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from benchmarks.api import operations, payloads
+from benchmarks.api.bench import Bench, Contestant, export, place, split
+from benchmarks.api.loading import Generator, SampleFailed
+from benchmarks.api.operations import OPERATIONS, Operation
+from tests.testbed import layout
+from tests.testbed.progress import StepFailed
+from tests.twin import environment, servers
+from tests.twin.programs import ProgramFailed
+from tests.twin.servers import Server
+
+TOP: Final = 22
+_IDLE: Final = ("epoll_wait", "epoll_pwait", "uv__io_poll", "__GI_epoll")
+
+
+def folded(stacks: str) -> tuple[int, Counter[str], Counter[str]]:
+    """Return (samples, self time, total time) by function, in samples, of what ``py-spy record --format raw`` wrote."""
+    count, own, total = 0, Counter[str](), Counter[str]()
+    for line in stacks.splitlines():
+        stack, _, number = line.rpartition(" ")
+        frames = [_short(frame) for frame in stack.split(";")]
+        if not number.isdigit() or frames[-1].startswith(_IDLE):
+            continue
+        count += int(number)
+        own[frames[-1]] += int(number)
+        for frame in set(frames):
+            total[frame] += int(number)
+    return count, own, total
+
+
+def _short(frame: str) -> str:
+    """``get (/…/apiserver/registry/generic/store.py:12)`` without the line and all before the package."""
+    name, _, place_ = frame.partition(" (")
+    where = place_.rstrip(")").rpartition(":")[0] or place_.rstrip(")")
+    for root in ("site-packages/", f"{layout.REPOSITORY}/", "/tree/", "python3.11/", "lib/"):
+        where = where.rpartition(root)[2]
+    return f"{name} ({where})" if where else name
+
+
+def render(operation: str, count: int, own: Counter[str], total: Counter[str]) -> str:
+    """Return the two lists."""
+    lines = [f"{operation}: {count} samples", "", f"{'self':>7}  function"]
+    lines += [f"{number / count:7.1%}  {name}" for name, number in own.most_common(TOP)]
+    lines += ["", f"{'total':>7}  function"]
+    lines += [f"{number / count:7.1%}  {name}" for name, number in total.most_common(2 * TOP)]
+    return "\n".join(lines)
+
+
+def record(contestant: Contestant, generator: Generator, operation: Operation, seconds: float, *, native: bool) -> str:
+    """Let the load run and look; return the folded stacks."""
+    with tempfile.NamedTemporaryFile(suffix=".raw") as raw:
+        command = [
+            str(Path(sys.executable).with_name("py-spy")),
+            "record",
+            "--pid",
+            str(contestant.server.pid),
+            "--rate=250",
+            "--format=raw",
+        ]
+        command += [f"--duration={seconds:.0f}", f"--output={raw.name}", "--nonblocking", *(["--native"] if native else [])]
+        if native:
+            command.remove("--nonblocking")
+        spy = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        try:
+            while spy.poll() is None:
+                asked = replace(operation, names=f"p{time.monotonic_ns()}") if operation.verb == "create" else operation
+                generator.run(contestant.server, contestant.kind, asked, f"-seconds={seconds + 2}", f"-longest={seconds + 2}")
+            _, err = spy.communicate()
+        finally:
+            if spy.poll() is None:
+                spy.terminate()
+                spy.wait()
+        if spy.returncode != 0:
+            raise SampleFailed(f"py-spy: {err.strip()[-500:]}")
+        return Path(raw.name).read_text()
+
+
+def profile(keys: list[str], seconds: float, *, kind: str, revision: str, native: bool) -> dict[str, str]:
+    """Return the profile of each operation, as text."""
+    mine, others = split()
+    made = {}
+    with ExitStack() as stack:
+        directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-profile-", dir=place())))
+        tree = export(revision, directory / "tree") if revision else layout.REPOSITORY
+        here = stack.enter_context(environment.environment(directory, others=others))
+        variant = servers.OURS_MACHINES if kind == "vm" else servers.OURS_FLUNDERS
+        server = Server(variant, here, mine, tree=tree)
+        stack.callback(server.end)
+        server.start()
+        contestant = Contestant(server, payloads.machine() if kind == "vm" else payloads.flunder(variant.group))
+        bench = Bench([contestant], Generator(others), 1, quick=True)
+        bench.seed("bench", "o", operations.BASE)
+        bench.seed("watch", "o", operations.WRITTEN)
+        for operation in [each for each in OPERATIONS if each.key in keys]:
+            if operation.many:
+                bench.seed("many", "m", operations.MANY)
+            try:
+                made[operation.key] = render(operation.key, *folded(record(contestant, bench.generator, operation, seconds, native=native)))
+            except SampleFailed as error:
+                made[operation.key] = f"{operation.key} failed: {error}"
+    return made
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.api.profile", description=__doc__)
+    parser.add_argument("operations", nargs="+", choices=[*(each.key for each in OPERATIONS), "all"])
+    parser.add_argument("--seconds", type=float, default=8, help="how long to look at each (default 8)")
+    parser.add_argument("--kind", choices=["flunder", "vm"], default="flunder")
+    parser.add_argument("--revision", default="", help="as of this commit; default: the files as they are")
+    parser.add_argument("--no-native", action="store_true", help="Python's own functions only")
+    parser.add_argument("--output", type=Path, default=Path("build/bench"), help="directory for profile-OPERATION.txt")
+    given = parser.parse_args()
+    keys = [each.key for each in OPERATIONS] if "all" in given.operations else given.operations
+    try:
+        made = profile(keys, given.seconds, kind=given.kind, revision=given.revision, native=not given.no_native)
+    except (ProgramFailed, StepFailed) as error:
+        sys.exit(str(error))
+    given.output.mkdir(parents=True, exist_ok=True)
+    for key, text in made.items():
+        (given.output / f"profile-{key}.txt").write_text(text + "\n")
+        print(text, end="\n\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,247 @@
+"""One exchange of gRPC messages over a stream of HTTP/2: a unary call, or a stream of messages both ways."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import struct
+from collections import deque
+from typing import Final, Protocol
+
+from storage.etcd.http2.headers import Head
+
+MAX_MESSAGE_BYTES: Final = 1024 * 1024 * 1024
+"""More than a page of the largest values that etcd takes by default (500 of 1.5 MiB)."""
+STREAM_WINDOW: Final = 1024 * 1024
+"""What the server may send on one stream before we ask for more."""
+
+OK: Final = 0
+CANCELLED: Final = 1
+UNKNOWN: Final = 2
+DEADLINE_EXCEEDED: Final = 4
+RESOURCE_EXHAUSTED: Final = 8
+UNIMPLEMENTED: Final = 12
+INTERNAL: Final = 13
+UNAVAILABLE: Final = 14
+STATUS_NAMES: Final = (
+    "OK", "CANCELLED", "UNKNOWN", "INVALID_ARGUMENT", "DEADLINE_EXCEEDED", "NOT_FOUND", "ALREADY_EXISTS", "PERMISSION_DENIED",
+    "RESOURCE_EXHAUSTED", "FAILED_PRECONDITION", "ABORTED", "OUT_OF_RANGE", "UNIMPLEMENTED", "INTERNAL", "UNAVAILABLE", "DATA_LOSS",
+    "UNAUTHENTICATED",
+)  # fmt: skip
+
+PREFIX: Final = struct.Struct(">BI")
+"""Before each message: whether it is compressed, and its length."""
+PREFIX_BYTES: Final = 5
+
+
+class RpcError(Exception):
+    """A call ended otherwise than with an answer."""
+
+    def __init__(self, status: int, message: str, *, processed: bool = True) -> None:
+        """Describe it.
+
+        Args:
+            status: gRPC's code.
+            message: the server's words, or ours.
+            processed: False if the server surely did nothing, so that repeating is safe whatever the call was.
+        """
+        super().__init__(f"{status_name(status)}: {message}")
+        self.status = status
+        self.message = message
+        self.processed = processed
+
+
+def status_name(status: int) -> str:
+    """Return the name of a gRPC code."""
+    return STATUS_NAMES[status] if status < len(STATUS_NAMES) else f"status {status}"
+
+
+class Answer(Protocol):
+    """What of a future is used."""
+
+    def done(self) -> bool: ...  # noqa: D102
+
+    def set_result(self, result: bytes, /) -> None: ...  # noqa: D102
+
+    def set_exception(self, exception: BaseException, /) -> None: ...  # noqa: D102
+
+
+class Exchange:
+    """One stream of HTTP/2, as the session sees it."""
+
+    __slots__ = ("block", "credit", "deadline", "ends", "released", "send_window", "stream", "unsent")
+
+    def __init__(self, block: bytes, unsent: bytes, *, ends: bool, deadline: float) -> None:
+        self.stream = 0  # none yet
+        self.block = block
+        self.unsent = unsent
+        """Framed messages that flow control has not let through yet."""
+        self.ends = ends
+        """Whether our side ends after what is unsent."""
+        self.deadline = deadline
+        self.send_window = 0
+        self.credit = STREAM_WINDOW
+        """What the server may still send."""
+        self.released = 0
+        """What it may send more, though it has not been told so yet."""
+
+    def headed(self, head: Head) -> None:
+        """Take the headers of the answer."""
+        if head.http_status != 200 or not head.is_grpc:
+            self.fail(RpcError(UNAVAILABLE, f"the server answers HTTP {head.http_status}{'' if head.is_grpc else ', not gRPC'}"))
+
+    def receive(self, payload: bytes) -> int:
+        """Take a part of the answer; return for how much of it the server may send more."""
+        raise NotImplementedError
+
+    def finish(self, trailers: Head | None) -> None:
+        """Take the end of the answer."""
+        raise NotImplementedError
+
+    def fail(self, error: RpcError) -> None:
+        """End with an error, unless it has ended already."""
+        raise NotImplementedError
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nobody waits for more."""
+        raise NotImplementedError
+
+
+def ending(trailers: Head | None) -> RpcError | None:
+    """Return the error that an answer ends with; None: success."""
+    if trailers is None or trailers.grpc_status is None:
+        status = "" if trailers is None or not trailers.http_status else f" (HTTP {trailers.http_status})"
+        return RpcError(UNAVAILABLE, f"the answer has no status{status}")
+    return None if trailers.grpc_status == OK else RpcError(trailers.grpc_status, trailers.grpc_message)
+
+
+class Call(Exchange):
+    """A unary call."""
+
+    __slots__ = ("_answer", "_parts", "_size")
+
+    def __init__(self, block: bytes, message: bytes, deadline: float, answer: Answer) -> None:
+        """Describe it; ``message`` is framed when it is sent."""
+        self.stream = 0
+        self.block = block
+        self.unsent = message
+        self.ends = True
+        self.deadline = deadline
+        self.send_window = 0
+        self.credit = STREAM_WINDOW
+        self.released = 0
+        self._answer = answer
+        self._parts: list[bytes] = []
+        self._size = 0
+
+    def receive(self, payload: bytes) -> int:
+        """See ``Exchange``."""
+        self._parts.append(payload)
+        self._size += len(payload)
+        if self._size > MAX_MESSAGE_BYTES + PREFIX_BYTES:
+            self.fail(RpcError(RESOURCE_EXHAUSTED, f"the answer is larger than max {MAX_MESSAGE_BYTES} bytes"))
+        return len(payload)
+
+    def finish(self, trailers: Head | None) -> None:
+        """See ``Exchange``."""
+        if error := ending(trailers):
+            self.fail(error)
+            return
+        whole = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
+        if len(whole) < PREFIX_BYTES or PREFIX.unpack_from(whole) != (0, len(whole) - PREFIX_BYTES):
+            self.fail(RpcError(INTERNAL, "the answer is not one uncompressed message"))
+        elif not self._answer.done():
+            self._answer.set_result(whole[PREFIX_BYTES:])
+
+    def fail(self, error: RpcError) -> None:
+        """See ``Exchange``."""
+        if not self._answer.done():
+            self._answer.set_exception(error)
+
+    @property
+    def is_over(self) -> bool:
+        """See ``Exchange``."""
+        return self._answer.done()
+
+
+class Stream(Exchange):
+    """Messages both ways. What is not read stays with the server: it may send more only when everything that came is read."""
+
+    __slots__ = ("_error", "_held", "_messages", "_partial", "_waiter")
+
+    def __init__(self, block: bytes) -> None:
+        super().__init__(block, b"", ends=False, deadline=math.inf)
+        self._messages: deque[bytes] = deque()
+        self._partial = bytearray()
+        self._held = 0
+        self._error: RpcError | None = None
+        self._waiter: asyncio.Future[None] | None = None
+
+    async def until_readable(self) -> None:
+        """Wait for a message or the end."""
+        while not self._messages and self._error is None:
+            self._waiter = asyncio.get_running_loop().create_future()
+            await self._waiter
+
+    def take(self) -> bytes:
+        """Return the next message.
+
+        Raises:
+            RpcError: there is none any more; its status is OK if the server ended the stream in order.
+        """
+        if self._messages:
+            return self._messages.popleft()
+        raise self._error or RpcError(INTERNAL, "no message has come")
+
+    def free(self) -> int:
+        """Return for how much that was held back the server may now send more."""
+        if self._messages:
+            return 0
+        held, self._held = self._held, 0
+        return held
+
+    def receive(self, payload: bytes) -> int:
+        """See ``Exchange``."""
+        self._partial += payload
+        begin = 0
+        while len(self._partial) - begin >= PREFIX_BYTES:
+            compressed, size = PREFIX.unpack_from(self._partial, begin)
+            if compressed or size > MAX_MESSAGE_BYTES:
+                self.fail(RpcError(RESOURCE_EXHAUSTED, f"a message is compressed, or larger than max {MAX_MESSAGE_BYTES} bytes: {size}"))
+                return len(payload)
+            end = begin + PREFIX_BYTES + size
+            if len(self._partial) < end:
+                break
+            self._messages.append(bytes(self._partial[begin + PREFIX_BYTES : end]))
+            begin = end
+        del self._partial[:begin]
+        self._held += len(payload)
+        if not self._messages:
+            return self.free()
+        self._wake()
+        return 0
+
+    def finish(self, trailers: Head | None) -> None:
+        """See ``Exchange``."""
+        self.fail(ending(trailers) or RpcError(OK, "the server ended the stream"))
+
+    def fail(self, error: RpcError) -> None:
+        """See ``Exchange``."""
+        if self._error is None:
+            self._error = error
+            self._wake()
+
+    @property
+    def is_over(self) -> bool:
+        """See ``Exchange``."""
+        return self._error is not None
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+
+def framed(message: bytes) -> bytes:
+    """Return a message as it goes into a stream."""
+    return PREFIX.pack(0, len(message)) + message

@@ -1,0 +1,273 @@
+"""One connection with its socket: deadlines, pings, and what is to be sent once a turn of the loop."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import socket
+import ssl
+from typing import Final, cast
+
+from storage.etcd.http2.calls import CANCELLED, UNAVAILABLE, Call, Exchange, RpcError, Stream
+from storage.etcd.http2.frames import ProtocolError
+from storage.etcd.http2.session import Session
+
+KEEPALIVE_SECONDS: Final = 10.0
+"""After so long without a word from the server, while calls are under way, it is asked (etcd minds more than one ping in 5 s)."""
+KEEPALIVE_TIMEOUT_SECONDS: Final = 5.0
+SUSPICIOUS_SECONDS: Final = 0.25
+"""A call that hits its deadline on a connection that was silent for so long takes the connection along: the next one is another's."""
+
+
+class Link(asyncio.Protocol):
+    """See the module. Made by ``connect``."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._session = Session()
+        self._transport: asyncio.Transport | None = None
+        self._ready: asyncio.Future[None] = loop.create_future()
+        self._flushing = False
+        self._paused = False
+        self._heard_at = loop.time()
+        self._pinged = False
+        self._keepalive: asyncio.TimerHandle | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = math.inf
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether calls can be made here."""
+        return not self._session.is_leaving
+
+    # --- calls
+
+    async def unary(self, block: bytes, message: bytes, deadline: float) -> bytes:
+        """Send a message and return the answer; ``deadline`` is in the loop's time.
+
+        Raises:
+            RpcError: there is none.
+        """
+        future: asyncio.Future[bytes] = self._loop.create_future()
+        call = Call(block, message, deadline, future)
+        self._session.open(call)
+        if deadline < self._timer_at:
+            self._arm(deadline)
+        if not self._flushing:
+            self._flushing = True
+            self._loop.call_soon(self._flush)
+        try:
+            return await future
+        except asyncio.CancelledError:
+            self._given_up(call)
+            raise
+
+    def stream(self, block: bytes) -> Messages:
+        """Open a stream of messages."""
+        stream = Stream(block)
+        self._session.open(stream)
+        self._flush_soon()
+        return Messages(self, stream)
+
+    def send(self, stream: Stream, message: bytes) -> None:
+        """Send a message on a stream."""
+        self._session.send(stream, message)
+        self._flush_soon()
+
+    def release(self, stream: Stream) -> None:
+        """Let the server send more on a stream that was read empty."""
+        self._session.release(stream)
+        if self._session.has_output:
+            self._flush_soon()
+
+    def cancel(self, exchange: Exchange) -> None:
+        """Give a call up."""
+        self._given_up(exchange)
+
+    def leave(self) -> None:
+        """Open no more calls; close when those under way are done."""
+        self._session.leave()
+        self._close_if_idle()
+
+    def abort(self, why: str) -> None:
+        """Close now."""
+        self._session.lost(why)
+        if self._transport:
+            self._transport.abort()
+
+    async def until_ready(self) -> None:
+        """Wait for the server's introduction.
+
+        Raises:
+            RpcError: the connection ended.
+        """
+        await self._ready
+
+    def _given_up(self, exchange: Exchange) -> None:
+        self._session.cancel(exchange)
+        self._flush_soon()
+        self._close_if_idle()
+
+    def _close_if_idle(self) -> None:
+        if self._session.is_leaving and self._session.is_idle and self._transport:
+            self._flush()
+            self._transport.close()
+
+    # --- the socket
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Introduce ourselves."""
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's are none by inheritance
+        peer = transport.get_extra_info("socket")
+        if peer is not None and peer.family in (socket.AF_INET, socket.AF_INET6):
+            peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        tls = transport.get_extra_info("ssl_object")
+        if tls is not None and tls.selected_alpn_protocol() != "h2":
+            self._end("the server does not speak HTTP/2")
+            return
+        self._keepalive = self._loop.call_later(KEEPALIVE_SECONDS, self._keep_alive)
+        self._flush()
+
+    def data_received(self, data: bytes) -> None:
+        """Take what came."""
+        session = self._session
+        self._heard_at = self._loop.time()
+        try:
+            session.receive(data)
+        except ProtocolError as error:
+            self._flush()
+            self._end(f"the server breaks HTTP/2: {error}")
+            return
+        if session.has_output:
+            self._flush()
+        if not self._ready.done() and session.is_ready:
+            self._ready.set_result(None)
+        if session.is_leaving:
+            self._close_if_idle()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Fail what is under way."""
+        self._end(f"the connection was lost{f': {exc}' if exc else ''}")
+
+    def pause_writing(self) -> None:
+        """Hold back: the server does not read."""
+        self._paused = True
+
+    def resume_writing(self) -> None:
+        """Go on."""
+        self._paused = False
+        self._flush()
+
+    def _end(self, why: str) -> None:
+        if not self._ready.done():
+            self._ready.set_exception(RpcError(UNAVAILABLE, why, processed=False))
+            self._ready.exception()  # whoever waited may be gone
+        for timer in (self._timer, self._keepalive):
+            if timer:
+                timer.cancel()
+        self.abort(why)
+
+    def _flush_soon(self) -> None:
+        if not self._flushing:
+            self._flushing = True
+            self._loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._flushing = False
+        if self._session.has_output and not self._paused and self._transport is not None and not self._transport.is_closing():
+            self._transport.write(self._session.take())
+
+    # --- time
+
+    def _arm(self, deadline: float) -> None:
+        if self._timer:
+            self._timer.cancel()
+        self._timer_at = deadline
+        self._timer = self._loop.call_at(deadline, self._expire) if deadline < math.inf else None
+
+    def _expire(self) -> None:
+        now = self._loop.time()
+        self._timer = None
+        if self._session.expire(now) and now - self._heard_at >= SUSPICIOUS_SECONDS:
+            self._session.leave()
+        self._flush()
+        self._arm(self._session.next_deadline())
+        self._close_if_idle()
+
+    def _keep_alive(self) -> None:
+        now = self._loop.time()
+        silent = now - self._heard_at
+        wait = KEEPALIVE_SECONDS - silent
+        if self._session.is_idle:
+            self._pinged = False
+            wait = KEEPALIVE_SECONDS
+        elif wait > 0:
+            self._pinged = False
+        elif self._pinged:
+            self._end(f"the server has not said a word for {silent:.0f} s")
+            return
+        else:
+            self._pinged = True
+            self._session.ping()
+            self._flush()
+            wait = KEEPALIVE_TIMEOUT_SECONDS
+        self._keepalive = self._loop.call_later(max(wait, 0.05), self._keep_alive)
+
+
+class Messages:
+    """A stream, for whoever reads and writes it."""
+
+    def __init__(self, link: Link, stream: Stream) -> None:
+        self._link = link
+        self._stream = stream
+
+    def send(self, message: bytes) -> None:
+        """Send a message."""
+        self._link.send(self._stream, message)
+
+    async def read(self) -> bytes:
+        """Return the next message.
+
+        Raises:
+            RpcError: there is none any more.
+        """
+        await self._stream.until_readable()
+        message = self._stream.take()
+        self._link.release(self._stream)
+        return message
+
+    def cancel(self) -> None:
+        """End the stream."""
+        self._link.cancel(self._stream)
+        self._stream.fail(RpcError(CANCELLED, "cancelled"))
+
+
+async def connect(host: str, port: int, tls: ssl.SSLContext | None, server_name: str) -> Link:
+    """Connect to a server and wait until it has introduced itself. Cancelling leaves nothing behind.
+
+    Raises:
+        OSError: it cannot be reached, or is not the one that it should be.
+        RpcError: it does not speak HTTP/2.
+    """
+    loop = asyncio.get_running_loop()
+    if tls is not None:
+        _, link = await loop.create_connection(lambda: Link(loop), host, port, ssl=tls, server_hostname=server_name or host)
+    else:
+        _, link = await loop.create_connection(lambda: Link(loop), host, port)
+    return await _introduced(link)
+
+
+async def connect_unix(path: str) -> Link:
+    """Connect to a server on a Unix socket; otherwise as ``connect``."""
+    loop = asyncio.get_running_loop()
+    _, link = await loop.create_unix_connection(lambda: Link(loop), path)
+    return await _introduced(link)
+
+
+async def _introduced(link: Link) -> Link:
+    try:
+        await link.until_ready()
+    except BaseException:
+        link.abort("nobody waits for it any more")
+        raise
+    return link
