@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import functools
+import sys
 from typing import Any
 
 import orjson
 
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.meta.resources import Resource
+from apiserver.registry.generic import canonical
+from apiserver.registry.generic.canonical import Form
+from apiserver.registry.generic.items import Item
 from apiserver.registry.generic.strategy import Strategy
-from apiserver.registry.generic.watchcache import Item
 from storage.port import Entry
+
+at_revision = canonical.at_revision
 
 
 def collection(root: str, resource: Resource) -> str:
@@ -23,12 +29,19 @@ def claim_key(root: str, resource: Resource, claim: str) -> str:
     return f"{root}/claims/{resource.group}/{claim}"
 
 
-def encode(obj: Object) -> bytes:
+@functools.cache
+def form_of(strategy: Strategy) -> Form:
+    """Return the form in which objects of the strategy are stored and served."""
+    # Its own package and ours decide what an object looks like; others that it asks change with them.
+    own = type(strategy).__module__
+    package = sys.modules[own].__package__ or own
+    code = canonical.checksum_of(__name__.partition(".")[0], *([] if package.startswith("apiserver.") else [package]))
+    return Form(strategy.resource.api_version, strategy.resource.kind, code)
+
+
+def encode(strategy: Strategy, obj: Object) -> bytes:
     """Return what storage keeps of an object."""
-    metadata = obj["metadata"]
-    if "resourceVersion" in metadata:
-        obj = {**obj, "metadata": {key: value for key, value in metadata.items() if key != "resourceVersion"}}
-    return orjson.dumps(obj)
+    return form_of(strategy).stored(obj)
 
 
 def decode(strategy: Strategy, entry: Entry) -> Item:
@@ -37,15 +50,18 @@ def decode(strategy: Strategy, entry: Entry) -> Item:
     Raises:
         ValueError: the value is no object of ours.
     """
+    form = form_of(strategy)
+    item = form.read(entry.key, entry.mod_revision, entry.value)
+    if item is not None:
+        return item
     obj = orjson.loads(entry.value)
-    if not isinstance(obj, dict) or not isinstance(obj.get("metadata"), dict):
-        raise ValueError(f"the value of {entry.key} is no object")  # noqa: TRY004 - it is data that is wrong, not a caller
+    if not isinstance(obj, dict) or not isinstance(obj.get("metadata"), dict) or not obj["metadata"]:
+        raise ValueError(f"the value of {entry.key} is no object")
     stale = obj.get("apiVersion") != strategy.resource.api_version
     if stale:
         obj = _converted(strategy, obj)
     strategy.default(obj)
-    obj = at_revision(obj, entry.mod_revision)
-    return Item(entry.key, entry.mod_revision, obj, orjson.dumps(obj), stale)
+    return form.item(entry.key, entry.mod_revision, obj, stale=stale)
 
 
 def _converted(strategy: Strategy, obj: Object) -> Object:
@@ -56,16 +72,9 @@ def _converted(strategy: Strategy, obj: Object) -> Object:
     return spoke.to_hub(obj)
 
 
-def written(key: str, revision: int, obj: Object, value: bytes) -> Item:
+def written(strategy: Strategy, key: str, revision: int, obj: Object, value: bytes) -> Item:
     """Return the item of an object that was stored as ``value`` at ``revision``."""
-    del value
-    obj = at_revision(obj, revision)
-    return Item(key, revision, obj, orjson.dumps(obj))
-
-
-def at_revision(obj: Object, revision: int) -> Object:
-    """Return the object with this ``resourceVersion``; the rest is shared with ``obj``."""
-    return {**obj, "metadata": {**obj["metadata"], "resourceVersion": str(revision)}}
+    return form_of(strategy).written(key, revision, obj, value)
 
 
 def dump(obj: Object) -> bytes:

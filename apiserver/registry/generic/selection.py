@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from apiserver.apis.meta import fields, labels
 from apiserver.apis.meta.errors import BadRequest
-from apiserver.apis.meta.objects import labels_of
 from apiserver.registry.generic.items import Item
 from apiserver.registry.generic.strategy import Strategy
 
@@ -33,7 +32,7 @@ class Selection:
 
     def __call__(self, item: Item) -> bool:
         """Return whether the item is selected."""
-        if not self.labels.matches(labels_of(item.object)):
+        if not self.labels.is_everything and not self.labels.matches(item.labels):
             return False
         return self.fields.is_everything or self.fields.matches(self._fields(item))
 

@@ -147,13 +147,16 @@ class Store:
 
     async def _create(self, namespace: str, new: Object, options: WriteOptions, *, repeatable: bool) -> Item:
         key = self.key(namespace, new["metadata"]["name"])
-        value = codec.encode(new)
+        value = codec.encode(self.strategy.hub, new)
         if options.dry_run:
             if entry := await self._read(key):
                 raise Overtaken(entry)
             await self._transactions.check_claims(key, None, new)
-            return Item(key, 0, new, value)
-        return codec.written(key, await self._transactions.create(key, new, value, repeatable=repeatable), new, value)
+            return Item(key, 0, new, codec.dump(new))
+        revision = await self._transactions.create(key, new, value, repeatable=repeatable)
+        item = codec.written(self.strategy.hub, key, revision, new, value)
+        self.cache.wrote(item)
+        return item
 
     def _exists(self, new: Object, current: Entry | None) -> AlreadyExists:
         name = new["metadata"]["name"]
@@ -408,7 +411,7 @@ class Store:
         if item is None:
             item = await self._live(namespace, name)
         while True:
-            planned = await self._planned(plan, item, certain=certain)
+            planned, refused = await self._planned(plan, item)
             settled = planned is not None and not planned.remove and not item.stale and planned.obj == item.object
             if planned is not None and not settled and not dry_run:
                 try:
@@ -418,30 +421,36 @@ class Store:
                         raise self.not_found(name) from None
                     item, certain = self.decode(overtaken.current), True
                     continue
-            if planned is not None and certain:
-                if settled:
-                    return item, False
-                await self._transactions.check_claims(item.key, item.object, planned.obj)
-                return Item(item.key, item.revision, planned.obj, codec.dump(planned.obj)), planned.remove
-            item, certain = await self._live(namespace, name), True
+            if not certain:
+                live = await self._live(namespace, name)
+                certain = True
+                if live.revision != item.revision:
+                    item = live
+                    continue  # nobody is asked twice about the same state
+            if planned is None:
+                raise refused
+            if settled:
+                return item, False
+            await self._transactions.check_claims(item.key, item.object, planned.obj)
+            return Item(item.key, item.revision, planned.obj, codec.dump(planned.obj)), planned.remove
 
     @staticmethod
-    async def _planned(plan: _Planning, item: Item, *, certain: bool) -> Plan | None:
-        """Return the plan; None when it fails for an object that may be behind."""
+    async def _planned(plan: _Planning, item: Item) -> tuple[Plan, None] | tuple[None, StatusError]:
+        """Return the plan, or why there is none: it counts once the object is known not to be behind."""
         try:
-            return await plan(item)
-        except StatusError:
-            if certain:
-                raise
-            return None
+            return await plan(item), None
+        except StatusError as refused:
+            return None, refused
 
     async def _commit(self, item: Item, planned: Plan, *, repeatable: bool) -> tuple[Item, bool]:
-        value = codec.encode(planned.obj)
+        strategy, value = self.strategy.hub, codec.encode(self.strategy.hub, planned.obj)
         if planned.remove:
             revision = await self._transactions.remove(item)
-        else:
-            revision = await self._transactions.replace(item, planned.obj, value, repeatable=repeatable)
-        return codec.written(item.key, revision, planned.obj, value), planned.remove
+            return codec.written(strategy, item.key, revision, planned.obj, value), True
+        revision = await self._transactions.replace(item, planned.obj, value, repeatable=repeatable)
+        left = codec.written(strategy, item.key, revision, planned.obj, value)
+        self.cache.wrote(left)
+        return left, False
 
     async def _live(self, namespace: str, name: str) -> Item:
         entry = await self._read(self.key(namespace, name))

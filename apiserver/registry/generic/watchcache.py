@@ -16,12 +16,11 @@ It knows nothing of kinds: ``decode`` turns an entry into an ``Item``.
 from __future__ import annotations
 
 import asyncio
-import functools
 import logging
 import random
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from apiserver.apis.meta import errors
 from apiserver.registry.generic.freshness import Freshness
@@ -35,6 +34,7 @@ logger = logging.getLogger(__name__)
 
 PAGE_LIMIT = 500  # entries read at once when listing: some 2.5 MB of our objects, and a few milliseconds of decoding
 MAX_BACKOFF_SECONDS = 5.0
+OWN = 256  # writes of our own that the storage has acknowledged, but whose event has not come
 
 # What decoders raise on bad data: JSON and pydantic errors are ValueErrors; a shape nobody expected gives the others.
 DECODING_ERRORS = (ValueError, LookupError, TypeError, AttributeError)
@@ -80,6 +80,7 @@ class WatchCache:
         self._decode = decode
         self._on_undecodable = on_undecodable
         self._items = SortedItems()
+        self._own: dict[tuple[str, int], Item] = {}
         self._window = Window(capacity)
         self._freshness = Freshness(storage, timeout_seconds=timeout_seconds)
         self.synced = asyncio.Event()
@@ -113,6 +114,13 @@ class WatchCache:
             Timeout: not reached within the bound; with cause ResourceVersionTooLarge when ``revision`` was given.
         """
         return await self._freshness.wait(revision)
+
+    def wrote(self, item: Item) -> None:
+        """Take note of what this server itself just wrote: when the storage tells of it, it need not be decoded."""
+        if item.revision > self.revision:
+            self._own[item.key, item.revision] = item
+            if len(self._own) > OWN:  # told of before it was acknowledged, or by a listing
+                del self._own[next(iter(self._own))]
 
     def get(self, key: str) -> Item | None:
         """Return the item of ``key`` as the cache has it now."""
@@ -198,15 +206,10 @@ class WatchCache:
             self._items.remove(change.key)
         else:
             return None
-        return Record(change.key, revision, old, new, functools.partial(self._departed, change.previous, revision))
-
-    def _departed(self, previous: Entry | None, revision: int) -> Item | None:
-        if previous is None:
-            return None
-        return self._decode(replace(previous, mod_revision=revision))
+        return Record(change.key, revision, old, new)
 
     def _decoded(self, entry: Entry, bad: dict[str, Undecodable]) -> Item | None:
-        known = self._items.get(entry.key)
+        known = self._own.pop((entry.key, entry.mod_revision), None) or self._items.get(entry.key)
         if known is not None and known.revision == entry.mod_revision:
             return known
         try:

@@ -1,25 +1,38 @@
 """The last changes of a watch cache, and the watches that read them.
 
-A watch holds a position in the one window instead of a buffer of its own: a thousand watches cost a thousand integers, and a
-watch that reads too slowly is cut off when the window moves past it, without anybody waiting for it.
+A watch holds a position in the one window instead of a buffer of its own, and is cut off when the window moves past it, without anybody
+waiting for it. One that waits is found by what it waits for (a key, a namespace, a field's value), so a change costs nothing for the
+thousands that it does not concern; and it need not keep up with what passes meanwhile, for there was nothing for it.
 """
 
 from __future__ import annotations
 
 import asyncio
 from bisect import bisect_right
-from collections import deque
-from collections.abc import Callable, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 from operator import attrgetter
-from typing import NamedTuple, Self
+from typing import Final, Self
 
 from apiserver.apis.meta import errors
+from apiserver.registry.generic import canonical
 from apiserver.registry.generic.items import Item
 
 CHUNK = 256  # changes a watch looks at before it hands them on: bounds what one watch holds and how long it keeps the loop
+FRAMED: Final = 64  # changes whose encoded frames are kept: watches that keep up share them, those that do not encode again
 
 Predicate = Callable[[Item], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Trigger:
+    """A predicate holds only for items of which ``read`` returns ``value``; ``field`` names what is read."""
+
+    field: str
+    value: str
+    read: Callable[[Item], str]
 
 
 class EventType(StrEnum):
@@ -31,50 +44,131 @@ class EventType(StrEnum):
     BOOKMARK = "BOOKMARK"
 
 
-class Event(NamedTuple):
-    """One thing that a watch tells.
+class Event:
+    """One thing that watches tell; the same event for all that tell it.
 
     ``item`` is the object as it goes on the wire: for DELETED the last state with the revision of its end; None for BOOKMARK.
     ``previous`` is what it was before (None for ADDED of a new object, and for BOOKMARK).
     """
 
-    type: EventType
-    item: Item | None
-    previous: Item | None
-    revision: int
+    __slots__ = ("_frames", "item", "previous", "revision", "type")
+
+    def __init__(self, kind: EventType, item: Item | None, previous: Item | None, revision: int) -> None:
+        self.type = kind
+        self.item = item
+        self.previous = previous
+        self.revision = revision
+        self._frames: dict[str, bytes] | None = None
+
+    def framed(self, form: str, make: Callable[[Event], bytes]) -> bytes:
+        """Return what ``make`` encodes of this event, made once for all watches of a ``form`` that are about as far."""
+        frames = self._frames
+        if frames is None:
+            frames = self._frames = {}
+        frame = frames.get(form)
+        if frame is None:
+            frame = frames[form] = make(self)
+        return frame
+
+    def forget_frames(self) -> None:
+        """Free what ``framed`` keeps."""
+        self._frames = None
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Event):
+            return NotImplemented
+        return (self.type, self.item, self.previous, self.revision) == (other.type, other.item, other.previous, other.revision)
+
+    def __hash__(self) -> int:
+        return hash((self.type, self.revision, self.item))
+
+    def __repr__(self) -> str:
+        return f"Event({self.type.value}, {self.item!r}, {self.previous!r}, {self.revision})"
 
 
 class Record:
     """One change of one object: ``old`` became ``new`` at ``revision`` (None: absent)."""
 
-    __slots__ = ("_departed", "_restamp", "key", "new", "old", "revision")
+    __slots__ = ("_events", "key", "new", "old", "revision")
 
-    def __init__(self, key: str, revision: int, old: Item | None, new: Item | None, restamp: Callable[[], Item | None]) -> None:
+    def __init__(self, key: str, revision: int, old: Item | None, new: Item | None) -> None:
         self.key = key
         self.revision = revision
         self.old = old
         self.new = new
-        self._restamp: Callable[[], Item | None] | None = restamp
-        self._departed: Item | None = None
+        self._events: dict[EventType, Event] | None = None
 
-    @property
-    def departed(self) -> Item | None:
-        """``old`` with this change's revision in it, made once for all watches."""
-        if self._restamp is not None:
-            self._departed = self._restamp() or self.old
-            self._restamp = None
-        return self._departed
+    def event(self, kind: EventType) -> Event:
+        """Return the change as an event of this type; DELETED carries ``old`` with this change's revision in it."""
+        events = self._events
+        if events is None:
+            events = self._events = {}
+        event = events.get(kind)
+        if event is None:
+            item = self.new
+            if kind is EventType.DELETED and self.old is not None:
+                item = canonical.restamped(self.old, self.revision)
+            event = events[kind] = Event(kind, item, self.old, self.revision)
+        return event
+
+    def forget_frames(self) -> None:
+        """Free the encoded frames of its events."""
+        for event in self._events.values() if self._events else ():
+            event.forget_frames()
 
 
 def event_of(record: Record, predicate: Predicate | None) -> Event | None:
     """Return what a watch with ``predicate`` tells of ``record``: an object that begins to match is ADDED, one that stops is DELETED."""
-    was = record.old is not None and (predicate is None or predicate(record.old))
-    new = record.new
+    old, new = record.old, record.new
+    was = old is not None and (predicate is None or predicate(old))
     if new is not None and (predicate is None or predicate(new)):
-        return Event(EventType.MODIFIED if was else EventType.ADDED, new, record.old, record.revision)
-    if was:
-        return Event(EventType.DELETED, record.departed, record.old, record.revision)
-    return None
+        return record.event(EventType.MODIFIED if was else EventType.ADDED)
+    return record.event(EventType.DELETED) if was else None
+
+
+class _Group:
+    """The waiting watches of one scope: those that any change concerns, and the others by field and value."""
+
+    __slots__ = ("by_field", "plain", "size")
+
+    def __init__(self) -> None:
+        self.plain: dict[Watch, None] = {}
+        self.by_field: dict[str, tuple[Callable[[Item], str], dict[str, dict[Watch, None]]]] = {}
+        self.size = 0
+
+    def add(self, watch: Watch) -> None:
+        self.size += 1
+        if watch.trigger is None:
+            self.plain[watch] = None
+            return
+        _, by_value = self.by_field.setdefault(watch.trigger.field, (watch.trigger.read, {}))
+        by_value.setdefault(watch.trigger.value, {})[watch] = None
+
+    def discard(self, watch: Watch) -> None:
+        self.size -= 1
+        trigger = watch.trigger
+        if trigger is None:
+            del self.plain[watch]
+            return
+        _, by_value = self.by_field[trigger.field]
+        del by_value[trigger.value][watch]
+        if not by_value[trigger.value]:
+            del by_value[trigger.value]
+        if not by_value:
+            del self.by_field[trigger.field]
+
+    def concerned(self, record: Record) -> Iterable[Watch]:
+        yield from self.plain
+        for read, by_value in self.by_field.values():
+            values = {read(item) for item in (record.old, record.new) if item is not None}
+            for value in values:
+                yield from by_value.get(value, ())
+
+    def watches(self) -> Iterable[Watch]:
+        yield from self.plain
+        for _, by_value in self.by_field.values():
+            for watches in by_value.values():
+                yield from watches
 
 
 def _wake(future: asyncio.Future[None]) -> None:
@@ -91,8 +185,11 @@ class Window:
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity
         self._records: list[Record] = []
-        self._base = 0  # sequence number of the first record; only grows
-        self._waiting: dict[Watch, asyncio.Future[None]] = {}
+        self._base = 0  # sequence number of the first record
+        self._framed = 0  # sequence number of the first record that may hold frames
+        self._of_prefix: dict[str, _Group] = {}
+        self._of_key: dict[str, _Group] = {}
+        self._lengths: Counter[int] = Counter()  # of the prefixes
         self.epoch = 0
         """Grows when the window begins anew."""
         self.oldest = 0
@@ -104,9 +201,16 @@ class Window:
         """The sequence number that the next record gets."""
         return self._base + len(self._records)
 
+    @property
+    def room(self) -> int:
+        """How many records :meth:`prepend` takes."""
+        return max(self._capacity - len(self._records), 0)
+
     def reset(self, revision: int) -> None:
         """Begin anew at ``revision``: what happened up to it is not known any more."""
-        self._base = self.end
+        for watch in self._waiting():
+            watch.settle()
+        self._base = self._framed = self.end
         self._records = []
         self.epoch += 1
         self.oldest = self.revision = revision
@@ -114,16 +218,22 @@ class Window:
 
     def extend(self, records: Sequence[Record], revision: int) -> None:
         """Add what happened up to ``revision``."""
+        first = self.end
         self._records += records
         self.revision = revision
         if len(self._records) > self._capacity + self._capacity // 4:  # in strokes: dropping one at a time would move all of them
-            drop = len(self._records) - self._capacity
-            self.oldest = self._records[drop - 1].revision
-            del self._records[:drop]
-            self._base += drop
-        for watch, future in self._waiting.items():
-            if not future.done() and watch.is_concerned(records, self.end):
-                future.set_result(None)
+            self._drop(len(self._records) - self._capacity)
+        for position in range(max(self._framed, self._base), self.end - FRAMED):
+            self._records[position - self._base].forget_frames()
+        self._framed = max(self._framed, self.end - FRAMED)
+        for position, record in enumerate(records, first):
+            self._tell(record, position)
+
+    def prepend(self, records: Sequence[Record], after: int) -> None:
+        """Reach further back: ``records`` are all that happened after ``after``, up to ``oldest``."""
+        self._records[:0] = records
+        self._base -= len(records)
+        self.oldest = after
 
     def close(self) -> None:
         """End every watch."""
@@ -153,28 +263,87 @@ class Window:
     async def wait(self, watch: Watch, until: float | None) -> None:
         """Return when something happened that concerns ``watch``, or at loop time ``until``."""
         loop = asyncio.get_running_loop()
-        future = self._waiting[watch] = loop.create_future()
-        timer = (
-            loop.call_at(until, _wake, future) if until is not None else None
-        )  # asyncio.timeout_at costs more, for each event of each watch
+        watch.waiter = future = loop.create_future()
+        # asyncio.timeout_at costs more, for each event of each watch
+        timer = loop.call_at(until, _wake, future) if until is not None else None
+        watch.is_idle = True
+        self._enter(watch)
         try:
             await future
         finally:
             if timer:
                 timer.cancel()
-            del self._waiting[watch]
+            self._leave(watch)
+            watch.settle()
+            watch.waiter = None
+
+    def _drop(self, count: int) -> None:
+        self.oldest = self._records[count - 1].revision
+        del self._records[:count]
+        self._base += count
+
+    def _tell(self, record: Record, position: int) -> None:
+        key = record.key
+        for length in self._lengths:
+            if (group := self._of_prefix.get(key[:length])) is not None:
+                for watch in group.concerned(record):
+                    watch.wake_at(position, record)
+        if (group := self._of_key.get(key)) is not None:
+            for watch in group.concerned(record):
+                watch.wake_at(position, record)
+
+    def _enter(self, watch: Watch) -> None:
+        groups, scope = (self._of_key, watch.key) if watch.key else (self._of_prefix, watch.prefix)
+        group = groups.get(scope)
+        if group is None:
+            group = groups[scope] = _Group()
+            if not watch.key:
+                self._lengths[len(scope)] += 1
+        group.add(watch)
+
+    def _leave(self, watch: Watch) -> None:
+        groups, scope = (self._of_key, watch.key) if watch.key else (self._of_prefix, watch.prefix)
+        group = groups[scope]
+        group.discard(watch)
+        if group.size:
+            return
+        del groups[scope]
+        if not watch.key:
+            self._lengths[len(scope)] -= 1
+            if not self._lengths[len(scope)]:
+                del self._lengths[len(scope)]
+
+    def _waiting(self) -> list[Watch]:
+        return [watch for groups in (self._of_prefix, self._of_key) for group in groups.values() for watch in group.watches()]
 
     def _wake_all(self) -> None:
-        for future in self._waiting.values():
-            _wake(future)
+        for watch in self._waiting():
+            if watch.waiter is not None:
+                _wake(watch.waiter)
 
 
 class Watch:
     """An iterator over the events of one watch. One reader at a time; cancelling a wait loses nothing."""
 
-    def __init__(self, window: Window, prefix: str, after: int, predicate: Predicate | None, bookmark_seconds: float | None) -> None:
+    def __init__(
+        self,
+        window: Window,
+        prefix: str,
+        after: int,
+        predicate: Predicate | None = None,
+        bookmark_seconds: float | None = None,
+        *,
+        key: str = "",
+        trigger: Trigger | None = None,
+    ) -> None:
+        """Watch the keys that begin with ``prefix``, or the one ``key``; ``trigger`` is implied by ``predicate``."""
+        self.prefix = prefix
+        self.key = key
+        self.trigger = trigger
+        self.waiter: asyncio.Future[None] | None = None
+        self.is_idle = False
+        """It waits, and nothing concerned it since."""
         self._window = window
-        self._prefix = prefix
         self._after = after
         self._predicate = predicate
         self._position = window.position(after)
@@ -182,8 +351,12 @@ class Watch:
         self._pending: deque[Event] = deque()
         self._bookmark_seconds = bookmark_seconds
         self._bookmark_at = asyncio.get_running_loop().time() + bookmark_seconds if bookmark_seconds else None
-        self.revision = max(after, window.revision if self._position == window.end else after)
+        self._revision = max(after, window.revision if self._position == window.end else after)
+
+    @property
+    def revision(self) -> int:
         """Every event at or below it was handed out: what a bookmark may say."""
+        return max(self._after, self._window.revision) if self.is_idle else self._revision
 
     def __aiter__(self) -> Self:
         return self
@@ -218,33 +391,43 @@ class Watch:
         self._pending.clear()
         return taken
 
-    def is_concerned(self, records: Sequence[Record], end: int) -> bool:
-        """Say whether to wake for ``records``, which end at position ``end``; if not, move past them: who waits has read all before."""
-        for record in records:
-            if record.key.startswith(self._prefix):
-                return True
-        self._position = end
-        self.revision = max(self._after, self._window.revision)
-        return False
+    def wake_at(self, position: int, record: Record) -> None:
+        """Wake for ``record``, which stands at ``position``: what came since the watch began to wait was not for it."""
+        if self.is_idle:
+            self.is_idle = False
+            self._position = position
+            self._revision = max(self._after, record.revision - 1)
+            if self.waiter is not None:
+                _wake(self.waiter)
+
+    def settle(self) -> None:
+        """Move to the window's end, if nothing came for this watch while it waited."""
+        if self.is_idle:
+            self.is_idle = False
+            self._position = self._window.end
+            self._revision = max(self._after, self._window.revision)
 
     def _fill(self) -> bool:
         window = self._window
         if self._epoch != window.epoch:
-            self._position = window.position(self.revision)
+            self._position = window.position(self._revision)
             self._epoch = window.epoch
         if self._position < window.end:
             records = window.read(self._position)
             if records is None:
-                raise window.expired(self.revision)
+                raise window.expired(self._revision)
             self._position += len(records)
             for record in records:
-                if record.revision > self._after and record.key.startswith(self._prefix):
+                if record.revision > self._after and self._is_about(record.key):
                     event = event_of(record, self._predicate)
                     if event is not None:
                         self._pending.append(event)
         if self._position == window.end and not self._pending:
-            self.revision = max(self._after, window.revision)
+            self._revision = max(self._after, window.revision)
         return bool(self._pending)
+
+    def _is_about(self, key: str) -> bool:
+        return key == self.key if self.key else key.startswith(self.prefix)
 
     def _bookmark(self) -> Event | None:
         now = asyncio.get_running_loop().time()
@@ -253,4 +436,4 @@ class Watch:
         self._bookmark_at = now + self._bookmark_seconds
         if self._window.revision < self._after:
             return None  # a watch of the future stays silent until then
-        return Event(EventType.BOOKMARK, None, None, self.revision)
+        return Event(EventType.BOOKMARK, None, None, self._revision)

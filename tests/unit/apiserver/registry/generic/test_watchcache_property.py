@@ -26,7 +26,7 @@ def decode(entry: Entry) -> Item:
     number = json.loads(entry.value)
     if number == BAD:
         raise ValueError("undecodable")
-    return Item(entry.key, entry.mod_revision, {"number": number}, b"%d at %d" % (number, entry.mod_revision))
+    return Item(entry.key, entry.mod_revision, None, b'{"number":%d,"metadata":{"resourceVersion":"%d"}}' % (number, entry.mod_revision))
 
 
 def is_even(item: Item) -> bool:
@@ -98,7 +98,8 @@ class Folder:
             assert event.previous == self.state[key]
         if event.type is EventType.DELETED:
             last = self.state.pop(key)
-            assert event.item.object == last.object
+            assert event.item.object["number"] == last.object["number"]
+            assert event.item.object["metadata"] == {"resourceVersion": str(event.revision)}
             assert event.revision > last.revision
         else:
             self.state[key] = event.item

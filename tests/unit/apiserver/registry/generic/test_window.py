@@ -1,16 +1,20 @@
+import asyncio
+import json
+
 import pytest
 
 from apiserver.apis.meta import errors
 from apiserver.registry.generic.items import Item, SortedItems
-from apiserver.registry.generic.window import Event, EventType, Predicate, Record, Watch, Window, event_of
+from apiserver.registry.generic.window import FRAMED, Event, EventType, Predicate, Record, Trigger, Watch, Window, event_of
 
 
 def item(revision: int, *, on: bool = True, key: str = "a") -> Item:
-    return Item(key, revision, {"on": on}, b"")
+    obj = {"on": on, "metadata": {"resourceVersion": str(revision)}}
+    return Item(key, revision, None, json.dumps(obj, separators=(",", ":")).encode())
 
 
 def record(revision: int, *, key: str = "a") -> Record:
-    return Record(key, revision, None, item(revision, key=key), lambda: None)
+    return Record(key, revision, None, item(revision, key=key))
 
 
 def window(capacity: int, revisions: range) -> Window:
@@ -39,27 +43,39 @@ def test_what_a_selector_makes_of_a_change(was: bool | None, now: bool | None, e
     new = None if now is None else item(2, on=now)
     departed = item(2, on=bool(was))
     predicate: Predicate = lambda each: bool(each.object["on"])  # noqa: E731  # a function here would be longer
-    event = event_of(Record("a", 2, old, new, lambda: departed), predicate)
+    event = event_of(Record("a", 2, old, new), predicate)
     if expected is None:
         assert event is None
     else:
         assert event == Event(expected, departed if expected is EventType.DELETED else new, old, 2)
 
 
-def test_the_last_state_is_stamped_once_and_only_when_somebody_asks() -> None:
-    calls: list[int] = []
-
-    def restamp() -> Item:
-        calls.append(1)
-        return item(2)
-
-    gone = Record("a", 2, item(1), None, restamp)
-    assert calls == []
-    first, second = event_of(gone, None), event_of(gone, None)
+def test_the_last_state_is_stamped_once_for_all_watches() -> None:
+    gone = Record("a", 2, item(1), None)
+    first, second = event_of(gone, None), event_of(gone, lambda each: each.key == "a")
     assert first is not None
-    assert second is not None
-    assert first.item is second.item
-    assert calls == [1]
+    assert first is second
+    assert first.item == item(2)
+
+
+def test_a_frame_is_made_once_and_freed_when_the_window_has_moved_on() -> None:
+    made: list[Event] = []
+
+    def frame(event: Event) -> bytes:
+        made.append(event)
+        return b"frame"
+
+    full = window(500, range(11, 12))
+    records = full.read(full.position(10))
+    assert records is not None
+    event = event_of(records[0], None)
+    assert event is not None
+    assert [event.framed("json", frame) for _ in range(3)] == [b"frame"] * 3
+    assert len(made) == 1
+    for revision in range(12, 12 + FRAMED):
+        full.extend([record(revision)], revision)
+    event.framed("json", frame)
+    assert len(made) == 2
 
 
 def test_a_window_reaches_back_exactly_to_its_oldest() -> None:
@@ -93,6 +109,70 @@ async def test_a_watch_does_not_claim_a_revision_whose_events_it_has_not_handed_
     assert (await anext(watch)).revision == 12
     assert watch.take() == []
     assert watch.revision == 12
+
+
+async def test_a_change_wakes_those_that_it_concerns_and_nobody_else() -> None:
+    made = window(8, range(11, 11))
+    on = Trigger("on", "True", lambda each: str(each.object["on"]))
+    watches = {
+        "all": Watch(made, "", 10),
+        "space": Watch(made, "a/", 10),
+        "other": Watch(made, "b/", 10),
+        "one": Watch(made, "a/", 10, key="a/1"),
+        "two": Watch(made, "a/", 10, key="a/10"),
+        "on": Watch(made, "a/", 10, lambda each: bool(each.object["on"]), trigger=on),
+    }
+    heard: list[str] = []
+
+    async def listen(name: str, watch: Watch) -> None:
+        while True:
+            event = await anext(watch)
+            heard.append(f"{name} {event.type.value} {event.revision}")
+
+    async with asyncio.TaskGroup() as tasks:
+        listening = [tasks.create_task(listen(*each)) for each in watches.items()]
+        await asyncio.sleep(0)
+        off = item(11, on=False, key="a/1")
+        made.extend([Record("a/1", 11, None, off)], 11)
+        woken = {name for name, watch in watches.items() if not watch.is_idle}
+        assert woken == {"all", "space", "one"}
+        await asyncio.sleep(0)
+        made.extend([Record("a/1", 12, off, item(12, key="a/1"))], 12)
+        assert not watches["on"].is_idle
+        made.extend([], 15)
+        assert [watches["other"].revision, watches["on"].revision] == [15, 11]
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert {watch.revision for watch in watches.values()} == {15}
+        for each in listening:
+            each.cancel()
+    assert sorted(heard) == [
+        "all ADDED 11", "all MODIFIED 12", "on ADDED 12", "one ADDED 11", "one MODIFIED 12", "space ADDED 11", "space MODIFIED 12"
+    ]  # fmt: skip
+
+
+async def test_a_watch_that_slept_while_the_window_moved_on_misses_nothing() -> None:
+    made = window(4, range(11, 11))
+    watch = Watch(made, "quiet/", 10)
+    reading = asyncio.ensure_future(anext(watch))  # noqa: TID251  # it is awaited below
+    await asyncio.sleep(0)
+    for revision in range(11, 60):
+        made.extend([record(revision, key="loud/a")], revision)
+    made.extend([record(60, key="quiet/a")], 60)
+    for revision in range(61, 64):
+        made.extend([record(revision, key="loud/a")], revision)
+    assert (await reading).revision == 60
+
+
+def test_a_window_can_be_made_to_reach_further_back() -> None:
+    full = window(20, range(11, 15))
+    assert full.room == 16
+    full.prepend([record(5), record(9)], 4)
+    records = full.read(full.position(4))
+    assert records is not None
+    assert [each.revision for each in records] == [5, 9, 11, 12, 13, 14]
+    with pytest.raises(errors.Expired, match=r"too old resource version: 3 \(4\)"):
+        full.position(3)
 
 
 def test_items_are_kept_in_the_order_of_keys() -> None:
