@@ -1,0 +1,27 @@
+"""Evaluating where an expression may ask the authorizer."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+
+from apiserver.cel.cost import PER_CALL_LIMIT
+from apiserver.cel.environment import Program, Result
+from apiserver.cel.library.authz import Answer, Question, Undecided
+from apiserver.cel.values import Value
+
+Ask = Callable[[Question], Awaitable[Answer]]
+"""Answers whether somebody may do something; what goes wrong is ``Answer.error``, never an exception."""
+
+
+async def evaluate(
+    program: Program, variables: Mapping[str, Value], answers: dict[Question, Answer], ask: Ask, *, limit: int = PER_CALL_LIMIT
+) -> Result:
+    """Evaluate; ask what is not yet among ``answers``, which the authorizers in ``variables`` share, and begin again.
+
+    The price of a check (:data:`~apiserver.cel.cost.AUTHORIZATION`) keeps the number of questions of one expression below three.
+    """
+    while True:
+        try:
+            return program.evaluate(variables, limit=limit)
+        except Undecided as undecided:
+            answers[undecided.question] = await ask(undecided.question)

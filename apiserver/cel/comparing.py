@@ -1,0 +1,65 @@
+"""Equality and order of values: across number types by amount, across other types never equal."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from apiserver.cel.values import Duration, Message, Opaque, Optional, Timestamp, Type, UInt, Value, no_such_overload
+
+_NUMBERS: Final = frozenset({int, UInt, float})
+_PLAIN: Final = frozenset({str, bytes, bool, type(None), Duration, Timestamp, Type})
+_ORDERED: Final = frozenset({str, bytes, bool, Duration, Timestamp})
+
+
+def equal(left: Value, right: Value) -> bool:
+    """Return ``left == right``.
+
+    Raises:
+        CelError: a value of a library compared with one of another type.
+    """
+    kind, other = type(left), type(right)
+    if kind is other and kind in _PLAIN:
+        return bool(left == right)
+    if kind in _NUMBERS and other in _NUMBERS:
+        return bool(left == right)
+    if kind is list and other is list:
+        return len(left) == len(right) and all(map(equal, left, right))
+    if kind is dict and other is dict:
+        return len(left) == len(right) and all(key in right and equal(each, right[key]) for key, each in left.items())
+    if kind is Optional and other is Optional:
+        return left.present == right.present and (not left.present or equal(left.value, right.value))
+    if kind is Message and other is Message:
+        return left.type_name == right.type_name and equal(left.fields, right.fields)
+    if isinstance(left, Opaque):
+        if kind is not other:
+            raise no_such_overload()
+        return left.equals(right)
+    return False
+
+
+def compare(left: Value, right: Value) -> int:
+    """Return -1, 0 or 1.
+
+    Raises:
+        CelError: the two have no order.
+    """
+    kind, other = type(left), type(right)
+    if not ((kind is other and kind in _ORDERED) or (kind in _NUMBERS and other in _NUMBERS)):
+        raise no_such_overload()
+    return int(left > right) - int(left < right)
+
+
+def ordered(left: Value, right: Value) -> bool:
+    """Return whether the two have an order, which not-a-number has with nobody."""
+    kind, other = type(left), type(right)
+    if kind in _NUMBERS and other in _NUMBERS:
+        return bool(left == left and right == right)  # not-a-number differs from itself
+    return kind is other and kind in _ORDERED
+
+
+def contains(container: Value, value: Value) -> bool:
+    """Return whether a list has an equal element."""
+    kind = type(value)
+    if kind is str:
+        return value in container  # Python's equality of strings is CEL's
+    return any(equal(value, each) for each in container)

@@ -1,0 +1,86 @@
+"""What expressions of one kind may name, and how they are compiled and evaluated."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final, NamedTuple
+
+from apiserver.cel.cost import PER_CALL_LIMIT
+from apiserver.cel.frame import Frame
+from apiserver.cel.registry import Library
+from apiserver.cel.values import CelError, CostExceeded, Type, Value
+
+Run = Callable[[Frame], Value]
+
+
+class Code(NamedTuple):
+    """A compiled node."""
+
+    run: Run
+    cost: int
+    """Of every evaluation."""
+    constant: bool = False
+
+
+_TYPES: Final = (
+    *("bool", "int", "uint", "double", "string", "bytes", "list", "map", "null_type", "type", "optional_type"),
+    *("google.protobuf.Timestamp", "google.protobuf.Duration", "net.IP", "net.CIDR"),
+)
+TYPES: Final[Mapping[str, Type]] = {name: Type(name) for name in _TYPES}
+
+
+@dataclass(frozen=True)
+class Environment:
+    """Names that expressions may use."""
+
+    library: Library
+    variables: frozenset[str] = frozenset()
+    """Names may have dots: ``authorizer.requestResource``."""
+    fields: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """The fields of variables that have no others, such as ``variables`` of a policy."""
+    patches: bool = False
+    """Whether ``Object{...}`` and ``JSONPatch{...}`` can be built."""
+
+    def with_variables(self, *names: str) -> Environment:
+        """Return an environment that has more variables."""
+        return replace(self, variables=self.variables | frozenset(names))
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What an evaluation gave: a value, or an error, and what it cost in any case."""
+
+    value: Value
+    cost: int
+    error: str = ""
+
+    @property
+    def failed(self) -> bool:
+        """Whether there is an error instead of a value."""
+        return bool(self.error)
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A compiled expression. It keeps no state: evaluate it as often as you like."""
+
+    text: str
+    run: Run
+    cost: int
+    """Of every evaluation, whatever its loops and branches add."""
+    slots: int
+
+    def evaluate(self, variables: Mapping[str, Value], *, limit: int = PER_CALL_LIMIT) -> Result:
+        """Evaluate with these variables. Only exceptions that are no :class:`CelError` come through, such as those of lazy variables."""
+        frame = Frame(variables, self.slots, limit)
+        frame.cost = self.cost
+        try:
+            value = self.run(frame)
+            if frame.cost > limit:
+                raise CostExceeded
+        except (CelError, CostExceeded) as error:
+            return Result(None, frame.cost, str(error) or "no such overload")
+        except RecursionError:
+            return Result(None, frame.cost, "values nest too deeply")
+        return Result(value, frame.cost)

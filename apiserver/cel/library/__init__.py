@@ -1,0 +1,1 @@
+"""Functions by subject. :data:`apiserver.cel.library.kubernetes.LIBRARY` has all that Kubernetes' environment has."""

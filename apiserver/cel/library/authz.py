@@ -1,0 +1,223 @@
+"""Authorization checks: ``authorizer.group('').resource('pods').check('list').allowed()``.
+
+Expressions cannot wait. A check whose answer is not known yet ends the evaluation with :class:`Undecided`; whoever evaluates asks, puts the
+answer into ``Authorizer.answers`` and evaluates again (:func:`apiserver.cel.asking.evaluate`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import ClassVar, Final
+
+from apiserver.apis.meta import names
+from apiserver.apis.meta.users import User
+from apiserver.cel import cost
+from apiserver.cel.frame import Frame
+from apiserver.cel.registry import NOMINAL, Library
+from apiserver.cel.values import CelError, Opaque
+
+LIBRARY: Final = Library()
+_member = LIBRARY.member
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """May ``user`` do ``verb``: to a path, or to a resource of any version."""
+
+    user: str
+    groups: tuple[str, ...]
+    uid: str
+    extra: tuple[tuple[str, tuple[str, ...]], ...]
+    verb: str
+    path: str = ""
+    group: str = ""
+    resource: str = ""
+    subresource: str = ""
+    namespace: str = ""
+    name: str = ""
+    field_selector: str = ""
+    label_selector: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What the authorizer said."""
+
+    allowed: bool
+    reason: str = ""
+    error: str = ""
+
+
+class Undecided(Exception):
+    """An evaluation needs an answer first."""
+
+    def __init__(self, question: Question) -> None:
+        super().__init__(question)
+        self.question = question
+
+
+@dataclass(slots=True, eq=False)
+class Authorizer(Opaque):
+    """Who is asked about, and the answers known so far (shared by all authorizers of one request)."""
+
+    type_name: ClassVar[str] = "kubernetes.authorization.Authorizer"
+    user: User
+    answers: dict[Question, Answer] = field(default_factory=dict)
+
+
+@dataclass(slots=True, eq=False)
+class PathCheck(Opaque):
+    """A check of a path."""
+
+    type_name: ClassVar[str] = "kubernetes.authorization.PathCheck"
+    authorizer: Authorizer
+    path: str
+
+
+@dataclass(slots=True, eq=False)
+class GroupCheck(Opaque):
+    """The beginning of a check of a resource."""
+
+    type_name: ClassVar[str] = "kubernetes.authorization.GroupCheck"
+    authorizer: Authorizer
+    group: str
+
+
+@dataclass(slots=True, eq=False)
+class ResourceCheck(Opaque):
+    """A check of a resource."""
+
+    type_name: ClassVar[str] = "kubernetes.authorization.ResourceCheck"
+    authorizer: Authorizer
+    group: str
+    resource: str
+    subresource: str = ""
+    namespace: str = ""
+    name: str = ""
+    field_selector: str = ""
+    label_selector: str = ""
+
+
+@dataclass(slots=True, eq=False)
+class Decision(Opaque):
+    """The answer of a check."""
+
+    type_name: ClassVar[str] = "kubernetes.authorization.Decision"
+    answer: Answer
+
+
+@_member("path", Authorizer, str)
+def _path(frame: Frame, authorizer: Authorizer, path: str) -> PathCheck:
+    frame.cost += NOMINAL
+    if not path.strip():
+        raise CelError("path must not be empty")
+    return PathCheck(authorizer, path)
+
+
+@_member("group", Authorizer, str)
+def _group(frame: Frame, authorizer: Authorizer, group: str) -> GroupCheck:
+    frame.cost += NOMINAL
+    return GroupCheck(authorizer, group)
+
+
+@_member("serviceAccount", Authorizer, str, str)
+def _service_account(frame: Frame, authorizer: Authorizer, namespace: str, name: str) -> Authorizer:
+    frame.cost += NOMINAL
+    if names.subdomain_errors(name):
+        raise CelError("Invalid service account name")
+    if names.label_errors(namespace):
+        raise CelError("Invalid service account namespace")
+    groups = ("system:serviceaccounts", f"system:serviceaccounts:{namespace}")
+    return Authorizer(User(f"system:serviceaccount:{namespace}:{name}", groups), authorizer.answers)
+
+
+@_member("resource", GroupCheck, str)
+def _resource(frame: Frame, check: GroupCheck, resource: str) -> ResourceCheck:
+    frame.cost += NOMINAL
+    if not resource.strip():
+        raise CelError("resource must not be empty")
+    return ResourceCheck(check.authorizer, check.group, resource)
+
+
+@_member("subresource", ResourceCheck, str)
+def _subresource(frame: Frame, check: ResourceCheck, subresource: str) -> ResourceCheck:
+    frame.cost += NOMINAL
+    return replace(check, subresource=subresource)
+
+
+@_member("namespace", ResourceCheck, str)
+def _namespace(frame: Frame, check: ResourceCheck, namespace: str) -> ResourceCheck:
+    frame.cost += NOMINAL
+    return replace(check, namespace=namespace)
+
+
+@_member("name", ResourceCheck, str)
+def _name(frame: Frame, check: ResourceCheck, name: str) -> ResourceCheck:
+    frame.cost += NOMINAL
+    return replace(check, name=name)
+
+
+@_member("fieldSelector", ResourceCheck, str)
+def _field_selector(frame: Frame, check: ResourceCheck, selector: str) -> ResourceCheck:
+    frame.charge(cost.traversal(len(selector)))
+    return replace(check, field_selector=selector)
+
+
+@_member("labelSelector", ResourceCheck, str)
+def _label_selector(frame: Frame, check: ResourceCheck, selector: str) -> ResourceCheck:
+    frame.charge(cost.traversal(len(selector)))
+    return replace(check, label_selector=selector)
+
+
+def _ask(frame: Frame, authorizer: Authorizer, verb: str, check: ResourceCheck | None, path: str) -> Decision:
+    frame.charge(cost.AUTHORIZATION)
+    user = authorizer.user
+    question = Question(user.name, tuple(user.groups), user.uid, tuple(sorted(user.extra.items())), verb, path)
+    if check is not None:
+        question = replace(
+            question,
+            group=check.group,
+            resource=check.resource,
+            subresource=check.subresource,
+            namespace=check.namespace,
+            name=check.name,
+            field_selector=check.field_selector,
+            label_selector=check.label_selector,
+        )
+    if (answer := authorizer.answers.get(question)) is None:
+        raise Undecided(question)
+    return Decision(answer)
+
+
+@_member("check", PathCheck, str)
+def _check_path(frame: Frame, check: PathCheck, verb: str) -> Decision:
+    return _ask(frame, check.authorizer, verb, None, check.path)
+
+
+@_member("check", ResourceCheck, str)
+def _check_resource(frame: Frame, check: ResourceCheck, verb: str) -> Decision:
+    return _ask(frame, check.authorizer, verb, check, "")
+
+
+@_member("allowed", Decision)
+def _allowed(frame: Frame, decision: Decision) -> bool:
+    frame.cost += NOMINAL
+    return decision.answer.allowed
+
+
+@_member("reason", Decision)
+def _reason(frame: Frame, decision: Decision) -> str:
+    frame.cost += NOMINAL
+    return decision.answer.reason
+
+
+@_member("errored", Decision)
+def _errored(frame: Frame, decision: Decision) -> bool:
+    frame.cost += NOMINAL
+    return bool(decision.answer.error)
+
+
+@_member("error", Decision)
+def _error(frame: Frame, decision: Decision) -> str:
+    frame.cost += NOMINAL
+    return decision.answer.error

@@ -1,0 +1,93 @@
+"""Getting at parts: fields, keys, elements; of optionals, too."""
+
+from __future__ import annotations
+
+from apiserver.cel.values import NONE, CelError, Message, Optional, UInt, Value, key_of, no_such_overload, type_name
+
+
+def field(value: Value, name: str) -> Value:
+    """Return ``value.name``; of an optional, an optional."""
+    kind = type(value)
+    if kind is dict:
+        try:
+            return value[name]
+        except KeyError:
+            raise CelError(f"no such key: {name}") from None
+    if kind is Message:
+        if name in value.fields:
+            return value.fields[name]
+        raise CelError(f"no such key: {name}")
+    if kind is Optional:
+        return optional_field(value, name)
+    raise no_such_overload()
+
+
+def optional_field(value: Value, name: str) -> Optional:
+    """Return ``value.?name``."""
+    if type(value) is Optional:
+        if not value.present:
+            return NONE
+        value = value.value
+    if type(value) is dict:
+        return Optional(value[name]) if name in value else NONE
+    if type(value) is Message:
+        return Optional(value.fields[name]) if name in value.fields else NONE
+    raise no_such_overload()
+
+
+def has(value: Value, name: str) -> bool:
+    """Return ``has(value.name)``."""
+    if type(value) is Optional:
+        if not value.present:
+            return False
+        value = value.value
+    if type(value) is dict:
+        return name in value
+    if type(value) is Message:
+        return name in value.fields
+    raise no_such_overload()
+
+
+def index(value: Value, key: Value) -> Value:
+    """Return ``value[key]``; of an optional, an optional."""
+    kind = type(value)
+    if kind is dict:
+        wanted = key_of(key)
+        try:
+            return value[wanted]
+        except KeyError:
+            raise CelError(f"no such key: {key}") from None
+    if kind is list:
+        position = _position(key)
+        if 0 <= position < len(value):
+            return value[position]
+        raise CelError(f"index out of bounds: {position}")
+    if kind is Optional:
+        return optional_index(value, key)
+    if kind is Message and type(key) is str:
+        return field(value, key)
+    raise no_such_overload()
+
+
+def optional_index(value: Value, key: Value) -> Optional:
+    """Return ``value[?key]``."""
+    if type(value) is Optional:
+        if not value.present:
+            return NONE
+        value = value.value
+    if type(value) is dict:
+        wanted = key_of(key)
+        return Optional(value[wanted]) if wanted in value else NONE
+    if type(value) is list:
+        position = _position(key)
+        return Optional(value[position]) if 0 <= position < len(value) else NONE
+    raise no_such_overload()
+
+
+def _position(key: Value) -> int:
+    kind = type(key)
+    if kind is int or kind is UInt:
+        return int(key)
+    if kind is float and key.is_integer():
+        return int(key)
+    raise CelError(f"unsupported index type '{type_name(key)}' in list")

@@ -1,0 +1,152 @@
+"""The syntax tree of an expression, after macros were expanded."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Literal, TypeAlias
+
+from apiserver.cel.values import CompileError, Value
+
+MAX_DEPTH: Final = 120
+"""Of nested brackets, calls and operators. cel-go allows 250; here each level takes a few frames of Python's stack."""
+MAX_LENGTH: Final = 100_000
+"""Characters of an expression: cel-go's limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """A literal."""
+
+    at: int
+    value: Value
+
+
+@dataclass(frozen=True, slots=True)
+class Ident:
+    """A name."""
+
+    at: int
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Select:
+    """``operand.field``, ``operand.?field``, or with ``test`` ``has(operand.field)``."""
+
+    at: int
+    operand: Node
+    field: str
+    optional: bool = False
+    test: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """``operand[key]`` or ``operand[?key]``."""
+
+    at: int
+    operand: Node
+    key: Node
+    optional: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A function, or an operator under its own sign (``&&``, ``!``, ``?:``), with the target of a member call."""
+
+    at: int
+    function: str
+    args: tuple[Node, ...]
+    target: Node | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One element of a list, or of a map or message with its key; ``?`` before it leaves out what is missing."""
+
+    value: Node
+    key: Node | None = None
+    name: str = ""
+    optional: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ListOf:
+    """``[a, b]``."""
+
+    at: int
+    items: tuple[Item, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MapOf:
+    """``{key: value}``."""
+
+    at: int
+    items: tuple[Item, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MessageOf:
+    """``Name{field: value}``."""
+
+    at: int
+    name: str
+    items: tuple[Item, ...]
+
+
+Loop: TypeAlias = Literal["all", "exists", "exists_one", "map", "filter", "transformList", "transformMap", "transformMapEntry"]
+
+
+@dataclass(frozen=True, slots=True)
+class Comprehension:
+    """A macro that walks over a list or a map."""
+
+    at: int
+    loop: Loop
+    over: Node
+    variables: tuple[str, ...]
+    """One: the element, or the key of a map. Two: index and element, or key and value."""
+    step: Node
+    where: Node | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Bind:
+    """``step`` with ``variable`` standing for the value inside ``over``; without a value there, nothing (``optMap``, ``optFlatMap``)."""
+
+    at: int
+    over: Node
+    variable: str
+    step: Node
+    wrap: bool
+    """Whether the result becomes an optional."""
+
+
+@dataclass(frozen=True, slots=True)
+class SortBy:
+    """``over.sortBy(variable, key)``."""
+
+    at: int
+    over: Node
+    variable: str
+    key: Node
+
+
+Node: TypeAlias = Constant | Ident | Select | Index | Call | ListOf | MapOf | MessageOf | Comprehension | Bind | SortBy
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """The text of an expression, for messages that point into it."""
+
+    text: str
+
+    def error(self, at: int, message: str) -> CompileError:
+        """Return an error in cel-go's form: position, line, and a caret below."""
+        line = self.text.count("\n", 0, at) + 1
+        start = self.text.rfind("\n", 0, at) + 1
+        end = self.text.find("\n", at)
+        shown = self.text[start : end if end >= 0 else len(self.text)]
+        column = at - start
+        return CompileError(f"ERROR: <input>:{line}:{column + 1}: {message}\n | {shown}\n | {'.' * column}^")

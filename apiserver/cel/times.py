@@ -1,0 +1,123 @@
+"""Durations and timestamps: written, read, and taken apart."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from functools import lru_cache
+from typing import Final
+from zoneinfo import ZoneInfo
+
+from apiserver.cel.values import NANOS, CelError, Duration, Timestamp, checked_duration, checked_timestamp
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_UNITS: Final = {"ns": 1, "us": 1000, "µs": 1000, "μs": 1000, "ms": 10**6, "s": NANOS, "m": 60 * NANOS, "h": 3600 * NANOS}
+_PART: Final = re.compile(r"([0-9]*)(?:\.([0-9]*))?(ns|us|µs|μs|ms|s|m|h)")
+_TIMESTAMP: Final = re.compile(
+    r"([0-9]{4})-([0-9]{2})-([0-9]{2})T([0-9]{2}):([0-9]{2}):([0-9]{2})(?:[.,]([0-9]+))?(?:Z|([+-])([0-9]{2}):([0-9]{2}))"
+)
+_OFFSET: Final = re.compile(r"([+-]?)([0-9]{1,2}):([0-9]{2})")
+_LONGEST: Final = 128
+
+
+def parse_duration(text: str) -> Duration:
+    """Return the duration that Go's ``time.ParseDuration`` reads: ``1h30m``, ``-1.5s``.
+
+    Raises:
+        CelError: it reads none.
+    """
+    invalid = CelError(f'time: invalid duration "{text[:_LONGEST]}"')
+    if not text or len(text) > _LONGEST:
+        raise invalid
+    negative = text[0] == "-"
+    rest = text[1:] if text[0] in "+-" else text
+    if rest == "0":
+        return Duration(0)
+    if not rest:
+        raise invalid
+    nanos, position = 0, 0
+    while position < len(rest):
+        part = _PART.match(rest, position)
+        if part is None or not (part[1] or part[2]):
+            raise invalid
+        unit = _UNITS[part[3]]
+        nanos += int(part[1] or 0) * unit + int((part[2] or "0")[:30]) * unit // 10 ** len((part[2] or "0")[:30])
+        position = part.end()
+    return checked_duration(-nanos if negative else nanos)
+
+
+def parse_timestamp(text: str) -> Timestamp:
+    """Return the moment that RFC 3339 writes.
+
+    Raises:
+        CelError: the text is no such time.
+    """
+    invalid = CelError(f'parsing time "{text[:_LONGEST]}" as "2006-01-02T15:04:05Z07:00": cannot parse')
+    match = _TIMESTAMP.fullmatch(text) if len(text) <= _LONGEST else None
+    if match is None:
+        raise invalid
+    year, month, day, hour, minute, second = (int(each) for each in match.groups()[:6])
+    try:
+        moment = datetime(year, month, day, hour, minute, second, tzinfo=UTC)
+    except ValueError:
+        raise invalid from None
+    nanos = _nanos(moment) + int((match[7] or "0")[:9].ljust(9, "0"))
+    if match[8]:
+        hours, minutes = int(match[9]), int(match[10])
+        if hours > 24 or minutes > 60:
+            raise invalid
+        nanos -= (-1 if match[8] == "-" else 1) * (hours * 60 + minutes) * 60 * NANOS
+    return checked_timestamp(nanos)
+
+
+def _nanos(moment: datetime) -> int:
+    since = moment - _EPOCH
+    return (since.days * 86_400 + since.seconds) * NANOS + since.microseconds * 1000
+
+
+def duration_text(duration: Duration) -> str:
+    """Return seconds, as Go writes the float: ``5400s``, ``1.5s``."""
+    seconds = duration.nanos / NANOS
+    return f"{seconds:.0f}s" if seconds.is_integer() else f"{_plain(seconds)}s"
+
+
+def _plain(number: float) -> str:
+    """Return the shortest text of a float without an exponent."""
+    text = repr(number)
+    if "e" not in text:
+        return text
+    mantissa, _, exponent = text.partition("e")
+    places = max(0, len(mantissa.partition(".")[2]) - int(exponent))
+    return f"{number:.{places}f}"
+
+
+def timestamp_text(timestamp: Timestamp) -> str:
+    """Return RFC 3339 in UTC, with as much of a fraction as there is."""
+    seconds, nanos = divmod(timestamp.nanos, NANOS)
+    text = (_EPOCH + timedelta(seconds=seconds)).strftime("%m-%dT%H:%M:%S")
+    year = (_EPOCH + timedelta(seconds=seconds)).year
+    fraction = f".{nanos:09d}".rstrip("0") if nanos else ""
+    return f"{year:04d}-{text}{fraction}Z"
+
+
+def local(timestamp: Timestamp, zone: str = "UTC") -> datetime:
+    """Return the calendar's view of a moment (without nanoseconds) in a zone: a name, or ``+01:00``."""
+    try:
+        return (_EPOCH + timedelta(seconds=timestamp.nanos // NANOS)).astimezone(_zone(zone))
+    except OverflowError:
+        raise CelError("timestamp overflow") from None
+
+
+@lru_cache(maxsize=64)
+def _zone(name: str) -> tzinfo:
+    if offset := _OFFSET.fullmatch(name):
+        sign = -1 if offset[1] == "-" else 1
+        minutes = int(offset[2]) * 60 + int(offset[3])
+        if minutes < 24 * 60:
+            return timezone(sign * timedelta(minutes=minutes))
+    if name in ("", "UTC"):
+        return UTC
+    try:
+        return ZoneInfo(name)
+    except (OSError, ValueError, KeyError):
+        raise CelError(f"unknown time zone {name[:_LONGEST]}") from None

@@ -1,0 +1,178 @@
+"""Values of the expression language, and what can go wrong with them.
+
+JSON is its own value: ``None``, ``bool``, ``int`` (64 bits), ``float``, ``str``, ``bytes``, ``list`` and ``dict`` stand for CEL's null,
+bool, int, double, string, bytes, list and map, so that an object of the API needs no conversion. The types here are the others.
+Source: the CEL specification (github.com/google/cel-spec, doc/langdef.md).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final, TypeAlias
+
+Value: TypeAlias = Any
+"""What an expression can evaluate to."""
+
+INT_MIN: Final = -(2**63)
+INT_MAX: Final = 2**63 - 1
+UINT_MAX: Final = 2**64 - 1
+NANOS: Final = 10**9
+TIMESTAMP_MIN: Final = -62_135_596_800 * NANOS
+"""0001-01-01T00:00:00Z."""
+TIMESTAMP_MAX: Final = 253_402_300_799 * NANOS + NANOS - 1
+"""9999-12-31T23:59:59.999999999Z."""
+
+
+class CelError(Exception):
+    """An evaluation failed; ``&&`` and ``||`` absorb it when the other side decides."""
+
+
+class CompileError(Exception):
+    """The text is no expression of this environment."""
+
+
+class CostExceeded(Exception):
+    """An evaluation did more work than it may; nothing absorbs this."""
+
+    def __init__(self) -> None:
+        super().__init__("operation cancelled: actual cost limit exceeded")
+
+
+class UInt(int):
+    """An unsigned 64-bit integer; equal to the int of the same value."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Type:
+    """The type of a value, itself a value."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Duration:
+    """A span of time."""
+
+    nanos: int
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Timestamp:
+    """A moment: nanoseconds since 1970."""
+
+    nanos: int
+
+
+@dataclass(frozen=True, slots=True)
+class BoolKey:
+    """A bool as the key of a map: Python's ``True`` would be the key ``1``."""
+
+    value: bool
+
+
+@dataclass(slots=True, eq=False)
+class Optional:
+    """A value that may be missing (``optional.none()``)."""
+
+    value: Value
+    present: bool = True
+
+
+NONE: Final = Optional(None, present=False)
+
+
+@dataclass(slots=True, eq=False)
+class Message:
+    """An object built by ``Name{field: value}``."""
+
+    type_name: str
+    fields: dict[str, Value]
+
+
+class Opaque:
+    """A value of a library, such as a quantity. Subclasses say their type, and compare by :meth:`equals`."""
+
+    __slots__ = ()
+    type_name: ClassVar[str] = "opaque"
+
+    def equals(self, other: Opaque) -> bool:
+        """Compare with a value of the same class."""
+        return self is other
+
+
+_NAMES: Final[dict[type, str]] = {
+    type(None): "null_type",
+    bool: "bool",
+    int: "int",
+    UInt: "uint",
+    float: "double",
+    str: "string",
+    bytes: "bytes",
+    list: "list",
+    dict: "map",
+    Type: "type",
+    Duration: "google.protobuf.Duration",
+    Timestamp: "google.protobuf.Timestamp",
+    Optional: "optional_type",
+}
+
+
+def type_name(value: Value) -> str:
+    """Return what ``type(value)`` is called."""
+    if (name := _NAMES.get(type(value))) is not None:
+        return name
+    if isinstance(value, Message | Opaque):
+        return value.type_name
+    raise CelError(f"unsupported value of Python type {type(value).__name__}")
+
+
+def no_such_overload(function: str = "") -> CelError:
+    """Return the error of a call that no signature fits."""
+    return CelError(f"no such overload: {function}" if function else "no such overload")
+
+
+def key_of(value: Value) -> Value:
+    """Return a value as the key of a map."""
+    kind = type(value)
+    if kind is str or kind is int or kind is UInt:
+        return value
+    if kind is bool:
+        return BoolKey(value)
+    if kind is float:
+        return value if value.is_integer() else BoolKey  # equal to no key there is
+    raise CelError(f"unsupported key type: {type_name(value)}")
+
+
+def from_key(key: Value) -> Value:
+    """Return the value that a key stands for."""
+    return key.value if type(key) is BoolKey else key
+
+
+def checked_int(value: int) -> int:
+    """Return it when it fits into an int."""
+    if INT_MIN <= value <= INT_MAX:
+        return value
+    raise CelError("integer overflow")
+
+
+def checked_uint(value: int) -> UInt:
+    """Return it when it fits into a uint."""
+    if 0 <= value <= UINT_MAX:
+        return UInt(value)
+    raise CelError("unsigned integer overflow")
+
+
+def checked_duration(nanos: int) -> Duration:
+    """Return it when Go's ``time.Duration`` can hold it."""
+    if INT_MIN <= nanos <= INT_MAX:
+        return Duration(nanos)
+    raise CelError("duration overflow")
+
+
+def checked_timestamp(nanos: int) -> Timestamp:
+    """Return it when it lies between the years 1 and 9999."""
+    if TIMESTAMP_MIN <= nanos <= TIMESTAMP_MAX:
+        return Timestamp(nanos)
+    raise CelError("timestamp overflow")
