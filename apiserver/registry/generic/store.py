@@ -411,9 +411,9 @@ class Store:
         if item is None:
             item = await self._live(namespace, name)
         while True:
-            planned, refused = await self._planned(plan, item)
-            settled = planned is not None and not planned.remove and not item.stale and planned.obj == item.object
-            if planned is not None and not settled and not dry_run:
+            planned = await self._planned(plan, item)
+            settled = not isinstance(planned, StatusError) and not planned.remove and not item.stale and planned.obj == item.object
+            if not isinstance(planned, StatusError) and not settled and not dry_run:
                 try:
                     return await self._commit(item, planned, repeatable=repeatable)
                 except Overtaken as overtaken:
@@ -427,20 +427,20 @@ class Store:
                 if live.revision != item.revision:
                     item = live
                     continue  # nobody is asked twice about the same state
-            if planned is None:
-                raise refused
+            if isinstance(planned, StatusError):
+                raise planned
             if settled:
                 return item, False
             await self._transactions.check_claims(item.key, item.object, planned.obj)
             return Item(item.key, item.revision, planned.obj, codec.dump(planned.obj)), planned.remove
 
     @staticmethod
-    async def _planned(plan: _Planning, item: Item) -> tuple[Plan, None] | tuple[None, StatusError]:
-        """Return the plan, or why there is none: it counts once the object is known not to be behind."""
+    async def _planned(plan: _Planning, item: Item) -> Plan | StatusError:
+        """Return the plan, or why there is none, which counts once the object is known not to be behind."""
         try:
-            return await plan(item), None
+            return await plan(item)
         except StatusError as refused:
-            return None, refused
+            return refused
 
     async def _commit(self, item: Item, planned: Plan, *, repeatable: bool) -> tuple[Item, bool]:
         strategy, value = self.strategy.hub, codec.encode(self.strategy.hub, planned.obj)
