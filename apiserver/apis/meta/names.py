@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import re
 import secrets
+from collections.abc import Iterable
+from functools import lru_cache
 from typing import Final
 
 MAX_LABEL: Final = 63
@@ -90,6 +92,22 @@ def label_value_errors(value: str) -> list[str]:
     if len(value) <= _ABSURD and not _VALUE_PATTERN.fullmatch(value):
         found.append(_VALUE_RULE)
     return found
+
+
+def are_qualified_names(keys: Iterable[str]) -> bool:
+    """Return whether :func:`qualified_name_errors` has nothing to say about any of the keys; a cluster uses few different ones."""
+    return all(map(_is_qualified_name, keys))
+
+
+def are_label_values(values: Iterable[str]) -> bool:
+    """Return whether :func:`label_value_errors` has nothing to say about any of the values."""
+    match = _VALUE_PATTERN.fullmatch
+    return all(len(each) <= MAX_LABEL and match(each) for each in values)
+
+
+@lru_cache(maxsize=8192)
+def _is_qualified_name(key: str) -> bool:
+    return len(key) <= MAX_SUBDOMAIN + 1 + MAX_LABEL and not qualified_name_errors(key)
 
 
 def generate(base: str) -> str:

@@ -7,12 +7,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Final
 
 from apiserver.apis.meta import names, times
 from apiserver.apis.meta.validation import FieldError, Path, duplicate, forbidden, invalid, required, too_long, type_invalid
 
 MAX_ANNOTATIONS_BYTES: Final = 256 * 1024
+_MAX_CHARACTER_BYTES: Final = 4
 ORPHAN_FINALIZER: Final = "orphan"
 FOREGROUND_FINALIZER: Final = "foregroundDeletion"
 
@@ -22,6 +24,7 @@ NameRule = Callable[[str], list[str]]
 """Returns what is wrong with a name."""
 
 ROOT: Final = Path("metadata")
+_COMMON: Final = ("labels", "annotations", "ownerReferences")
 _IMMUTABLE: Final = ("name", "namespace", "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds")
 
 
@@ -67,11 +70,15 @@ def validate_update(metadata: Mapping[str, Any], old: Mapping[str, Any]) -> list
         found.append(invalid(ROOT.child("resourceVersion"), metadata.get("resourceVersion", 0), "must be specified for an update"))
     changed = [field for field in _IMMUTABLE if metadata.get(field) != old.get(field)]
     found += [invalid(ROOT.child(field), metadata.get(field), "field is immutable") for field in changed]
-    return found + _validate_common(metadata) + validate_finalizers(finalizers)
+    # What is as it was has been found right before, and is most of most updates.
+    fresh = {key: metadata[key] for key in _COMMON if key in metadata and metadata[key] != old.get(key)}
+    return found + _validate_common(fresh) + (validate_finalizers(finalizers) if finalizers != old_finalizers else [])
 
 
 def validate_labels(labels: Mapping[str, str], path: Path) -> list[FieldError]:
     """Return all that is wrong with a map of labels (a nodeSelector is one, too)."""
+    if names.are_qualified_names(labels) and names.are_label_values(labels.values()):
+        return []
     found = []
     for key, value in sorted(labels.items()):
         found += [invalid(path, key, each) for each in names.qualified_name_errors(key)]
@@ -100,10 +107,17 @@ def _validate_common(metadata: Mapping[str, Any]) -> list[FieldError]:
 
 def _validate_annotations(annotations: Mapping[str, str]) -> list[FieldError]:
     path = ROOT.child("annotations")
-    found = [invalid(path, key, each) for key in sorted(annotations) for each in names.qualified_name_errors(key.lower())]
-    if sum(len(key.encode()) + len(value.encode()) for key, value in annotations.items()) > MAX_ANNOTATIONS_BYTES:
+    found = []
+    if not names.are_qualified_names(map(str.lower, annotations)):
+        found = [invalid(path, key, each) for key in sorted(annotations) for each in names.qualified_name_errors(key.lower())]
+    characters = sum(map(len, annotations)) + sum(map(len, annotations.values()))
+    if characters * _MAX_CHARACTER_BYTES > MAX_ANNOTATIONS_BYTES and _bytes_of(annotations) > MAX_ANNOTATIONS_BYTES:
         found.append(too_long(path, MAX_ANNOTATIONS_BYTES))
     return found
+
+
+def _bytes_of(annotations: Mapping[str, str]) -> int:
+    return sum(len(key.encode()) + len(value.encode()) for key, value in annotations.items())
 
 
 def _validate_owners(owners: Sequence[Mapping[str, Any]]) -> list[FieldError]:
@@ -135,15 +149,15 @@ def _as_name(generate_name: str) -> str:
 
 def _read_fields(obj: dict[str, Any], path: Path, fields: Mapping[str, Check], unknown: list[str]) -> list[FieldError]:
     found: list[FieldError] = []
-    for key in list(obj):
+    for key, value in list(obj.items()):
         check = fields.get(key)
         if check is None:
             unknown.append(str(path.child(key)))
             del obj[key]
-        elif obj[key] is None:
+        elif value is None:
             del obj[key]
-        else:
-            found += check(obj[key], path.child(key), unknown)
+        elif type(value) is not str or check is not _string:
+            found += check(value, path.child(key), unknown)
     return found
 
 
@@ -152,11 +166,16 @@ def _is_integer(value: object) -> bool:
 
 
 def _is_time(value: object) -> bool:
+    return isinstance(value, str) and _reads_as_time(value)
+
+
+@lru_cache(maxsize=1024)
+def _reads_as_time(value: str) -> bool:
     try:
-        times.parse(str(value))
+        times.parse(value)
     except ValueError:
         return False
-    return isinstance(value, str)
+    return True
 
 
 def _scalar(holds: Callable[[object], bool], rule: str) -> Check:
@@ -173,9 +192,14 @@ _integer: Final = _scalar(_is_integer, "must be a 64-bit integer")
 _time: Final = _scalar(_is_time, "must be an RFC 3339 time such as 2006-01-02T15:04:05Z")
 
 
+_STRING_ALONE: Final = frozenset({str})
+
+
 def _strings(value: Any, path: Path, unknown: list[str]) -> list[FieldError]:  # noqa: ANN401 - a client's JSON
     if not isinstance(value, dict):
         return [type_invalid(path, value, "must be an object")]
+    if set(map(type, value.values())) <= _STRING_ALONE:
+        return []
     for key in [key for key, each in value.items() if each is None]:
         value[key] = ""  # Go decodes null into a string as the empty string
     return [error for key, each in value.items() for error in _string(each, path.key(key), unknown)]

@@ -9,6 +9,7 @@ import re
 from dataclasses import dataclass, field
 from enum import Enum
 from fractions import Fraction
+from functools import lru_cache
 from typing import Final
 
 _NANO: Final = 10**9
@@ -78,7 +79,14 @@ def parse(text: str) -> Quantity:
     Raises:
         ValueError: it is none; the text is apimachinery's.
     """
-    match = _PATTERN.fullmatch(text) if len(text) <= _MAX_TEXT else None
+    if len(text) > _MAX_TEXT:
+        raise ValueError(FORMAT_RULE)
+    return _parse(text)
+
+
+@lru_cache(maxsize=1024)
+def _parse(text: str) -> Quantity:
+    match = _PATTERN.fullmatch(text)
     if match is None or not text:
         raise ValueError(FORMAT_RULE)
     if not (match[2] or match[3]):
