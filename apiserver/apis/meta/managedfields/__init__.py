@@ -1,0 +1,20 @@
+"""Who owns which field: ``metadata.managedFields`` and server-side apply, equal to Go's byte for byte.
+
+The picture::
+
+    OpenAPI document ── openapi ──▶ schema.Atom          what a field's kind is, and how lists and maps merge
+    object, object ── comparing ──▶ (touched, removed)   sets of fields
+    object, applied ── merging ───▶ object               and removing takes away what its applier gave up
+    entries ⇄ managedFields                              parsed and written, cached by their bytes
+    manager.FieldManager                                 update (every other write) and apply, on top of all of it
+
+A set of fields is kept in the very form in which it is stored (``sets``): ``{"f:spec": {"f:running": {}}}``. Sets are shared and
+never changed in place; every function returns a new one. All of them are sorted, always, because the order is part of the bytes.
+
+Promises, which ``tests/oracle`` holds against k8s.io/apimachinery's own implementation with generated histories:
+
+* the object, the entries (their order, their fields and the fields' order) and the text of every error are Go's;
+* where Go's result depends on the order of a hash table (which of two conflicts comes first), ours is sorted.
+
+Nothing here does I/O, awaits or knows a resource.
+"""

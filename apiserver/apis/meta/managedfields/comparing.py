@@ -1,0 +1,160 @@
+"""Which fields differ between two objects."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from apiserver.apis.meta.managedfields.elements import SELF
+from apiserver.apis.meta.managedfields.schema import Atom, ListAtom, MapAtom, Mismatch, same
+from apiserver.apis.meta.managedfields.sets import EMPTY, LEAF, Fields, ordered, union
+from apiserver.apis.meta.managedfields.values import ABSENT, decided, kind_of, misfit
+
+Found = tuple[Fields | None, Fields | None]
+"""(touched, removed) below a step; None for nothing."""
+
+
+def compare(atom: Atom, old: dict[str, Any], new: dict[str, Any]) -> tuple[Fields, Fields]:
+    """Return (fields that were added or modified, fields that were removed).
+
+    Parts that are the same object on both sides, or equal, are not looked into: their cost is that of Python's ``==``.
+
+    Raises:
+        Mismatch: what differs does not fit the schema.
+    """
+    touched, removed = _compare(atom, old, new)
+    return touched or EMPTY, removed or EMPTY
+
+
+def present(atom: Atom, value: Any) -> Fields:  # noqa: ANN401 - any JSON value
+    """Return the tree of a value that was not there before (or is not there any more): all of it, each step a member."""
+    if type(value) in atom.accepted or value is None:
+        return LEAF
+    if isinstance(value, dict):
+        shape = atom.map
+        if shape is None:
+            raise misfit(atom, value)
+        if shape.atomic or not value:
+            return LEAF
+        tree: Fields = {SELF: LEAF}
+        fields, other = shape.fields, shape.element
+        for name in sorted(value):
+            child = fields.get(name, other)
+            if child is None:
+                raise Mismatch("field not declared in schema", "." + name)
+            each = value[name]
+            tree["f:" + name] = LEAF if type(each) in child.accepted else present(child, each)
+        return tree
+    if not isinstance(value, list) or atom.list is None:
+        raise misfit(atom, value)
+    if not atom.list.associative or not value:
+        return LEAF
+    items = _items(atom.list, value)
+    element = atom.list.element
+    return ordered({SELF: LEAF, **{step: LEAF if len(same_key) > 1 else present(element, same_key[0]) for step, same_key in items.items()}})
+
+
+def _compare(atom: Atom, old: Any, new: Any) -> Found:  # noqa: ANN401 - any JSON values
+    if atom.single:
+        return _as(kind_of(atom, new), atom, old, new)
+    was, becomes = decided(atom, old), decided(atom, new)
+    if was == becomes:
+        return _as(kind_of(atom, new), atom, old, new)
+    first = _as(kind_of(atom, old), atom, old, new)
+    second = _as(kind_of(atom, new), atom, old, new)
+    return _join(first[0], second[0]), _join(first[1], second[1])
+
+
+def _join(first: Fields | None, second: Fields | None) -> Fields | None:
+    if first is None or second is None:
+        return second if first is None else first
+    if not first or not second:  # one of them is the leaf itself: Go has no members but it at this step
+        return {SELF: LEAF, **(first or second)} if first or second else LEAF
+    return union(first, second)
+
+
+def _as(kind: str, atom: Atom, old: Any, new: Any) -> Found:  # noqa: ANN401 - any JSON values
+    if kind == "map":
+        assert atom.map is not None  # noqa: S101 - kind_of only names what the type has
+        return _maps(atom.map, old, new)
+    if kind == "list":
+        assert atom.list is not None  # noqa: S101 - as above
+        return _lists(atom.list, old, new)
+    return _leaf(old, new)
+
+
+def _leaf(old: Any, new: Any) -> Found:  # noqa: ANN401 - any JSON values
+    return (None, None) if same(old, new) else (LEAF, None)
+
+
+def _maps(shape: MapAtom, old: Any, new: Any) -> Found:  # noqa: ANN401 - any JSON values
+    before: dict[str, Any] = old if isinstance(old, dict) else {}
+    after: dict[str, Any] = new if isinstance(new, dict) else {}
+    if shape.atomic or not (before or after):
+        return _leaf(old, new)
+    touched: Fields = {}
+    removed: Fields = {}
+    kept = 0
+    for name, value in after.items():
+        was = before.get(name, ABSENT)
+        if was is ABSENT:
+            touched["f:" + name] = present(shape.child(name), value)
+            continue
+        kept += 1
+        if was is value:
+            continue
+        child = shape.child(name)
+        if child.exact and was == value:
+            continue
+        found, gone = _compare(child, was, value)
+        if found is not None:
+            touched["f:" + name] = found
+        if gone is not None:
+            removed["f:" + name] = gone
+    if kept < len(before):
+        for name, was in before.items():
+            if name not in after:
+                removed["f:" + name] = present(shape.child(name), was)
+    return (ordered(touched) if touched else None), (ordered(removed) if removed else None)
+
+
+def _items(shape: ListAtom, value: list[Any]) -> dict[str, list[Any]]:
+    """Return the items by their steps; several under one step are duplicates."""
+    found: dict[str, list[Any]] = {}
+    for position, item in enumerate(value):
+        try:
+            found.setdefault(shape.step_to(item), []).append(item)
+        except Mismatch as problem:
+            raise Mismatch(f"element {position}: {problem}") from None
+    return found
+
+
+def _lists(shape: ListAtom, old: Any, new: Any) -> Found:  # noqa: ANN401 - any JSON values
+    before: list[Any] = old if isinstance(old, list) else []
+    after: list[Any] = new if isinstance(new, list) else []
+    if not shape.associative or not (before or after):
+        return _leaf(old, new)
+    touched: Fields = {}
+    removed: Fields = {}
+    was, becomes = _items(shape, before), _items(shape, after)
+    for step in was | becomes:
+        found, gone = _same_key(shape.element, was.get(step, []), becomes.get(step, []))
+        if found is not None:
+            touched[step] = found
+        if gone is not None:
+            removed[step] = gone
+    return (ordered(touched) if touched else None), (ordered(removed) if removed else None)
+
+
+def _same_key(element: Atom, old: list[Any], new: list[Any]) -> Found:
+    """Compare the items under one step. Duplicates are owned as a whole: nobody can tell them apart."""
+    if len(old) > 1 and len(new) > 1:
+        return (None if same(old, new) else LEAF), None
+    if len(old) > 1:
+        return (present(element, new[0]) if new else None), LEAF
+    if len(new) > 1:
+        return LEAF, (present(element, old[0]) if old else None)
+    if not old:
+        return present(element, new[0]), None
+    if not new:
+        return None, present(element, old[0])
+    return _compare(element, old[0], new[0])

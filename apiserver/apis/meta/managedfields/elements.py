@@ -1,0 +1,213 @@
+"""One step of a path as ``FieldsV1`` writes it, and the order of steps.
+
+===========  =====================================  =====================
+written      selects                                people read
+===========  =====================================  =====================
+``f:name``   a field of a struct or a map           ``.name``
+``k:{…}``    an item of a list by its keys          ``[name="x",port=1]``
+``v:…``      an item of a set by its value          ``[="x"]``
+``i:3``      an item of a list by its place         ``[3]``
+``.``        the thing itself, beside its fields
+===========  =====================================  =====================
+
+The text is canonical (names of keys sorted, JSON as Go writes it), so two steps are equal if and only if their texts are.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from decimal import Decimal
+from functools import lru_cache
+from typing import Any, Final
+
+SELF: Final = "."
+
+Rank = tuple[Any, ...]
+
+_PLAIN: Final = re.compile(r"[ !#-%'-;=?-\[\]-~]*").fullmatch
+_ESCAPES: Final = {
+    **{code: f"\\u{code:04x}" for code in (*range(0x20), *b"<>&", 0x2028, 0x2029)},
+    ord("\n"): "\\n",
+    ord("\r"): "\\r",
+    ord("\t"): "\\t",
+    ord("\\"): "\\\\",
+    ord('"'): '\\"',
+}
+"""What Go's encoder escapes with ``EscapeHTML``."""
+_GO_ESCAPES: Final = {"\a": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\v": "\\v", "\\": "\\\\", '"': '\\"'}
+_EXACT: Final = 2**53
+_CACHED: Final = 8192
+"""Steps whose meaning is remembered; those of conditions, disks and the like come back with every object."""
+
+
+class ElementError(ValueError):
+    """A text is no step of a path."""
+
+
+def field(name: str) -> str:
+    """Return the step to a field."""
+    return "f:" + name
+
+
+def value(item: Any) -> str:  # noqa: ANN401 - any scalar
+    """Return the step to an item of a set."""
+    return "v:" + to_json(item)
+
+
+def key(fields: Iterable[tuple[str, Any]]) -> str:
+    """Return the step to an item of a list by its keys."""
+    return "k:{" + ",".join(f"{quote(name)}:{to_json(each)}" for name, each in sorted(fields, key=lambda pair: pair[0])) + "}"
+
+
+def quote(text: str) -> str:
+    """Return a JSON string as Go writes it."""
+    return f'"{text}"' if _PLAIN(text) else f'"{text.translate(_ESCAPES)}"'
+
+
+def to_json(item: Any) -> str:  # noqa: ANN401 - any JSON value
+    """Return a value as Go writes it: 1.0 as ``1``."""
+    if isinstance(item, str):
+        return quote(item)
+    if isinstance(item, bool):
+        return "true" if item else "false"
+    if item is None:
+        return "null"
+    if isinstance(item, int):
+        return str(item)
+    if isinstance(item, float):
+        return _float(item, exponent_from=1e21)
+    if isinstance(item, list):
+        return "[" + ",".join(to_json(each) for each in item) + "]"
+    return "{" + ",".join(f"{quote(name)}:{to_json(item[name])}" for name in sorted(item)) + "}"
+
+
+def canonical(text: str) -> str | None:
+    """Return the canonical text of a step that somebody else wrote; None for a kind of step that nobody knows yet.
+
+    Raises:
+        ElementError: it is none.
+    """
+    if text[:2] == "f:":
+        return text
+    return _canonical(text)
+
+
+def rank(text: str) -> Rank:
+    """Return what steps are sorted by: fields by name, then keys, then values, then places."""
+    if text[:2] == "f:":
+        return (0, text)
+    return (-1,) if text == SELF else _rank(text)
+
+
+def show(text: str) -> str:
+    """Return the step for people, as messages and conflicts name it."""
+    return "." + text[2:] if text[:2] == "f:" else _show(text)
+
+
+def to_go(item: Any) -> str:  # noqa: ANN401 - any JSON value
+    """Return a value as structured-merge-diff prints it."""
+    if isinstance(item, str):
+        return go_quote(item)
+    if isinstance(item, bool):
+        return "true" if item else "false"
+    if item is None:
+        return "null"
+    if isinstance(item, float):
+        return go_float(item)
+    if isinstance(item, list):
+        return "[" + ",".join(to_go(each) for each in item) + "]"
+    if isinstance(item, dict):
+        return "".join(f"{name}={to_go(item[name])}" for name in sorted(item))
+    return str(item)
+
+
+def go_quote(text: str) -> str:
+    """Return a text as Go's ``%q`` prints it."""
+    return '"' + "".join(each if each.isprintable() and each not in '"\\' else _go_escape(each) for each in text) + '"'
+
+
+def go_float(number: float) -> str:
+    """Return a number as Go's ``%v`` prints a float64."""
+    text = _float(number, exponent_from=1e21, exponent_below=1e-4)
+    mantissa, mark, exponent = text.partition("e")
+    return f"{mantissa}e{exponent[0]}{exponent[1:].zfill(2)}" if mark else text
+
+
+def _go_escape(character: str) -> str:
+    code = ord(character)
+    if short := _GO_ESCAPES.get(character):
+        return short
+    if code < 0x20 or code == 0x7F:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def _float(number: float, *, exponent_from: float, exponent_below: float = 1e-6) -> str:
+    size = abs(number)
+    digits = Decimal(repr(number))
+    if size and (size < exponent_below or size >= exponent_from):
+        sign, figures, exponent = digits.normalize().as_tuple()
+        power = int(exponent) + len(figures) - 1
+        fraction = "".join(map(str, figures[1:]))
+        return f"{'-' if sign else ''}{figures[0]}{'.' + fraction if fraction else ''}e{'+' if power >= 0 else '-'}{abs(power)}"
+    plain = format(digits, "f")
+    return plain.rstrip("0").rstrip(".") if "." in plain else plain
+
+
+def _number(text: str) -> int:
+    """Return an integer as Go reads it there: through a float."""
+    number = int(text)
+    return number if -_EXACT <= number <= _EXACT else int(float(text))
+
+
+def _load(text: str) -> Any:  # noqa: ANN401 - any JSON value
+    try:
+        return json.loads(text, parse_int=_number)
+    except ValueError as error:
+        raise ElementError(f"parsing key as path element: {error}") from None
+
+
+@lru_cache(_CACHED)
+def _canonical(text: str) -> str | None:
+    if len(text) < 2 or text[1] != ":":
+        raise ElementError("key must be 2 characters long:" if len(text) < 2 else f"missing colon: {text}")
+    if text[0] == "v":
+        return value(_load(text[2:]))
+    if text[0] == "k":
+        fields = _load(text[2:])
+        if not isinstance(fields, dict):
+            raise ElementError(f"parsing key as path element: {text} is no object")
+        return key(fields.items())
+    if text[0] == "i":
+        if not re.fullmatch(r"[+-]?\d+", text[2:], re.ASCII):
+            raise ElementError(f"parsing key as path element: {text} is no place")
+        return f"i:{int(text[2:])}"
+    return None
+
+
+@lru_cache(_CACHED)
+def _rank(text: str) -> Rank:
+    if text[0] == "k":
+        return (1, *((name, _value_rank(each)) for name, each in json.loads(text[2:]).items()))
+    return (2, _value_rank(json.loads(text[2:]))) if text[0] == "v" else (3, int(text[2:]))
+
+
+def _value_rank(item: Any) -> Rank:  # noqa: ANN401 - any JSON value
+    if isinstance(item, bool):
+        return (2, item)
+    if isinstance(item, int | float):
+        return (0, item)
+    if isinstance(item, str):
+        return (1, item)
+    if isinstance(item, list):
+        return (3, tuple(_value_rank(each) for each in item))
+    return (4, tuple((name, _value_rank(each)) for name, each in sorted(item.items()))) if isinstance(item, dict) else (5,)
+
+
+@lru_cache(_CACHED)
+def _show(text: str) -> str:
+    if text[0] == "k":
+        return "[" + ",".join(f"{name}={to_go(each)}" for name, each in json.loads(text[2:]).items()) + "]"
+    return f"[={to_go(json.loads(text[2:]))}]" if text[0] == "v" else f"[{text[2:]}]"

@@ -1,0 +1,57 @@
+"""The way from client-side to server-side apply: kubectl's annotation says which fields are its own already."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import orjson
+
+from apiserver.apis.meta.managedfields import elements, sets
+from apiserver.apis.meta.managedfields.comparing import compare
+from apiserver.apis.meta.managedfields.removing import fields_of
+from apiserver.apis.meta.managedfields.schema import Atom, Mismatch
+from apiserver.apis.meta.managedfields.sets import EMPTY, Fields
+from apiserver.apis.meta.managedfields.validating import validate
+from apiserver.apis.meta.objectmeta import MAX_ANNOTATIONS_BYTES
+from apiserver.apis.meta.objects import Object, annotations_of
+
+ANNOTATION: Final = "kubectl.kubernetes.io/last-applied-configuration"
+MANAGER: Final = "kubectl"
+"""Only kubectl's own default name takes part; another one opts out."""
+
+
+def allowed(atom: Atom, api_version: str, live: Object) -> Fields:
+    """Return the fields that the annotation names and that still stand as it says: kubectl may take them without force."""
+    text = annotations_of(live).get(ANNOTATION)
+    if not text:
+        return EMPTY
+    try:
+        applied: Any = orjson.loads(text)
+        if not isinstance(applied, dict) or applied.get("apiVersion") != api_version:
+            return EMPTY
+        validate(atom, live)
+        validate(atom, applied)
+        touched, removed = compare(atom, applied, live)
+    except (orjson.JSONDecodeError, Mismatch):
+        return EMPTY
+    return sets.difference(sets.difference(fields_of(atom, applied), touched), removed)
+
+
+def follow(obj: Object, applied: Object) -> Object:
+    """Return the object with its annotation, if it has one, brought up to date with what was applied."""
+    annotations = annotations_of(obj)
+    if not annotations.get(ANNOTATION):
+        return obj
+    kept = {**annotations, ANNOTATION: elements.to_json(_bare(applied)) + "\n"}
+    if sum(len(key.encode()) + len(value.encode()) for key, value in kept.items()) > MAX_ANNOTATIONS_BYTES:
+        del kept[ANNOTATION]
+    return {**obj, "metadata": {**obj["metadata"], "annotations": kept}}
+
+
+def _bare(applied: Object) -> Object:
+    """Return the configuration without the annotation itself."""
+    metadata = applied.get("metadata")
+    if not isinstance(metadata, dict) or not isinstance(metadata.get("annotations"), dict):
+        return applied
+    rest = {key: value for key, value in metadata["annotations"].items() if key != ANNOTATION}
+    return {**applied, "metadata": {**metadata, "annotations": rest}}

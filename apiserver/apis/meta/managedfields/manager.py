@@ -1,0 +1,200 @@
+"""The chain of rules between a request and the updater, in Go's order."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, Final
+
+from apiserver.apis.meta import times
+from apiserver.apis.meta.errors import BadRequest, Cause, Details, InternalError, Invalid, StatusError
+from apiserver.apis.meta.managedfields import lastapplied, sets
+from apiserver.apis.meta.managedfields.conflicts import Conflicts
+from apiserver.apis.meta.managedfields.entries import APPLY, UPDATE, Entry, EntryError, Managed, Owner, Reader, capped, write
+from apiserver.apis.meta.managedfields.schema import Atom, Mismatch, same
+from apiserver.apis.meta.managedfields.sets import Fields
+from apiserver.apis.meta.managedfields.updating import Convert, Updater
+from apiserver.apis.meta.managedfields.validating import validate
+from apiserver.apis.meta.objects import Object, dig, name_of, namespace_of, uid_of
+
+BEFORE_FIRST_APPLY: Final = "before-first-apply"
+UNKNOWN: Final = "unknown"
+
+_NOBODYS: Final = sets.of(
+    ("f:apiVersion",),
+    ("f:kind",),
+    ("f:metadata",),
+    *(
+        ("f:metadata", f"f:{name}")
+        for name in (
+            "name", "namespace", "creationTimestamp", "selfLink", "uid", "clusterName", "generation", "managedFields", "resourceVersion"
+        )
+    ),
+)  # fmt: skip
+"""What is never anybody's: the server sets it, or it is the object's identity."""
+
+
+def _as_it_is(obj: Object, api_version: str) -> Object:
+    if obj.get("apiVersion") != api_version:
+        raise InternalError(f"no conversion to {api_version}")
+    return obj
+
+
+class FieldManager:
+    """Tracks ownership of one kind as one version serves it, or of one of its subresources.
+
+    ``schemas``: the kind's type in every served version. ``ignored``: by version, the fields that this endpoint leaves as they are (the
+    main resource ``status``, ``/status`` all else). ``empty``: what an object is before it is created. ``convert``: for kinds with
+    several versions.
+    """
+
+    def __init__(
+        self,
+        api_version: str,
+        kind: str,
+        schemas: Mapping[str, Atom],
+        *,
+        subresource: str = "",
+        ignored: Mapping[str, Fields] | None = None,
+        empty: Object | None = None,
+        convert: Convert = _as_it_is,
+    ) -> None:
+        self._api_version = api_version
+        self._kind = kind
+        self._subresource = subresource
+        self._empty: Object = {"apiVersion": api_version, "kind": kind, **(empty or {})}
+        self._schemas = schemas
+        self._convert = convert
+        self._reader = Reader(schemas)
+        self._updater = Updater(schemas, self._converted, ignored or {})
+        self._second = 0
+        self._moment = ""
+
+    def update(self, live: Object | None, new: Object, manager: str, now: datetime) -> None:
+        """Set ``managedFields`` of an object that a create, update, patch or verb made of ``live`` (None: it is new).
+
+        Nothing but ``new["metadata"]["managedFields"]`` is changed. Never raises: where ownership cannot be told, there is none.
+        """
+        metadata = new.get("metadata")
+        if not isinstance(metadata, dict):
+            return
+        given = metadata.pop("managedFields", None)
+        try:
+            managed = self._update(live, new, self._known(live, given), manager, now)
+        except (Mismatch, StatusError):
+            return
+        if managed:
+            metadata["managedFields"] = write(managed)
+
+    def apply(self, live: Object | None, applied: Object, manager: str, *, force: bool, now: datetime) -> Object:
+        """Return ``live`` (None: it is to be created) with what ``applied`` says, and its ``managedFields``. Changes neither.
+
+        Raises:
+            BadRequest: it is of another version or kind, or brings managedFields.
+            Invalid: it does not fit the schema; nulls, unknown fields and wrong types are all named.
+            Conflict: others own fields that it changes, and it is not forced.
+        """
+        try:
+            managed = self._reader.read(dig(live, "metadata", "managedFields"))
+        except EntryError as error:
+            raise InternalError(f"failed to decode managed fields: {error}") from error
+        self._check(applied)
+        try:
+            merged, managed = self._apply(live, applied, managed, manager, force=force, now=now)
+        except Conflicts as conflicts:
+            raise conflicts.to_error() from None
+        metadata = {key: value for key, value in (merged.get("metadata") or {}).items() if key != "managedFields"}
+        if managed:
+            metadata["managedFields"] = write(managed)
+        return {**merged, "metadata": metadata}
+
+    def _known(self, live: Object | None, given: Any) -> Managed:  # noqa: ANN401 - a client's JSON
+        """Return the entries to start from. A subresource cannot set them; an empty list, or one empty entry, forgets them all."""
+        if not self._subresource and given is not None:
+            if given in ([], [{}]):
+                return {}
+            try:
+                if managed := self._reader.read(given):
+                    return managed
+            except EntryError:
+                pass  # the client does not understand them: what is stored stands
+        try:
+            return self._reader.read(dig(live, "metadata", "managedFields"))
+        except EntryError:
+            return {}
+
+    def _update(self, live: Object | None, new: Object, managed: Managed, manager: str, now: datetime) -> Managed:
+        if not managed and live is not None and uid_of(live):
+            return managed  # nobody tracked it so far: the first apply will begin
+        owner = Owner(manager or UNKNOWN, UPDATE, self._api_version, self._subresource)
+        managed, taken = self._updater.update(self._empty if live is None else live, new, self._api_version, managed)
+        if taken := sets.difference(taken, _NOBODYS):
+            previous = managed.get(owner)
+            fields = taken if previous is None else sets.union(previous.fields, taken)
+            managed[owner] = Entry(self._api_version, fields, self._stamp(now))
+        return capped(managed)
+
+    def _check(self, applied: Object) -> None:
+        api_version, kind = applied.get("apiVersion", ""), applied.get("kind", "")
+        if (api_version, kind) != (self._api_version, self._kind):
+            raise BadRequest(f"invalid object type: {_gvk(api_version, kind)}")
+
+    def _apply(
+        self, live: Object | None, applied: Object, managed: Managed, manager: str, *, force: bool, now: datetime
+    ) -> tuple[Object, Managed]:  # fmt: skip
+        before = self._empty if live is None else live
+        if not managed:
+            managed = self._update(None, before, {}, BEFORE_FIRST_APPLY, now)
+        try:
+            merged, managed = self._merged(before, applied, managed, manager, force=force, now=now)
+        except Conflicts as conflicts:
+            if manager != lastapplied.MANAGER:
+                raise
+            allowed = lastapplied.allowed(self._schemas[self._api_version], self._api_version, before)
+            if beyond := conflicts.beyond(allowed):
+                raise beyond from None
+            merged, managed = self._merged(before, applied, managed, manager, force=True, now=now)
+        return (lastapplied.follow(merged, applied) if manager == lastapplied.MANAGER else merged), managed
+
+    def _merged(
+        self, live: Object, applied: Object, managed: Managed, manager: str, *, force: bool, now: datetime
+    ) -> tuple[Object, Managed]:  # fmt: skip
+        if dig(applied, "metadata", "managedFields") is not None:
+            raise BadRequest("metadata.managedFields must be nil")
+        self._validate(applied)
+        owner = Owner(manager or UNKNOWN, APPLY, "", self._subresource)
+        last = managed.get(owner)
+        merged, managed = self._updater.apply(live, applied, self._api_version, managed, owner, force=force)
+        if (own := managed.get(owner)) is not None:
+            fields = sets.difference(own.fields, _NOBODYS)
+            if not fields:
+                del managed[owner]
+            else:
+                changed = merged is not live and not same(merged, live)
+                time = self._stamp(now) if changed else last.time if last is not None else ""
+                managed[owner] = Entry(own.api_version, fields, time)
+        return merged, managed
+
+    def _validate(self, applied: Object) -> None:
+        try:
+            validate(self._schemas[self._api_version], applied)
+        except Mismatch as problem:
+            what = f"{namespace_of(applied)}/{name_of(applied)}; {_gvk(self._api_version, self._kind)}"
+            group = self._api_version.rpartition("/")[0]
+            causes = tuple(Cause("FieldValueInvalid", message, path.removeprefix(".")) for path, message in problem.problems)
+            details = Details(name=name_of(applied), group=group, kind=self._kind, causes=causes)
+            raise Invalid(f"failed to create typed patch object ({what}): {problem}", details) from None
+
+    def _converted(self, obj: Object, api_version: str) -> Object:
+        return obj if obj.get("apiVersion") == api_version else self._convert(obj, api_version)
+
+    def _stamp(self, now: datetime) -> str:
+        second = int(now.timestamp())
+        if second != self._second:
+            self._second, self._moment = second, times.to_rfc3339(now)
+        return self._moment
+
+
+def _gvk(api_version: str, kind: str) -> str:
+    group, _, version = api_version.rpartition("/")
+    return f"{group}/{version}, Kind={kind}"

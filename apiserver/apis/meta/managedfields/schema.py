@@ -1,0 +1,172 @@
+"""What a value may be and how it is owned: the schema that sets of fields are computed by.
+
+A type (:class:`Atom`) is a scalar, a list, a map, or, where the schema leaves it open, several of them; then the value decides.
+Structs are maps with named fields. An atomic list or map is owned as a whole, a granular one field by field, an associative list
+(``set``: by value, ``map``: by keys) item by item.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, Literal
+
+from apiserver.apis.meta.managedfields import elements
+from apiserver.apis.meta.managedfields.elements import quote
+
+Scalar = Literal["numeric", "string", "boolean", "untyped"]
+
+_ACCEPTED: Final[dict[Scalar, frozenset[type]]] = {
+    "numeric": frozenset({int, float}),
+    "string": frozenset({str}),
+    "boolean": frozenset({bool}),
+    "untyped": frozenset({str, int, float, bool}),
+}
+
+
+class Mismatch(ValueError):
+    """A value that does not fit its schema; the message is Go's."""
+
+    def __init__(self, message: str, path: str = "", problems: Sequence[tuple[str, str]] = ()) -> None:
+        super().__init__(message)
+        self.problems = tuple(problems) or ((path, message),)
+        """Each (path, message)."""
+
+
+class MapAtom:
+    """A struct or a map."""
+
+    __slots__ = ("atomic", "deduced", "defaults", "element", "fields")
+
+    def __init__(self) -> None:
+        self.fields: dict[str, Atom] = {}
+        self.element: Atom | None = None
+        """The type of what ``fields`` does not name; None: nothing else is allowed."""
+        self.atomic = False
+        self.deduced = False
+        """It knows nothing of its content: no field is named, any is allowed."""
+        self.defaults: dict[str, Any] = {}
+        """Defaults of fields, for those that are keys of a list."""
+
+    def child(self, name: str) -> Atom:
+        """Return the type of a field.
+
+        Raises:
+            Mismatch: it is none.
+        """
+        found = self.fields.get(name, self.element)
+        if found is None:
+            raise Mismatch("field not declared in schema", "." + name)
+        return found
+
+
+class ListAtom:
+    """A list."""
+
+    __slots__ = ("associative", "element", "keys")
+
+    def __init__(self, element: Atom, *, associative: bool = False, keys: tuple[str, ...] = ()) -> None:
+        self.element = element
+        self.associative = associative
+        self.keys = keys
+        """By which an associative list tells its items apart; none: by their value."""
+
+    def step_to(self, item: Any) -> str:  # noqa: ANN401 - any JSON value
+        """Return the step to an item.
+
+        Raises:
+            Mismatch: it cannot be told from the others.
+        """
+        if not self.keys:
+            if isinstance(item, str):
+                return "v:" + quote(item)
+            if item is None or isinstance(item, dict | list):
+                raise Mismatch(_NO_VALUE[type(item)])
+            return elements.value(item)
+        if not isinstance(item, dict):
+            what = "a null element" if item is None else "non-map elements"
+            raise Mismatch(f"associative list with keys may not have {what}")
+        if len(self.keys) == 1:
+            only = item.get(self.keys[0])
+            if isinstance(only, str):
+                return "k:{" + quote(self.keys[0]) + ":" + quote(only) + "}"
+        return elements.key(self._keys_of(item))
+
+    def _keys_of(self, item: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
+        found = []
+        for name in self.keys:
+            if name in item:
+                found.append((name, item[name]))
+            elif self.element.map is None:
+                problem = "associative list may not have non-map types"
+                raise Mismatch(f"couldn't find default value for {name}: {problem}")
+            elif (default := self.element.map.defaults.get(name)) is not None:
+                found.append((name, default))
+        if not found:
+            listed = " ".join(map(elements.go_quote, self.keys))
+            text = f"associative list with keys has an element that omits all key fields [{listed}]"
+            raise Mismatch(f"{text} (and doesn't have default values for any key fields)")
+        return found
+
+
+_NO_VALUE: Final[dict[type, str]] = {
+    dict: "associative list without keys has an element that's a map type",
+    list: "not supported: associative list with lists as elements",
+    type(None): "associative list without keys has an element that's an explicit null",
+}
+
+
+class Atom:
+    """A type: what is not None of ``map``, ``scalar`` and ``list`` is allowed."""
+
+    __slots__ = ("accepted", "exact", "list", "map", "scalar", "single")
+
+    def __init__(self) -> None:
+        self.map: MapAtom | None = None
+        self.scalar: Scalar | None = None
+        self.list: ListAtom | None = None
+        self.accepted: frozenset[type] = frozenset()
+        """The Python types of its scalars."""
+        self.exact = False
+        """Nothing in it may be a number here and a truth value there, so that Python's ``==`` (for which 1 is True) will do."""
+        self.single = True
+        """It allows only one kind of value."""
+
+    def settle(self, *, exact: bool) -> Atom:
+        """Derive what is precomputed, once the rest is set; ``exact``: the scalar is always of one kind."""
+        if self.scalar is not None:
+            self.accepted = _ACCEPTED[self.scalar]
+        self.single = sum(each is not None for each in (self.map, self.scalar, self.list)) == 1
+        self.exact = exact
+        return self
+
+    def children(self) -> Iterable[Atom]:
+        """Return the types of what it holds."""
+        if self.list is not None:
+            yield self.list.element
+        if self.map is not None:
+            yield from self.map.fields.values()
+            if self.map.element is not None:
+                yield self.map.element
+
+
+def same(first: Any, second: Any) -> bool:  # noqa: ANN401 - any JSON values
+    """Whether two values are equal, and a number is no truth value."""
+    if first != second:
+        return False
+    if isinstance(first, dict):
+        return all(same(each, second[name]) for name, each in first.items())
+    if isinstance(first, list):
+        return all(map(same, first, second))
+    return isinstance(first, bool) == isinstance(second, bool)
+
+
+def mark_inexact(atoms: Iterable[Atom]) -> None:
+    """Pass on to every type that one of its parts is not :attr:`Atom.exact`."""
+    everything = list(atoms)
+    changed = True
+    while changed:
+        changed = False
+        for atom in everything:
+            if atom.exact and any(not child.exact for child in atom.children()):
+                atom.exact = False
+                changed = True

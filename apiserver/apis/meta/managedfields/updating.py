@@ -1,0 +1,132 @@
+"""The rules of ownership: who gains and who loses fields when an object changes, and what applying removes.
+
+An owner's entry speaks of the version that it was written in. Objects are converted to that version to find what the entry loses; an
+entry of a version that is not served any more is dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from apiserver.apis.meta.errors import InternalError
+from apiserver.apis.meta.managedfields import sets
+from apiserver.apis.meta.managedfields.comparing import compare
+from apiserver.apis.meta.managedfields.conflicts import Conflicts
+from apiserver.apis.meta.managedfields.entries import Entry, Managed, Owner
+from apiserver.apis.meta.managedfields.merging import merge
+from apiserver.apis.meta.managedfields.removing import fields_of, remove, with_parents
+from apiserver.apis.meta.managedfields.schema import Atom
+from apiserver.apis.meta.managedfields.sets import EMPTY, Fields
+from apiserver.apis.meta.managedfields.values import ABSENT
+from apiserver.apis.meta.objects import Object
+
+Convert = Callable[[Object, str], Object]
+"""Returns an object in another apiVersion; it never changes what it is given."""
+
+_OWN_BOOKS: Final = sets.of(("f:metadata", "f:managedFields"))
+"""managedFields are no field of the object that anybody owns."""
+
+
+class Updater:
+    """Computes ownership; ``schemas`` and ``ignored`` (fields that a write does not touch anyway) are by apiVersion."""
+
+    def __init__(self, schemas: Mapping[str, Atom], convert: Convert, ignored: Mapping[str, Fields]) -> None:
+        self._schemas = schemas
+        self._convert = convert
+        self._ignored = ignored
+
+    def update(self, live: Object, new: Object, version: str, managed: Managed) -> tuple[Managed, Fields]:
+        """Return the entries without what the write took from them, and what it took.
+
+        Raises:
+            Mismatch: the objects do not fit the schema.
+        """
+        return self._take(live, new, version, managed, applier=None, force=True)
+
+    def apply(
+        self, live: Object, applied: Object, version: str, managed: Managed, applier: Owner, *, force: bool
+    ) -> tuple[Object, Managed]:  # fmt: skip
+        """Return the merged object and the entries, with the applier's own (without its time).
+
+        Raises:
+            Conflicts: others own what is to be changed, and it is not forced.
+        """
+        managed = {owner: entry for owner, entry in managed.items() if entry.api_version in self._schemas}
+        atom = self._schemas[version]
+        merged = merge(atom, live, applied)
+        last = managed.get(applier)
+        fields = sets.without(fields_of(atom, applied), self._ignored.get(version, EMPTY))
+        managed[applier] = Entry(version, fields)
+        if last is not None and last.fields:
+            merged = self._prune(merged, version, managed, last, fields)
+        managed, _ = self._take(live, merged, version, managed, applier=applier, force=force)
+        return merged, managed
+
+    def _take(
+        self, live: Object, new: Object, version: str, managed: Managed, *, applier: Owner | None, force: bool
+    ) -> tuple[Managed, Fields]:  # fmt: skip
+        changes = {version: self._changes(live, new, version)}
+        result: Managed = {}
+        conflicts: dict[Owner, Fields] = {}
+        for owner, entry in managed.items():
+            if owner == applier:
+                if entry.fields:
+                    result[owner] = entry
+                continue
+            at = entry.api_version
+            if at not in changes:
+                if at not in self._schemas:
+                    continue
+                changes[at] = self._changes(self._convert(live, at), self._convert(new, at), at)
+            touched, removed = changes[at]
+            if not force and (conflict := sets.intersection(entry.fields, touched)):
+                conflicts[owner] = conflict
+            left = sets.difference(sets.difference(entry.fields, touched), removed)
+            if left is entry.fields:
+                if left:
+                    result[owner] = entry
+            elif left:
+                result[owner] = Entry(at, left, entry.time)
+        if conflicts:
+            raise Conflicts(conflicts)
+        return result, changes[version][0]
+
+    def _changes(self, live: Object, new: Object, version: str) -> tuple[Fields, Fields]:
+        touched, removed = compare(self._schemas[version], live, new)
+        removed = sets.without(removed, _OWN_BOOKS)
+        if ignored := self._ignored.get(version):
+            return sets.without(touched, ignored), sets.without(removed, ignored)
+        return touched, removed
+
+    def _prune(self, merged: Object, version: str, managed: Managed, last: Entry, fields: Fields) -> Object:
+        """Take away what the applier owned and does not say any more, unless somebody else owns it."""
+        if last.api_version == version and sets.contains(fields, last.fields):
+            return merged  # it gave nothing up
+        at = last.api_version
+        atom = self._schemas[at]
+        before = self._convert(merged, at)
+        pruned = remove(atom, before, with_parents(last.fields, atom))
+        pruned = self._with_owned(before, pruned, at, managed)
+        gone = sets.difference(with_parents(fields_of(atom, before), atom), with_parents(fields_of(atom, _object(pruned)), atom))
+        pruned = remove(atom, before, sets.intersection(gone, with_parents(last.fields, atom)))
+        return self._convert(_object(pruned), version)
+
+    def _with_owned(self, merged: Object, pruned: Any, at: str, managed: Managed) -> Any:  # noqa: ANN401 - null if nothing is left
+        """Put back what anybody owns, at the version of the pruned object first; return it at that version."""
+        owned: dict[str, Fields] = {}
+        for entry in managed.values():
+            owned[entry.api_version] = sets.union(owned.get(entry.api_version, EMPTY), entry.fields)
+        for version in sorted(owned, key=lambda each: (each != at, each)):
+            atom = self._schemas[version]
+            merged, pruned = self._convert(merged, version), self._convert(_object(pruned), version)
+            everything = with_parents(fields_of(atom, merged), atom)
+            kept = sets.union(with_parents(fields_of(atom, pruned), atom), with_parents(owned[version], atom))
+            pruned = remove(atom, merged, sets.difference(everything, kept))
+        return self._convert(_object(pruned), at)
+
+
+def _object(value: Any) -> Object:  # noqa: ANN401 - null if nothing is left
+    if not isinstance(value, dict) or value is ABSENT:
+        raise InternalError("failed to prune fields: failed to convert value to unstructured for type <nil>")
+    return value

@@ -1,0 +1,97 @@
+"""The Go program: built once into the cache of the test bed, spoken to by JSON lines.
+
+A request is ``{"op": …}`` with, by ``op``,
+
+- ``register``: ``schema`` (a name), ``group``, ``kind``, ``hub``, ``versions``, ``schemas``, ``empty``, ``renamed`` (see ``go/fields.go``);
+- ``update``, ``apply``: ``schema``, ``version``, ``subresource``, ``ignored``, ``live`` (null: it is new), ``new``, ``by``, ``force``;
+- ``merge-patch``, ``json-patch``, ``strategic-patch``: ``live``, ``patch``, and for the last ``schema`` and ``by`` (the component).
+
+An answer has ``object``, ``managedFields``, or ``error`` (and ``status``), and the second it was made in (``before``, ``after``).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import pathlib
+import subprocess
+from types import TracebackType
+from typing import Any, Self
+
+import orjson
+
+from tests.testbed import build, layout, progress
+
+SOURCES = pathlib.Path(__file__).parent / "go"
+VERSION = "0.36.3"
+
+
+def binary() -> pathlib.Path:
+    """Return the program, building it first if its sources changed."""
+    content = hashlib.sha256()
+    for file in sorted(SOURCES.iterdir()):
+        content.update(file.name.encode() + b"\0" + file.read_bytes())
+    directory = layout.cache() / f"oracle-{VERSION}-{content.hexdigest()[:8]}"
+    return build.once(directory, f"Build the oracle on apimachinery {VERSION}", _make) / "oracle"
+
+
+def _make(directory: pathlib.Path) -> None:
+    progress.run(
+        ["go", "build", "-mod=readonly", "-trimpath", "-ldflags", "-s -w", "-o", f"{directory}/oracle", "."],
+        directory=SOURCES,
+        environment={"CGO_ENABLED": "0", "GOFLAGS": "-buildvcs=false"},
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class Answer:
+    """What Go says."""
+
+    object: Any
+    managed_fields: list[dict[str, Any]]
+    """In Go's order, down to the fields."""
+    error: str
+    status: dict[str, Any]
+    before: int
+    after: int
+
+
+class Oracle:
+    """A running program; use it as a context manager."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Self:
+        self._process = subprocess.Popen([binary()], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        process = self._process
+        assert process is not None
+        assert process.stdin is not None
+        process.stdin.close()
+        process.wait(timeout=10)
+        assert process.stdout is not None
+        process.stdout.close()
+
+    def ask(self, **request: Any) -> Answer:
+        """Send a request and return the answer."""
+        process = self._process
+        assert process is not None
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(orjson.dumps(request) + b"\n")
+        process.stdin.flush()
+        line = process.stdout.readline()
+        if not line:
+            raise RuntimeError(f"the oracle ended with {process.wait(timeout=10)}")
+        said = orjson.loads(line)
+        return Answer(
+            said.get("object"),
+            said.get("managedFields") or [],
+            said.get("error", ""),
+            said.get("status") or {},
+            said["before"],
+            said["after"],
+        )
