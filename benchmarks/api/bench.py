@@ -197,7 +197,7 @@ def run(variants: Sequence[Variant], wanted: Sequence[str], *, rounds: int, quic
             server.start()
             kind = payloads.machine() if variant.kind == servers.VMS else payloads.flunder(variant.group)
             bench.contestants.append(Contestant(server, kind))
-        for namespace, names, count in (("bench", "o", operations.BASE), ("watch", "o", operations.WRITTEN)):
+        for namespace, names, count in (("bench", "o", operations.BASE), ("watch", "o", operations.ASKED)):
             bench.seed(namespace, names, count)
         about["features"] = {"audit": "--audit-log-path" in servers.our_flags(tree), "managedFields": managed(here, bench.contestants[-1])}
         chosen = [each for each in OPERATIONS if each.key in wanted]

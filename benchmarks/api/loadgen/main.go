@@ -126,18 +126,31 @@ func run(s settings) (*sample, error) {
 type worker struct {
 	number int
 	server exchanger
+	start  time.Time // of the present step; one that has to wait for its turn sets it when that has come
 	times  []uint32
 	bytes  int64
+}
+
+func (j job) warmUp(w *worker) error {
+	for n := range j.warm {
+		if _, err := j.step(w, n); err != nil {
+			return err
+		}
+	}
+	w.bytes = 0
+	return nil
 }
 
 // step does the n-th request of a worker; done tells that there is nothing more to do.
 type step func(w *worker, n int) (done bool, err error)
 
-// job is an operation: prepare runs once for each worker before the clock starts.
+// job is an operation: prepare runs once for each worker before the clock starts, and then each worker does its first few steps, so that
+// who may do what with which object is known by then, as it is in the long run.
 type job struct {
 	prepare func(w *worker) error
 	step    step
 	finite  bool // ends by itself
+	warm    int  // steps of each worker that are not measured
 }
 
 func loop(s settings, d *dialer, work job) (*sample, error) {
@@ -161,8 +174,8 @@ func loopOver(s settings, d *dialer, workers []*worker, work job) (*sample, erro
 	if err := inParallel(workers, work.prepare); err != nil {
 		return nil, err
 	}
-	for _, w := range workers {
-		w.bytes = 0
+	if err := inParallel(workers, func(w *worker) error { return work.warmUp(w) }); err != nil {
+		return nil, err
 	}
 	clocks, err := newClocks(s.pids)
 	if err != nil {
@@ -176,13 +189,13 @@ func loopOver(s settings, d *dialer, workers []*worker, work job) (*sample, erro
 		stop.Store(!work.finite)
 	}()
 	err = inParallel(workers, func(w *worker) error {
-		for n := 0; !stop.Load(); n++ {
-			start := time.Now()
+		for n := work.warm; !stop.Load(); n++ {
+			w.start = time.Now()
 			done, err := work.step(w, n)
 			if err != nil || done {
 				return err
 			}
-			w.times = append(w.times, uint32(time.Since(start).Microseconds()))
+			w.times = append(w.times, uint32(time.Since(w.start).Microseconds()))
 		}
 		return nil
 	})
@@ -200,7 +213,7 @@ func summary(s settings, d *dialer, workers []*worker, seconds float64, used map
 	var bytes int64
 	var most int
 	for _, w := range workers {
-		most = max(most, len(w.times))
+		most = max(most, len(w.times)+1)
 		times = append(times, w.times...)
 		bytes += w.bytes
 	}

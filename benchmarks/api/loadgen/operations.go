@@ -35,20 +35,20 @@ func operation(s settings) (job, error) {
 	case "seed":
 		return job{step: made(s, template, s.objects), finite: true}, nil
 	case "create":
-		return job{step: made(s, template, 1<<30)}, nil
+		return job{step: made(s, template, 1<<30), warm: 1}, nil
 	case "delete":
 		return job{step: deleted(s), finite: true}, nil
 	case "get":
-		return job{step: gotten(s)}, nil
+		return job{step: gotten(s), warm: s.objects}, nil
 	case "list":
-		return job{step: listed(s)}, nil
+		return job{step: listed(s), warm: 1}, nil
 	case "update":
 		return updated(s), nil
 	case "patch":
-		return job{step: patched(s, patch, mergePatch, s.query)}, nil
+		return job{step: patched(s, patch, mergePatch, s.query), warm: max(s.objects/s.connections, 1)}, nil
 	case "apply":
 		prepare := applied(s, template)
-		return job{prepare: prepare, step: patched(s, template, applyPatch, s.query)}, nil
+		return job{prepare: prepare, step: patched(s, template, applyPatch, s.query), warm: max(s.objects/s.connections, 1)}, nil
 	}
 	return job{}, fmt.Errorf("no operation is called %q", s.operation)
 }
@@ -141,7 +141,7 @@ func updated(s settings) job {
 		}
 		return nil
 	}
-	return job{prepare: prepare, step: func(w *worker, n int) (bool, error) {
+	return job{prepare: prepare, warm: share, step: func(w *worker, n int) (bool, error) {
 		old := last[w.number][n%share]
 		written, err := renumbered(old, time.Now().UnixNano())
 		if err != nil {
@@ -220,5 +220,5 @@ func handshakes(s settings, d *dialer) (*sample, error) {
 	for number := range workers {
 		workers[number] = &worker{number: number}
 	}
-	return loopOver(s, d, workers, job{step: connect})
+	return loopOver(s, d, workers, job{step: connect, warm: s.objects / s.connections})
 }

@@ -96,17 +96,18 @@ func watch(s settings, d *dialer) (*sample, error) {
 	if err != nil {
 		return nil, err
 	}
-	var times []uint32
 	for range watchers {
 		<-lost
 	}
+	var times []uint32
+	warm := warmWrites(s) * s.connections
 	for _, each := range watchers {
-		times = append(times, each.times...)
+		if len(each.times) != warm+result.Count {
+			return nil, fmt.Errorf("%d events came of %d writes", len(each.times), warm+result.Count)
+		}
+		times = append(times, each.times[warm:]...)
 	}
 	result.Watchers, result.Deliveries = s.watchers, len(times)
-	if result.Deliveries != result.Count*s.watchers {
-		return nil, fmt.Errorf("%d events came of %d writes to %d watchers", result.Deliveries, result.Count, s.watchers)
-	}
 	result.DeliveryP50, result.DeliveryP99 = percentiles(times)
 	return result, nil
 }
@@ -121,7 +122,7 @@ func written(s settings, d *dialer, all *delivery, wait func(<-chan struct{}) er
 		}
 		workers[number] = &worker{number: number, server: connection}
 	}
-	share := max(s.objects/s.connections, 1)
+	share := warmWrites(s)
 	var mutex sync.Mutex
 	var newest int64
 	unique := func() int64 {
@@ -135,6 +136,7 @@ func written(s settings, d *dialer, all *delivery, wait func(<-chan struct{}) er
 		if s.rate > 0 {
 			due := began.Add(time.Duration(float64(n*s.connections+w.number) / s.rate * float64(time.Second)))
 			time.Sleep(time.Until(due))
+			w.start = time.Now()
 		}
 		number := unique()
 		done := all.expect(number)
@@ -145,7 +147,12 @@ func written(s settings, d *dialer, all *delivery, wait func(<-chan struct{}) er
 		}
 		return false, wait(done)
 	}
-	return loopOver(s, d, workers, job{step: one})
+	return loopOver(s, d, workers, job{step: one, warm: share})
+}
+
+// warmWrites returns how many objects each writer has: it writes each of them once before the clock starts.
+func warmWrites(s settings) int {
+	return max(s.objects/s.connections, 1)
 }
 
 func collectionRevision(s settings, d *dialer) (string, error) {
