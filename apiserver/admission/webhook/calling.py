@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 import aiohttp
 import orjson
+from aiohttp.abc import AbstractResolver
 
 from apiserver.admission.webhook.credentials import NOBODY, Credential, Credentials, pem_file
 from apiserver.admission.webhook.errors import CallFailed, quoted
@@ -81,14 +82,18 @@ def _path(path: str) -> str:
 class Caller:
     """Calls webhooks. Use as an async context manager; safe for any number of tasks at once."""
 
-    def __init__(self, credentials: Credentials) -> None:
+    def __init__(self, credentials: Credentials, *, resolver: AbstractResolver | None = None) -> None:
+        """Take who we are, and who knows addresses: the cluster's DNS through the system, by default."""
         self._credentials = credentials
+        self._resolver = resolver
         self._contexts: OrderedDict[tuple[str, Credential], ssl.SSLContext] = OrderedDict()
         self._session: aiohttp.ClientSession | None = None
 
     async def __aenter__(self) -> Self:
         # How many requests are answered at once is limited elsewhere: a queue in front of a webhook would only cost its timeout.
-        connector = aiohttp.TCPConnector(limit=0, limit_per_host=0, keepalive_timeout=_KEEP_SECONDS, socket_factory=keepalive_socket)
+        connector = aiohttp.TCPConnector(
+            limit=0, limit_per_host=0, keepalive_timeout=_KEEP_SECONDS, socket_factory=keepalive_socket, resolver=self._resolver
+        )
         self._session = aiohttp.ClientSession(
             connector=connector, cookie_jar=aiohttp.DummyCookieJar(), timeout=aiohttp.ClientTimeout(total=None), auto_decompress=False
         )  # fmt: skip
