@@ -6,6 +6,7 @@ bounds what is kept (by pausing the connection at :data:`ENOUGH`). Requests that
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from apiserver.endpoints.http.heads import MAX_HEAD_BYTES, Head, Heads, Refused
@@ -13,6 +14,7 @@ from apiserver.endpoints.http.heads import MAX_HEAD_BYTES, Head, Heads, Refused
 ENOUGH: Final = 128 << 10
 """So many bytes wait at most before the connection is not read from any more; a head may be longer."""
 _END: Final = b"\r\n\r\n"
+_BARE: Final = re.compile(rb"(?<!\r)\n")
 _MAX_CHUNK_LINE: Final = 256
 _MAX_CHUNK_DIGITS: Final = 8
 _MAX_TRAILER: Final = 8 << 10
@@ -53,6 +55,8 @@ class Reader:
         buffer = self._buffer
         end = buffer.find(_END, self._searched)
         if end < 0:
+            if _BARE.search(buffer, max(0, self._searched - 1)):
+                raise self._refused(Refused("the head holds a bare LF"))
             self._searched = max(0, len(buffer) - 3)
             if len(buffer) > MAX_HEAD_BYTES + 3:
                 raise self._refused(Refused("the request's header fields are too large", 431))
@@ -60,6 +64,8 @@ class Reader:
         if end > MAX_HEAD_BYTES:
             raise self._refused(Refused("the request's header fields are too large", 431))
         raw = bytes(buffer[:end])
+        if raw.count(b"\n") != raw.count(b"\r\n"):
+            raise self._refused(Refused("the head holds a bare LF"))
         del buffer[: end + 4]
         self._searched = 0
         try:

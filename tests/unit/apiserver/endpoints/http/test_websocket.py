@@ -1,0 +1,181 @@
+"""Websockets, spoken by the library's own client over a transport in memory."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from websockets.client import ClientProtocol
+from websockets.frames import Frame, Opcode
+from websockets.protocol import State
+from websockets.typing import Subprotocol
+from websockets.uri import parse_uri
+
+from apiserver.endpoints.http import Closed, Request, Response, WebSocket, websocket
+from tests.unit.apiserver.endpoints.http.transports import Line, settle
+
+TOKEN = "base64url.bearer.authorization.k8s.io.dG9rZW4"
+
+
+class Peer:
+    """A client on a line to a server that echoes, and closes on ``bye``."""
+
+    def __init__(self, *protocols: str, ping_seconds: float = 0, max_bytes: int = 1000) -> None:
+        self.ended: list[Closed] = []
+        self.sockets: list[WebSocket] = []
+        self.ping_seconds = ping_seconds
+        self.max_bytes = max_bytes
+        self.line = Line(self.serve)
+        self.client = ClientProtocol(parse_uri("ws://h/"), subprotocols=[Subprotocol(each) for each in protocols] or None)
+        self.client.send_request(self.client.connect())
+
+    async def serve(self, request: Request) -> Response:
+        if not websocket.is_well_formed(request):
+            return Response(status=400)
+        socket = WebSocket(request, protocols=("b", "a", TOKEN), ping_seconds=self.ping_seconds, max_bytes=self.max_bytes)
+        self.sockets.append(socket)
+        socket.headers["Audit-Id"] = "x"
+        await socket.accept()
+        try:
+            while True:
+                message = await socket.receive()
+                if message == "bye":
+                    await socket.end(1000, "as you said")
+                    return socket
+                await (socket.send_text(message.encode()) if isinstance(message, str) else socket.send_bytes(message))
+        except Closed as closed:
+            self.ended.append(closed)
+        return socket
+
+    async def exchange(self) -> list[Frame]:
+        """Move bytes until nothing moves; return the frames that came."""
+        frames = []
+        for _ in range(5):
+            for data in self.client.data_to_send():
+                if data and not self.line.is_closed():
+                    self.line.connection.data_received(data)
+            await settle()
+            if answer := self.line.take():
+                self.client.receive_data(answer)
+            frames += [each for each in self.client.events_received() if isinstance(each, Frame)]
+        return frames
+
+
+async def test_messages_go_both_ways_and_the_connection_ends_with_the_socket() -> None:
+    peer = Peer(TOKEN, "a")
+    await peer.exchange()
+    assert (peer.client.state, peer.client.subprotocol) == (State.OPEN, "a")
+    assert peer.client.handshake_exc is None
+    peer.client.send_text("ä".encode())
+    peer.client.send_binary(b"\x00")
+    frames = await peer.exchange()
+    assert [(each.opcode, bytes(each.data)) for each in frames] == [(Opcode.TEXT, "ä".encode()), (Opcode.BINARY, b"\x00")]
+    peer.client.send_text(b"bye")
+    await peer.exchange()
+    assert (peer.client.close_rcvd and peer.client.close_rcvd.reason, peer.line.is_closed()) == ("as you said", True)
+    await peer.line.end()
+
+
+async def test_a_token_is_never_the_protocol() -> None:
+    peer = Peer(TOKEN)
+    await peer.exchange()
+    assert peer.sockets[0].subprotocol == ""
+    await peer.line.end()
+
+
+async def test_the_clients_reason_is_told() -> None:
+    peer = Peer()
+    await peer.exchange()
+    peer.client.send_close(4000, "why not")
+    await peer.exchange()
+    assert [(each.code, each.reason) for each in peer.ended] == [(4000, "why not")]
+    assert peer.line.is_closed()
+    await peer.line.end()
+
+
+async def test_parts_make_a_message_of_bounded_size() -> None:
+    peer = Peer()
+    await peer.exchange()
+    peer.client.send_binary(b"x" * 400, fin=False)
+    peer.client.send_continuation(b"y", fin=True)
+    assert [len(each.data) for each in await peer.exchange()] == [401]
+    peer.client.send_binary(b"x" * 600, fin=False)
+    peer.client.send_continuation(b"y" * 600, fin=True)
+    await peer.exchange()
+    assert peer.client.close_rcvd is not None
+    assert peer.client.close_rcvd.code == 1009
+    assert peer.line.is_closed()
+    await peer.line.end()
+
+
+@pytest.mark.parametrize("raw", [b"\x81\x05hello", b"\xff\xff\xff\xff", b"\x83\x80aaaa"])
+async def test_frames_that_break_the_rules_end_the_socket(raw: bytes) -> None:
+    peer = Peer()
+    await peer.exchange()
+    peer.line.connection.data_received(raw)
+    await peer.exchange()
+    assert peer.client.close_rcvd is not None
+    assert peer.client.close_rcvd.code == 1002
+    assert peer.line.is_closed()
+    await peer.line.end()
+
+
+async def test_pings_are_answered_and_a_client_that_is_silent_is_let_go() -> None:
+    peer = Peer(ping_seconds=0.1)
+    await peer.exchange()
+    peer.client.send_ping(b"p")
+    assert [(each.opcode, bytes(each.data)) for each in await peer.exchange()][-1] == (Opcode.PONG, b"p")
+    await asyncio.sleep(0.12)
+    assert Opcode.PING in {each.opcode for each in await peer.exchange()}
+    await asyncio.sleep(0.12)
+    assert not peer.line.is_closed()
+    await asyncio.sleep(0.12)
+    assert peer.line.is_closed()
+    await peer.line.end()
+
+
+async def test_pongs_that_the_client_does_not_read_are_not_kept() -> None:
+    peer = Peer()
+    await peer.exchange()
+    peer.line.connection.pause_writing()
+    for _ in range(50):
+        peer.client.send_ping(b"p" * 100)
+    for data in peer.client.data_to_send():
+        peer.line.connection.data_received(data)
+    assert peer.line.take() == b""
+    await peer.line.end()
+
+
+async def test_messages_that_nobody_receives_are_not_read() -> None:
+    blocked = asyncio.Event()
+
+    async def serve(request: Request) -> Response:
+        socket = WebSocket(request)
+        await socket.accept()
+        await blocked.wait()
+        return socket
+
+    peer = Peer()
+    peer.line = Line(serve)
+    await peer.exchange()
+    for _ in range(30):
+        peer.client.send_binary(b"x")
+    await peer.exchange()
+    assert not peer.line.transport.reading
+    await peer.line.end()
+
+
+async def test_what_is_no_upgrade_is_told_apart() -> None:
+    seen: list[tuple[bool, bool]] = []
+
+    async def look(request: Request) -> Response:
+        seen.append((websocket.is_upgrade(request), websocket.is_well_formed(request)))
+        return Response()
+
+    line = Line(look)
+    full = b"Upgrade: websocket\r\nConnection: keep-alive, Upgrade\r\nSec-WebSocket-Version: 13\r\n"
+    full += b"Sec-WebSocket-Key: x3JJHMbDL1EzLkh9GBhXDw==\r\n"
+    for fields in (full, full.replace(b"13", b"12"), full.replace(b"x3", b"x"), full.replace(b", Upgrade", b"")):
+        await line.send(b"GET / HTTP/1.1\r\nHost: h\r\n" + fields + b"\r\n")
+    assert seen == [(True, True), (True, False), (True, False), (False, True)]
+    await line.end()

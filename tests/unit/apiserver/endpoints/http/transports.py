@@ -1,0 +1,105 @@
+"""A transport in memory, and a connection of a server on it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from apiserver.endpoints.http import Request, Response, Server, Settings
+from apiserver.endpoints.http.connection import Connection
+
+
+class FakeTransport(asyncio.Transport):
+    """Keeps what is written; ``full`` says that the client does not read."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written = bytearray()
+        self.protocol: Connection | None = None
+        self.reading = True
+        self.closed = False
+        self.full = False
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return ("192.0.2.1", 4711) if name == "peername" else default
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        assert not self.closed
+        self.written += data
+        if self.full and self.protocol is not None:
+            self.protocol.pause_writing()
+
+    def drained(self) -> None:
+        self.full = False
+        assert self.protocol is not None
+        self.protocol.resume_writing()
+
+    def get_write_buffer_size(self) -> int:
+        return len(self.written) if self.full else 0
+
+    def pause_reading(self) -> None:
+        assert self.reading
+        self.reading = False
+
+    def resume_reading(self) -> None:
+        assert not self.reading
+        self.reading = True
+
+    def is_closing(self) -> bool:
+        return self.closed
+
+    def close(self) -> None:
+        if not self.closed:
+            self.closed = True
+            asyncio.get_running_loop().call_soon(self._lost)
+
+    def abort(self) -> None:
+        self.close()
+
+    def _lost(self) -> None:
+        assert self.protocol is not None
+        self.protocol.connection_lost(None)
+
+
+QUICK = Settings(head_seconds=0.3, idle_seconds=0.9, linger_seconds=0.2, stall_seconds=0.3, late_seconds=0.2, tick_seconds=0.02)
+Answer = Callable[[Request], Awaitable[Response]]
+
+
+class Line:
+    """A client's end of one connection to a server with this handler."""
+
+    def __init__(self, handler: Answer, settings: Settings | None = None) -> None:
+        self.server = Server(handler, settings or QUICK)
+        self.connection = self.server()
+        self.transport = FakeTransport()
+        self.transport.protocol = self.connection
+        self.connection.connection_made(self.transport)
+
+    async def send(self, *data: bytes) -> bytes:
+        """Send the pieces, let everything run, and take what was answered."""
+        for each in data:
+            self.connection.data_received(each)
+            await settle()
+        return self.take()
+
+    def take(self) -> bytes:
+        """Take what was answered."""
+        taken = bytes(self.transport.written)
+        self.transport.written.clear()
+        return taken
+
+    def is_closed(self) -> bool:
+        """Return whether the server has closed the connection."""
+        return self.transport.closed
+
+    async def end(self) -> None:
+        """Stop the server."""
+        await self.server.shutdown(0)
+        await settle()
+
+
+async def settle() -> None:
+    """Let everything run that can."""
+    for _ in range(20):
+        await asyncio.sleep(0)
