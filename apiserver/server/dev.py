@@ -1,4 +1,4 @@
-"""virt-api alone on loopback, for development, benchmarks and tests: ``make dev``.
+"""An API server alone on loopback, for development, benchmarks and tests: ``make dev`` serves virtual machines with it.
 
 Makes certificates in a directory of its own, starts an etcd there (``--etcd-binary``; without one everything is kept in memory), writes a
 kubeconfig, and serves with client certificates and, by an explicit flag, no authorization. Nothing listens beyond loopback.
@@ -13,7 +13,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -22,10 +22,11 @@ from typing import Final
 import uvloop
 
 from apiserver.server import log, options
-from apiserver.server.__main__ import serve
+from apiserver.server.__main__ import serve as serve_virtual_machines
 from certs.files import write_file
 from certs.issuing import Profile, issue, new_authority
 
+Serve = Callable[[options.Options], Awaitable[None]]
 HOST: Final = "127.0.0.1"
 _LIFETIME: Final = timedelta(days=30)
 _ETCD_SECONDS: Final = 20.0
@@ -159,7 +160,7 @@ async def _listening(process: asyncio.subprocess.Process, port: int, journal: Pa
     raise OSError(f"etcd does not listen on port {port}; see {journal}")
 
 
-async def run(directory: Path, port: int, binary: Path | None, more: Sequence[str]) -> None:
+async def run(directory: Path, port: int, binary: Path | None, more: Sequence[str], serve: Serve, plural: str) -> None:
     """Serve until a signal comes."""
     paths = Paths(directory)
     make_certificates(paths)
@@ -169,21 +170,21 @@ async def run(directory: Path, port: int, binary: Path | None, more: Sequence[st
         url = await stack.enter_async_context(etcd(binary, directory)) if binary is not None else ""
         given = options.parse([*server_arguments(paths, port, url), *more])
         log.configure(given.log_level, given.log_format)
-        print(f"export KUBECONFIG={paths.kubeconfig.resolve()}\nkubectl get vms", flush=True)  # noqa: T201 - what the user asked for
+        print(f"export KUBECONFIG={paths.kubeconfig.resolve()}\nkubectl get {plural}", flush=True)  # noqa: T201 - what the user asked for
         await serve(given)
 
 
-def main() -> None:
-    """Read the flags and serve; what is not known here goes to virt-api."""
+def main(serve: Serve = serve_virtual_machines, plural: str = "vms") -> None:
+    """Read the flags and serve; what is not known here goes to the server. ``plural``: what to try ``kubectl get`` with."""
     parser = argparse.ArgumentParser(prog="make dev", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--directory", type=Path, default=Path("build/dev"), help="where certificates, data and the kubeconfig go")
     parser.add_argument("--port", type=int, default=6444, help="0: any that is free")
     parser.add_argument("--etcd-binary", type=Path, help="without it everything is kept in memory")
     given, more = parser.parse_known_args()
     try:
-        uvloop.run(run(given.directory, given.port, given.etcd_binary, more))
+        uvloop.run(run(given.directory, given.port, given.etcd_binary, more, serve, plural))
     except OSError as error:
-        sys.exit(f"virt-api cannot be started: {error}")
+        sys.exit(f"the API server cannot be started: {error}")
 
 
 if __name__ == "__main__":

@@ -9,8 +9,7 @@ from pydantic import BaseModel, ConfigDict
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.meta.resources import Resource
 from apiserver.apis.meta.validation import FieldError
-from apiserver.apis.virt.v1alpha1 import decoding
-from apiserver.registry.generic.strategy import Reading, Strategy
+from apiserver.registry.generic.strategy import Strategy
 
 GROUP: Final = "wardle.example.com"
 VERSION: Final = "v1alpha1"
@@ -53,9 +52,6 @@ class FlunderStrategy(Strategy):
     def __init__(self, group: str = GROUP) -> None:
         self.resource = Resource(group, VERSION, "flunders", "Flunder")
 
-    def read(self, obj: Object) -> Reading:
-        return Reading(*decoding.read(self.model, obj))
-
     def default(self, obj: Object) -> None:
         spec = obj.setdefault("spec", {})
         obj.setdefault("status", {})
@@ -75,9 +71,6 @@ class FischerStrategy(Strategy):
 
     def __init__(self, group: str = GROUP) -> None:
         self.resource = Resource(group, VERSION, "fischers", "Fischer", namespaced=False)
-
-    def read(self, obj: Object) -> Reading:
-        return Reading(*decoding.read(self.model, obj))
 
 
 def strategies(group: str = GROUP) -> tuple[Strategy, ...]:

@@ -113,6 +113,8 @@ class Planner:
         """
         before, hub = old["metadata"], self._strategy.hub
         found = list(refused)
+        if hub is not self._strategy:
+            hub.default(wanted)  # what the request's version does not have
         metadata.prepare_for_update(wanted, old, self._resource)
         if part == "status":
             wanted = {**copy(old), **{key: wanted[key] for key in ("status",) if key in wanted}, "metadata": _locked(wanted, old)}

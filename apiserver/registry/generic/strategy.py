@@ -26,6 +26,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, ClassVar
 
+from apiserver.apis.meta import decoding
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.meta.resources import Resource
 from apiserver.apis.meta.validation import FieldError
@@ -121,7 +122,7 @@ class Strategy:
     short_names: tuple[str, ...] = ()
     categories: tuple[str, ...] = ()
     model: type[Any]
-    """The pydantic model: the schema for OpenAPI."""
+    """The pydantic model (:class:`apiserver.apis.meta.schema.Kind`): what objects are held against, and the schema for OpenAPI."""
     has_status: bool = True
     """Serve ``/status``."""
     scaling: Scaling | None = None
@@ -147,9 +148,10 @@ class Strategy:
     def read(self, obj: Object) -> Reading:
         """Hold a client's object against the schema: drop unknown fields in place, report them and wrong types.
 
-        ``metadata`` is the machinery's: leave it alone.
+        ``metadata`` is the machinery's: leave it alone. The model is strict and forbids what it does not have
+        (:class:`apiserver.apis.meta.schema.Model`); a kind without such a model overrides this.
         """
-        raise NotImplementedError
+        return Reading(*decoding.read(self.model, obj))
 
     def default(self, obj: Object) -> None:
         """Fill in defaults in place. Idempotent; also called for what storage returns, so that old objects get new fields."""

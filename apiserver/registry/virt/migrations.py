@@ -9,8 +9,8 @@ from apiserver.apis.meta.objects import Object
 from apiserver.apis.meta.validation import FieldError
 from apiserver.apis.virt import names, phases
 from apiserver.apis.virt.resources import MIGRATIONS
-from apiserver.apis.virt.v1alpha1 import decoding, defaults, types, validation
-from apiserver.registry.generic.strategy import Column, Reading, Strategy
+from apiserver.apis.virt.v1alpha1 import defaults, types, validation
+from apiserver.registry.generic.strategy import Column, Strategy
 from apiserver.registry.virt.virtualmachines import add_finalizer
 
 
@@ -21,10 +21,6 @@ class MigrationStrategy(Strategy):
     singular = "migration"
     short_names = ("vmmig",)
     model = types.Migration
-
-    def read(self, obj: Object) -> Reading:
-        """Hold a client's object against the model."""
-        return Reading(*decoding.read(self.model, obj))
 
     def default(self, obj: Object) -> None:
         """Fill in what the spec leaves unsaid."""

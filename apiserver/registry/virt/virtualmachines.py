@@ -11,8 +11,8 @@ from apiserver.apis.meta.objects import Object
 from apiserver.apis.meta.validation import FieldError
 from apiserver.apis.virt import hardware, names
 from apiserver.apis.virt.resources import VIRTUAL_MACHINES
-from apiserver.apis.virt.v1alpha1 import decoding, defaults, types, validation
-from apiserver.registry.generic.strategy import Column, Connect, Reading, Strategy
+from apiserver.apis.virt.v1alpha1 import defaults, types, validation
+from apiserver.registry.generic.strategy import Column, Connect, Strategy
 from apiserver.registry.virt.verbs import VERBS
 
 
@@ -28,10 +28,6 @@ class VirtualMachineStrategy(Strategy):
     def __init__(self, connects: Mapping[str, Connect] | None = None) -> None:
         """``connects``: the streams, which need a way to virt-handler; none without (development, tests)."""
         self.connects = connects or {}
-
-    def read(self, obj: Object) -> Reading:
-        """Hold a client's object against the model."""
-        return Reading(*decoding.read(self.model, obj))
 
     def default(self, obj: Object) -> None:
         """Fill in what the spec leaves unsaid."""

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from apiserver.apis.virt.v1alpha1.schema import ATOMIC, ATOMIC_MAP, Int32, Int64, Model
+from apiserver.apis.meta.schema import ATOMIC, ATOMIC_MAP, Int32, Int64, Model
 
 SelectorOperator = Literal["In", "NotIn", "Exists", "DoesNotExist"]
 

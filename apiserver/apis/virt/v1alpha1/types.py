@@ -9,12 +9,12 @@ its key, as the disk of the project's first manifest does. Price: two appliers c
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import Field
 
+from apiserver.apis.meta.schema import ATOMIC, Int32, Int64, Kind, Model, Quantity, Time, keyed_by
 from apiserver.apis.virt.v1alpha1.scheduling import Affinity, Toleration, TopologySpreadConstraint
-from apiserver.apis.virt.v1alpha1.schema import ATOMIC, Int32, Int64, Model, Quantity, Time, keyed_by
 
 PullPolicy = Literal["Always", "IfNotPresent", "Never"]
 RunStrategy = Literal["Always", "RerunOnFailure", "Once", "Manual", "Halted"]
@@ -304,12 +304,9 @@ class VirtualMachineStatus(Model):
     )
 
 
-class VirtualMachine(Model):
+class VirtualMachine(Kind):
     """A machine with its own processors, memory, disks and kernel, run by libvirt and QEMU inside a pod."""
 
-    api_version: str | None = Field(None, description="kubevirt.io/v1alpha1.")
-    kind: str | None = Field(None, description="VirtualMachine.")
-    metadata: Any = Field(None, description="Name, namespace, labels and the like.", json_schema_extra={"x-meta": "ObjectMeta"})
     spec: VirtualMachineSpec = Field(description="What the machine should be; yours to write.")
     status: VirtualMachineStatus | None = Field(None, description="What the machine is; the system writes it.")
 
@@ -357,11 +354,8 @@ class MigrationStatus(Model):
     )
 
 
-class Migration(Model):
+class Migration(Kind):
     """Moves a running virtual machine to another node without stopping it. Deleting an unfinished one cancels it."""
 
-    api_version: str | None = Field(None, description="kubevirt.io/v1alpha1.")
-    kind: str | None = Field(None, description="Migration.")
-    metadata: Any = Field(None, description="Name, namespace, labels and the like.", json_schema_extra={"x-meta": "ObjectMeta"})
     spec: MigrationSpec = Field(description="What is moved, and where to; yours to write, once.")
     status: MigrationStatus | None = Field(None, description="How far it is; the system writes it.")

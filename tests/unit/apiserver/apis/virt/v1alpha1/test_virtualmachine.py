@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apiserver.apis.meta import merge_patch
-from apiserver.apis.virt.v1alpha1 import decoding, defaults, types, validation
+from apiserver.apis.meta import decoding, merge_patch
+from apiserver.apis.virt.v1alpha1 import defaults, types, validation
 
 SLIDE_DISK: dict[str, Any] = {
     "kind": "VirtualMachine",

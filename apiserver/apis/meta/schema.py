@@ -1,4 +1,4 @@
-"""What all models share: strictness, JSON names, and the scalar types of the Kubernetes API."""
+"""What the pydantic models of kinds share: strictness, JSON names, and the scalar types of the Kubernetes API."""
 
 from __future__ import annotations
 
@@ -30,6 +30,14 @@ class Model(BaseModel):
     """A structure of the API: camelCase in JSON, nothing unknown, no conversions (``"1"`` is no integer)."""
 
     model_config = ConfigDict(extra="forbid", strict=True, alias_generator=to_camel)
+
+
+class Kind(Model):
+    """An object: what every kind has beside its own ``spec`` and ``status``."""
+
+    api_version: str | None = Field(None, description="The group and version of this representation.")
+    kind: str | None = Field(None, description="What this object is, in CamelCase.")
+    metadata: Any = Field(None, description="Name, namespace, labels and the like.", json_schema_extra={META: "ObjectMeta"})
 
 
 def _quantity(value: object) -> object:

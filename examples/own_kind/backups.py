@@ -1,0 +1,137 @@
+"""A kind of one's own, served with the machinery of virt-api: ``python examples/own_kind/backups.py --port 6445``.
+
+docs/own-kind.md explains it line by line.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+from typing import Any, Literal
+
+from pydantic import Field
+
+from apiserver.apis.meta.errors import Conflict
+from apiserver.apis.meta.objects import Object
+from apiserver.apis.meta.resources import Resource
+from apiserver.apis.meta.schema import Int32, Kind, Model, Time, keyed_by
+from apiserver.apis.meta.times import to_rfc3339
+from apiserver.apis.meta.validation import FieldError, Path, invalid
+from apiserver.registry.generic.strategy import Column, Spoke, Strategy, Verb
+from apiserver.server import dev, running
+from apiserver.server.options import Options
+
+BACKUPS = Resource("store.example.com", "v1", "backups", "Backup")
+OLD_BACKUPS = Resource("store.example.com", "v1beta1", "backups", "Backup")
+SCHEDULE = re.compile(r"(\S+ ){4}\S+")
+
+
+class Target(Model):
+    """Where copies go."""
+
+    name: str = Field(description="A name for it, unique in the list.")
+    url: str = Field(description="A bucket, such as s3://copies/daily.")
+
+
+class BackupSpec(Model):
+    """What is copied, and when."""
+
+    database: str = Field(description="The database's name. Cannot be changed.")
+    schedule: str | None = Field(None, description="Five fields, as in a CronJob. Default 0 3 * * *.")
+    keep: Int32 | None = Field(None, description="How many copies are kept. Default 7.")
+    targets: list[Target] | None = Field(None, description="Where copies go.", json_schema_extra=keyed_by("name"))
+
+
+class BackupStatus(Model):
+    """What became of it; the system writes it."""
+
+    phase: Literal["Waiting", "Running", "Failed"] | None = Field(None, description="A summary.")
+    last_run: Time | None = Field(None, description="When the last copy was asked for.")
+
+
+class Backup(Kind):
+    """Copies of a database, made regularly."""
+
+    spec: BackupSpec = Field(description="What is copied, and when; yours to write.")
+    status: BackupStatus | None = Field(None, description="What became of it.")
+
+
+class Run(Verb):
+    """``POST …/backups/NAME/run``: make a copy now."""
+
+    def apply(self, obj: Object, body: Object, now: datetime) -> Object:
+        """Say that it runs; a controller would see that and do it."""
+        if obj.get("status", {}).get("phase") == "Running":
+            raise Conflict(f'backup "{obj["metadata"]["name"]}" runs already: wait until its phase is Waiting')
+        obj["status"] = {**obj.get("status", {}), "phase": "Running", "lastRun": to_rfc3339(now)}
+        return obj
+
+
+class BackupStrategy(Strategy):
+    """What is special about backups; everything else is the machinery's."""
+
+    resource = BACKUPS
+    singular = "backup"
+    short_names = ("bk",)
+    categories = ("all",)
+    model = Backup
+    verbs = {"run": Run()}  # noqa: RUF012 - the same for every instance
+
+    def default(self, obj: Object) -> None:
+        """Fill in what the spec leaves unsaid."""
+        for key, value in (("schedule", "0 3 * * *"), ("keep", 7)):
+            obj.setdefault("spec", {}).setdefault(key, value)
+
+    def validate(self, obj: Object) -> list[FieldError]:
+        """Return all that is wrong, so that it is mended at once."""
+        spec, found = obj["spec"], []
+        if spec["keep"] < 1:
+            found.append(invalid(Path("spec.keep"), spec["keep"], "must be greater than or equal to 1"))
+        if not SCHEDULE.fullmatch(spec["schedule"]):
+            found.append(invalid(Path("spec.schedule"), spec["schedule"], "must have five fields, such as 0 3 * * *"))
+        return found
+
+    def validate_update(self, obj: Object, old: Object) -> list[FieldError]:
+        """Hold the database fast."""
+        found = self.validate(obj)
+        if obj["spec"]["database"] != old["spec"]["database"]:
+            found.append(invalid(Path("spec.database"), obj["spec"]["database"], "field is immutable"))
+        return found
+
+    def selectable_fields(self, obj: Object) -> dict[str, str]:
+        """Let ``kubectl get backups --field-selector spec.database=shop`` find them."""
+        return {"spec.database": (obj.get("spec") or {}).get("database") or ""}
+
+    def columns(self) -> tuple[Column, ...]:
+        """Return what ``kubectl get backups`` shows."""
+        return Column("Database"), Column("Schedule"), Column("Phase"), Column("Keep", type="integer", priority=1)
+
+    def cells(self, obj: Object, now: datetime) -> list[Any]:
+        """Return a row of it."""
+        spec = obj["spec"]
+        return [spec["database"], spec["schedule"], (obj.get("status") or {}).get("phase"), spec["keep"]]
+
+
+class OldBackupStrategy(Spoke):
+    """``v1beta1``, as it still is in people's manifests: the same fields."""
+
+    resource = OLD_BACKUPS
+    model = Backup
+
+    def upgrade(self, obj: Object) -> Object:
+        """Nothing was renamed."""
+        return obj
+
+    def downgrade(self, obj: Object) -> Object:
+        """Nothing was renamed."""
+        return obj
+
+
+async def serve(options: Options) -> None:
+    """Serve backups until a signal comes."""
+    strategy = BackupStrategy()
+    await running.run(options, lambda _: running.Kinds((strategy, OldBackupStrategy(strategy))))
+
+
+if __name__ == "__main__":
+    dev.main(serve, "backups")
