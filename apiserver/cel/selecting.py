@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from apiserver.cel.values import NONE, CelError, Message, Optional, UInt, Value, key_of, no_such_overload, type_name
+from apiserver.cel.values import NONE, CelError, Lazy, Message, Optional, UInt, Value, key_of, no_such_overload, type_name
 
 
 def field(value: Value, name: str) -> Value:
@@ -19,6 +19,8 @@ def field(value: Value, name: str) -> Value:
         raise CelError(f"no such key: {name}")
     if kind is Optional:
         return optional_field(value, name)
+    if isinstance(value, Lazy):
+        return value.get(name)
     raise no_such_overload()
 
 
@@ -32,6 +34,8 @@ def optional_field(value: Value, name: str) -> Optional:
         return Optional(value[name]) if name in value else NONE
     if type(value) is Message:
         return Optional(value.fields[name]) if name in value.fields else NONE
+    if isinstance(value, Lazy):
+        return Optional(value.get(name)) if value.has(name) else NONE
     raise no_such_overload()
 
 
@@ -45,6 +49,8 @@ def has(value: Value, name: str) -> bool:
         return name in value
     if type(value) is Message:
         return name in value.fields
+    if isinstance(value, Lazy):
+        return value.has(name)
     raise no_such_overload()
 
 

@@ -102,6 +102,25 @@ class Opaque:
         return self is other
 
 
+class Lazy(Opaque):
+    """An object whose fields are computed when they are asked for."""
+
+    __slots__ = ()
+    type_name: ClassVar[str] = "kubernetes.variables"
+
+    def has(self, name: str) -> bool:
+        """Return whether there is such a field."""
+        raise NotImplementedError
+
+    def get(self, name: str) -> Value:
+        """Return a field.
+
+        Raises:
+            CelError: there is none, or it cannot be computed.
+        """
+        raise NotImplementedError
+
+
 _NAMES: Final[dict[type, str]] = {
     type(None): "null_type",
     bool: "bool",

@@ -18,6 +18,10 @@ _NEEDS_VALUE: Final = frozenset({"add", "replace", "test"})
 _NEEDS_FROM: Final = frozenset({"move", "copy"})
 
 
+class TestFailed(errors.Invalid):
+    """A ``test`` operation found another value."""
+
+
 def apply(document: dict[str, Any], patch: Any) -> Any:  # noqa: ANN401 - any JSON value
     """Return a patched copy of ``document``.
 
@@ -37,7 +41,8 @@ def apply(document: dict[str, Any], patch: Any) -> Any:  # noqa: ANN401 - any JS
                     raise errors.RequestEntityTooLarge(f"the copy operations of the JSON patch copy more than {MAX_COPIED_BYTES} bytes")
             result = jsonpatch.JsonPatch([operation]).apply(result, in_place=True)
         except jsonpatch.JsonPatchTestFailed as error:
-            raise _failed(position, operation, "testing value failed") from error
+            failed = _failed(position, operation, "testing value failed")
+            raise TestFailed(failed.message, failed.details) from error
         except (jsonpatch.JsonPatchException, jsonpointer.JsonPointerException, KeyError, TypeError, ValueError) as error:
             raise _failed(position, operation, str(error)) from error
     return result

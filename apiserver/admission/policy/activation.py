@@ -1,0 +1,115 @@
+"""What expressions of admission can name: ``object``, ``oldObject``, ``request``, ``namespaceObject``, ``params``, ``authorizer``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from apiserver.admission.webhook.review import Shown, kind_of
+from apiserver.apis.meta.objects import Object
+from apiserver.apis.meta.resources import Resource
+from apiserver.cel.environment import Environment
+from apiserver.cel.library.authz import Answer, Authorizer, Question, ResourceCheck
+from apiserver.cel.library.kubernetes import LIBRARY, PATCH_LIBRARY
+
+_ALWAYS: Final = frozenset({"object", "oldObject", "namespaceObject", "request"})
+_REQUEST: Final = frozenset(
+    "kind resource subResource requestKind requestResource requestSubResource name namespace operation userInfo dryRun options".split()  # noqa: SIM905 - a line
+)
+_NAMESPACE: Final = frozenset({"metadata", "spec", "status"})
+_SHOWN_OF_NAMESPACE: Final = frozenset(
+    "name generateName namespace uid resourceVersion generation creationTimestamp deletionTimestamp "  # noqa: SIM905 - lines
+    "deletionGracePeriodSeconds labels annotations finalizers".split()
+)
+
+
+def environment(
+    *, params: bool = False, authorizer: bool = False, patches: bool = False, variables: tuple[str, ...] | None = None
+) -> Environment:
+    """Return what expressions may name; ``variables`` are those of a policy before this expression, None outside policies."""
+    names = set(_ALWAYS)
+    if params:
+        names.add("params")
+    if authorizer:
+        names |= {"authorizer", "authorizer.requestResource"}
+    fields = {"request": _REQUEST, "namespaceObject": _NAMESPACE}
+    if variables is not None:
+        names.add("variables")
+        fields["variables"] = frozenset(variables)
+    return Environment(PATCH_LIBRARY if patches else LIBRARY, frozenset(names), fields, patches)
+
+
+@dataclass(slots=True, eq=False)
+class Input:
+    """One request, as expressions see it; what is costly is made when first asked for."""
+
+    shown: Shown
+    namespace: Object | None = None
+    answers: dict[Question, Answer] = field(default_factory=dict)
+    """Of the authorizer: nobody is asked twice about one request."""
+    _request: Object | None = None
+
+    @property
+    def request(self) -> Object:
+        """``request``, without the objects."""
+        if self._request is None:
+            self._request = request_of(self.shown)
+        return self._request
+
+    def variables(self, params: Object | None, *, authorizer: bool) -> dict[str, Any]:
+        """Return the values of the names."""
+        attributes = self.shown.attributes
+        values: dict[str, Any] = {
+            "object": self.shown.obj,
+            "oldObject": self.shown.old,
+            "request": self.request,
+            "namespaceObject": self.namespace,
+            "params": params,
+        }
+        if authorizer:
+            who = Authorizer(attributes.user, self.answers)
+            resource = attributes.resource
+            values["authorizer"] = who
+            values["authorizer.requestResource"] = ResourceCheck(
+                who, resource.group, resource.plural, attributes.subresource, attributes.namespace, attributes.name
+            )
+        return values
+
+
+def request_of(shown: Shown) -> Object:
+    """Return the ``AdmissionRequest``: what is empty is left out, as in JSON."""
+    attributes = shown.attributes
+    user = attributes.user
+    info: Object = {"username": user.name, "uid": user.uid, "groups": list(user.groups)}
+    info["extra"] = {key: list(values) for key, values in user.extra.items()}
+    kind = kind_of(attributes.obj or attributes.old, attributes.resource)
+    return {
+        "uid": "",
+        "kind": _kind(shown.kind),
+        "resource": _resource(shown.resource),
+        "requestKind": _kind(kind),
+        "requestResource": _resource(attributes.resource),
+        **({"subResource": attributes.subresource, "requestSubResource": attributes.subresource} if attributes.subresource else {}),
+        **({"name": attributes.name} if attributes.name else {}),
+        **({"namespace": attributes.namespace} if attributes.namespace else {}),
+        "operation": attributes.operation,
+        "userInfo": {key: value for key, value in info.items() if value},
+        "object": None,
+        "oldObject": None,
+        "dryRun": attributes.dry_run,
+        "options": attributes.options or None,
+    }
+
+
+def _kind(kind: tuple[str, str, str]) -> Object:
+    return {"group": kind[0], "version": kind[1], "kind": kind[2]}
+
+
+def _resource(resource: Resource) -> Object:
+    return {"group": resource.group, "version": resource.version, "resource": resource.plural}
+
+
+def namespace_object(namespace: Object) -> Object:
+    """Return what ``namespaceObject`` shows of a namespace."""
+    metadata = {key: value for key, value in namespace["metadata"].items() if key in _SHOWN_OF_NAMESPACE}
+    return {"metadata": metadata, "spec": namespace.get("spec") or {}, "status": namespace.get("status") or {}}

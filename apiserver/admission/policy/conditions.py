@@ -1,0 +1,53 @@
+"""``matchConditions``: all have to hold before a webhook is called or a policy is evaluated (``webhook/matchconditions``)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from apiserver.admission.policy.activation import Input, environment
+from apiserver.admission.policy.evaluating import Compiled, Evaluation, OutOfBudget, Variables
+from apiserver.admission.webhook.conditions import Conditions, ConditionsFailed
+from apiserver.admission.webhook.registrations import Expression
+from apiserver.admission.webhook.review import Shown
+from apiserver.apis.meta.objects import Object
+from apiserver.cel.asking import Ask
+from apiserver.cel.cost import MATCH_CONDITIONS_BUDGET
+
+_FOR_WEBHOOKS: Final = environment(authorizer=True)
+
+
+async def hold(conditions: Sequence[Compiled], given: Input, params: Object | None, variables: Variables | None, ask: Ask) -> bool:
+    """Return whether all hold; one that is false decides, whatever happens to the others.
+
+    Raises:
+        ConditionsFailed: some cannot be evaluated, and none is false.
+    """
+    evaluation = Evaluation(given.variables(params, authorizer=True), variables, MATCH_CONDITIONS_BUDGET, given.answers, ask)
+    failures: list[str] = []
+    for each in conditions:
+        try:
+            result = await evaluation.evaluate(each)
+        except OutOfBudget as error:
+            raise ConditionsFailed([str(error)]) from None
+        if result.failed:
+            failures.append(result.error)
+        elif result.value is False:
+            return False
+    if failures:
+        raise ConditionsFailed(failures)
+    return True
+
+
+class _WebhookConditions:
+    def __init__(self, expressions: Sequence[Expression], ask: Ask) -> None:
+        self._compiled = [Compiled.of(_FOR_WEBHOOKS, each.expression) for each in expressions]
+        self._ask = ask
+
+    async def hold(self, shown: Shown) -> bool:
+        return await hold(self._compiled, Input(shown), None, None, self._ask)
+
+
+def for_webhooks(ask: Ask) -> Callable[[Sequence[Expression]], Conditions]:
+    """Return the compiler of webhooks' conditions, which ``authorizer`` of the expressions asks with ``ask``."""
+    return lambda expressions: _WebhookConditions(expressions, ask)

@@ -1,0 +1,175 @@
+"""Policies and bindings as frozen values; kube-apiserver validated them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from apiserver.admission.webhook.registrations import Expression, Rule, Wish
+from apiserver.apis.meta.objects import Object, name_of
+
+DENY: Final = "Deny"
+WARN: Final = "Warn"
+AUDIT: Final = "Audit"
+INVALID: Final = "Invalid"
+
+
+@dataclass(frozen=True, slots=True)
+class NamedRule:
+    """A rule that may be for some names only."""
+
+    rule: Rule
+    names: frozenset[str]
+    """Empty: for all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Matching:
+    """``MatchResources``."""
+
+    rules: tuple[NamedRule, ...]
+    excluded: tuple[NamedRule, ...]
+    namespaces: Wish
+    objects: Wish
+    equivalent: bool
+
+    @classmethod
+    def read(cls, given: Mapping[str, Any] | None) -> Matching:
+        """Return a ``MatchResources``, which matches everything where it says nothing."""
+        given = given or {}
+        return cls(
+            _rules(given.get("resourceRules")),
+            _rules(given.get("excludeResourceRules")),
+            Wish.read(given.get("namespaceSelector")),
+            Wish.read(given.get("objectSelector")),
+            given.get("matchPolicy", "Equivalent") == "Equivalent",
+        )
+
+
+def _rules(given: list[Object] | None) -> tuple[NamedRule, ...]:
+    return tuple(NamedRule(Rule.read(each), frozenset(each.get("resourceNames") or ())) for each in given or ())
+
+
+@dataclass(frozen=True, slots=True)
+class ParamKind:
+    """The kind of a policy's parameters."""
+
+    api_version: str
+    kind: str
+
+    def __str__(self) -> str:
+        """Return what Go prints."""
+        return f"&ParamKind{{APIVersion:{self.api_version},Kind:{self.kind},}}"
+
+
+@dataclass(frozen=True, slots=True)
+class ParamRef:
+    """Which parameters a binding uses."""
+
+    name: str
+    namespace: str
+    selector: Wish | None
+    denies: bool
+    """``parameterNotFoundAction: Deny``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Validation:
+    """One thing that has to hold."""
+
+    expression: str
+    message: str
+    message_expression: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Mutation:
+    """One change."""
+
+    patch_type: str
+    expression: str
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """A policy of either kind; the other kind's parts are empty."""
+
+    name: str
+    matching: Matching
+    param_kind: ParamKind | None
+    conditions: tuple[Expression, ...]
+    variables: tuple[Expression, ...]
+    fails_open: bool
+    validations: tuple[Validation, ...] = ()
+    annotations: tuple[Expression, ...] = ()
+    mutations: tuple[Mutation, ...] = ()
+    reinvoked: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """What makes a policy apply."""
+
+    name: str
+    policy: str
+    matching: Matching | None
+    param_ref: ParamRef | None
+    actions: tuple[str, ...]
+
+
+def policy(obj: Object) -> Policy:
+    """Return a ``ValidatingAdmissionPolicy`` or ``MutatingAdmissionPolicy``."""
+    spec = obj.get("spec") or {}
+    kind = spec.get("paramKind")
+    return Policy(
+        name=name_of(obj),
+        matching=Matching.read(spec.get("matchConstraints")),
+        param_kind=ParamKind(kind.get("apiVersion", ""), kind.get("kind", "")) if kind else None,
+        conditions=_named(spec.get("matchConditions"), "name", "expression"),
+        variables=_named(spec.get("variables"), "name", "expression"),
+        fails_open=spec.get("failurePolicy") == "Ignore",
+        validations=tuple(_validation(each) for each in spec.get("validations") or ()),
+        annotations=_named(spec.get("auditAnnotations"), "key", "valueExpression"),
+        mutations=tuple(_mutation(each) for each in spec.get("mutations") or ()),
+        reinvoked=spec.get("reinvocationPolicy") == "IfNeeded",
+    )
+
+
+def _named(given: list[Object] | None, name: str, expression: str) -> tuple[Expression, ...]:
+    return tuple(Expression(each.get(name, ""), each.get(expression, "")) for each in given or ())
+
+
+def _validation(given: Object) -> Validation:
+    expression, reason = given.get("expression", ""), given.get("reason") or INVALID
+    return Validation(expression, given.get("message") or "", given.get("messageExpression") or "", reason)
+
+
+def _mutation(given: Object) -> Mutation:
+    patch_type = given.get("patchType", "")
+    part = given.get("jsonPatch" if patch_type == "JSONPatch" else "applyConfiguration") or {}
+    return Mutation(patch_type, part.get("expression", ""))
+
+
+def binding(obj: Object) -> Binding:
+    """Return a ``ValidatingAdmissionPolicyBinding`` or ``MutatingAdmissionPolicyBinding``."""
+    spec = obj.get("spec") or {}
+    ref = spec.get("paramRef")
+    return Binding(
+        name=name_of(obj),
+        policy=spec.get("policyName", ""),
+        matching=Matching.read(spec["matchResources"]) if spec.get("matchResources") else None,
+        param_ref=_param_ref(ref) if ref else None,
+        actions=tuple(spec.get("validationActions") or ()),
+    )
+
+
+def _param_ref(given: Object) -> ParamRef:
+    selector = given.get("selector")
+    return ParamRef(
+        given.get("name") or "",
+        given.get("namespace") or "",
+        Wish.read(selector) if selector is not None else None,
+        given.get("parameterNotFoundAction") == "Deny",
+    )

@@ -1,0 +1,246 @@
+"""MutatingAdmissionPolicy: expressions that change the object, by an ``ApplyConfiguration`` or by a JSON patch.
+
+Policies run in the order of their names, bindings and parameters likewise, and see what those before them made. When the object changed
+after it, a policy with ``reinvocationPolicy: IfNeeded`` sees it once more, in a second round of the whole chain.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from apiserver.admission.policy import activation, conditions, evaluating, merging
+from apiserver.admission.policy.activation import Input
+from apiserver.admission.policy.definitions import INVALID, Binding, Policy
+from apiserver.admission.policy.evaluating import Compiled, Evaluation, OutOfBudget
+from apiserver.admission.policy.merging import PatchFailed, Schemas
+from apiserver.admission.policy.plugin import Invocation, Judging, Problem
+from apiserver.admission.webhook.conditions import ConditionsFailed
+from apiserver.admission.webhook.errors import forbidden
+from apiserver.apis.meta import json_patch
+from apiserver.apis.meta.errors import Cause, Forbidden, ServiceUnavailable, StatusError
+from apiserver.apis.meta.objects import Object
+from apiserver.apis.meta.resources import Resource
+from apiserver.cel.cost import RUNTIME_BUDGET
+from apiserver.cel.library.authz import Answer, Question
+from apiserver.cel.values import Message, Value
+from apiserver.registry.generic.admission import Attributes, Operation
+
+_JSON_PATCH: Final = "JSONPatch"
+Key = tuple[str, str, str, str]
+"""Policy, binding, and the parameter's namespace and name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Compilation:
+    """The expressions of a policy."""
+
+    variables: dict[str, Compiled]
+    conditions: tuple[Compiled, ...]
+    mutations: tuple[Compiled, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Refusal:
+    """Why a policy refuses, or cannot be evaluated."""
+
+    policy: Policy
+    binding: Binding | None
+    message: str
+    reason: str = ""
+
+    def text(self) -> str:
+        """Return Go's words."""
+        if self.binding is None:
+            return f'policy "{self.policy.name}" denied request: {self.message}'
+        return f"policy '{self.policy.name}' with binding '{self.binding.name}' denied request: {self.message}"
+
+
+@dataclass(slots=True, eq=False)
+class _Memory:
+    """What is remembered of a request between the two rounds."""
+
+    output: Object | None = None
+    reinvocable: set[Key] = field(default_factory=set)
+    due: set[Key] = field(default_factory=set)
+
+    def changed(self) -> None:
+        """The object changed after these policies."""
+        self.due |= self.reinvocable
+        self.reinvocable.clear()
+
+
+class _Denied(Forbidden):
+    """The refusal of a policy: the code is Forbidden's, the reason may be another."""
+
+    def __init__(self, error: StatusError, message: str, reason: str, causes: tuple[Cause, ...]) -> None:
+        super().__init__(message, dataclasses.replace(error.details, causes=(*error.details.causes, *causes)))
+        if reason:
+            self.reason = reason  # type: ignore[misc]  # a class has one reason; Go changes that of this error alone
+
+
+def compile_policy(policy: Policy) -> Compilation:
+    """Compile every expression of a policy."""
+    params = policy.param_kind is not None
+    variables = evaluating.compose(policy.variables, params=params, environment_of=activation.environment)
+    plain = activation.environment(params=params, authorizer=True, variables=tuple(variables))
+    patching = activation.environment(params=params, authorizer=True, patches=True, variables=tuple(variables))
+    return Compilation(
+        variables,
+        tuple(Compiled.of(plain, each.expression) for each in policy.conditions),
+        tuple(Compiled.of(patching, each.expression) for each in policy.mutations),
+    )
+
+
+class MutatingPolicies:
+    """See the module."""
+
+    name = "MutatingAdmissionPolicy"
+
+    def __init__(self, judging: Judging[Compilation], schemas: Schemas) -> None:
+        self._judging = judging
+        self._schemas = schemas
+
+    def handles(self, operation: Operation, resource: Resource, subresource: str) -> bool:
+        """Return whether the rules of a policy match."""
+        return self._judging.handles(operation, resource, subresource)
+
+    async def validate(self, attributes: Attributes) -> None:
+        """Everything was said before."""
+
+    async def mutate(self, attributes: Attributes) -> None:
+        """Evaluate every policy, in order.
+
+        Raises:
+            StatusError: a policy fails and must not, or its change cannot be applied.
+        """
+        round_ = attributes.reinvocation
+        memory: _Memory = round_.memory.setdefault(self.name, _Memory())
+        if round_.again and memory.output != attributes.obj:
+            memory.changed()
+        answers: dict[Question, Answer] = {}
+        refusals: list[_Refusal] = []
+        for each in await self._judging.invocations(attributes):
+            if isinstance(each, Problem):
+                what = "policy" if each.binding is None else "binding"
+                refusals.append(_Refusal(each.policy, each.binding, f"failed to configure {what}: {each.message}"))
+                continue
+            key = _key(each)
+            if round_.again and key not in memory.due:
+                continue  # the second round evaluates nothing for the first time
+            given = await self._judging.input(attributes, each.resource, answers)
+            problem, changed = await self._invoke(each, given, attributes)
+            refusals += [problem] if problem is not None else []
+            if changed:
+                memory.changed()
+                round_.requested = True
+            if each.policy.reinvoked:
+                memory.reinvocable.add(key)
+        memory.output = copy.deepcopy(attributes.obj) if memory.reinvocable and not round_.again else None
+        _raise(attributes, [each for each in refusals if not each.policy.fails_open])
+
+    async def _invoke(self, each: Invocation[Compilation], given: Input, attributes: Attributes) -> tuple[_Refusal | None, bool]:
+        """Evaluate one policy; return what is wrong with it, and whether the object changed."""
+        try:
+            if each.compiled.conditions:
+                without = dataclasses.replace(given, namespace=None)
+                ask, variables = self._judging.ask, each.compiled.variables
+                if not await conditions.hold(each.compiled.conditions, without, each.param, variables, ask):
+                    return None, False
+        except ConditionsFailed as error:
+            return _Refusal(each.policy, each.binding, str(error), INVALID), False
+        if attributes.obj is None:
+            return None, False
+        problem: _Refusal | None = None
+        changed = False
+        for position in range(len(each.policy.mutations)):
+            try:
+                changed |= await self._mutate(each, position, given, attributes)
+            except PatchFailed as error:
+                problem = problem or _Refusal(each.policy, each.binding, str(error), INVALID)
+        return problem, changed
+
+    async def _mutate(self, each: Invocation[Compilation], position: int, given: Input, attributes: Attributes) -> bool:
+        """Evaluate one mutation and take over what it makes; return whether that is a change.
+
+        Raises:
+            PatchFailed: the expression fails, or what it gives cannot be applied.
+            ServiceUnavailable: there is no schema of the object.
+        """
+        compiled, mutation = each.compiled.mutations[position], each.policy.mutations[position]
+        if compiled.program is None:
+            raise PatchFailed(compiled.problem)
+        live = given.shown.obj
+        assert live is not None  # noqa: S101 - there is an object in this version where there is one in the other
+        names = given.variables(each.param, authorizer=True)
+        evaluation = Evaluation(names, each.compiled.variables, RUNTIME_BUDGET, given.answers, self._judging.ask)
+        try:
+            result = await evaluation.evaluate(compiled)
+        except OutOfBudget as error:
+            raise PatchFailed(str(error)) from None
+        if result.failed:
+            raise PatchFailed(result.error)
+        patched = _patched(live, result.value) if mutation.patch_type == _JSON_PATCH else self._applied(live, result.value)
+        if patched == live:
+            return False
+        if any(patched.get(name) != live.get(name) for name in ("apiVersion", "kind")) or not isinstance(patched.get("metadata"), dict):
+            raise PatchFailed("a mutation must leave apiVersion, kind and metadata of the object")
+        given.shown = dataclasses.replace(given.shown, obj=patched)
+        same = given.shown.resource == attributes.resource
+        attributes.obj = patched if same else self._judging.versions.convert(patched, given.shown.resource, attributes.resource)
+        return True
+
+    def _applied(self, live: Object, value: Value) -> Object:
+        try:
+            return merging.apply(self._schemas, live, value)
+        except LookupError:
+            kind = f"{live.get('apiVersion')}, Kind={live.get('kind')}"
+            late = "There can be a delay between when CustomResourceDefinitions are created and when they are available."
+            raise ServiceUnavailable(f"Resource kind {kind} not found. {late}") from None
+
+
+def _patched(live: Object, value: Value) -> Object:
+    """Return a copy of ``live`` with a list of ``JSONPatch`` applied; a ``test`` that fails leaves it as it is.
+
+    Raises:
+        PatchFailed: it is no such list, or cannot be applied.
+    """
+    if type(value) is not list or not all(isinstance(each, Message) and each.type_name == "JSONPatch" for each in value):
+        raise PatchFailed("type mismatch: JSONPatchType.expression should evaluate to array of JSONPatch")
+    operations = [_operation(each) for each in value]
+    try:
+        patched = json_patch.apply(live, operations)
+    except json_patch.TestFailed:
+        return live
+    except StatusError as error:
+        raise PatchFailed(f"JSON Patch: {error.message}") from None
+    if not isinstance(patched, dict):
+        raise PatchFailed("JSON Patch: it left no object")
+    return patched
+
+
+def _operation(message: Message) -> dict[str, Any]:
+    fields = message.fields
+    operation: dict[str, Any] = {"op": fields.get("op", ""), "path": fields.get("path", "")}
+    if fields.get("from"):
+        operation["from"] = fields["from"]
+    if "value" in fields:
+        value = fields["value"]
+        if isinstance(value, Message) and (problems := merging.check_type_names(value, value.type_name)):
+            raise PatchFailed("type mismatch: " + "\n".join(problems))
+        operation["value"] = merging.to_json(value)
+    return operation
+
+
+def _key(invocation: Invocation[Compilation]) -> Key:
+    metadata = (invocation.param or {}).get("metadata") or {}
+    return invocation.policy.name, invocation.binding.name, metadata.get("namespace") or "", metadata.get("name") or ""
+
+
+def _raise(attributes: Attributes, refusals: list[_Refusal]) -> None:
+    if refusals:
+        texts = [each.text() for each in refusals]
+        error = forbidden(attributes, "admission request denied by policy")
+        raise _Denied(error, texts[0], refusals[0].reason, tuple(Cause("", each) for each in texts))

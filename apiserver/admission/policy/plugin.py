@@ -1,0 +1,132 @@
+"""What both plug-ins do: wait until the policies are known, choose those to evaluate, and collect what they are evaluated with."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import Final, Generic, TypeVar
+
+from apiserver.admission.metrics import AdmissionMetrics
+from apiserver.admission.namespaces import Namespaces
+from apiserver.admission.policy import matching
+from apiserver.admission.policy.activation import Input, namespace_object
+from apiserver.admission.policy.definitions import Binding, Policy
+from apiserver.admission.policy.params import ConfigurationError
+from apiserver.admission.policy.source import Hook, Source
+from apiserver.admission.versions import Versions
+from apiserver.admission.webhook.errors import forbidden
+from apiserver.admission.webhook.review import Shown
+from apiserver.apis.meta.errors import StatusError
+from apiserver.apis.meta.objects import Object
+from apiserver.apis.meta.resources import Resource
+from apiserver.cel.asking import Ask
+from apiserver.cel.library.authz import Answer, Question
+from apiserver.registry.generic.admission import Attributes
+
+READY_SECONDS: Final = 10.0
+"""How long a request waits for the policies to be known."""
+Program = TypeVar("Program")
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A policy, or one binding of it, cannot be evaluated; what that means is the policy's ``failurePolicy``."""
+
+    policy: Policy
+    binding: Binding | None
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Invocation(Generic[Program]):
+    """A policy to be evaluated for a binding and a parameter."""
+
+    policy: Policy
+    binding: Binding
+    compiled: Program
+    resource: Resource
+    """What its rules name: as requested, or an equivalent version, which the object is converted to."""
+    param: Object | None
+
+
+@dataclass(frozen=True, slots=True)
+class Judging(Generic[Program]):
+    """What evaluating policies takes."""
+
+    source: Source[Program]
+    namespaces: Namespaces
+    versions: Versions
+    ask: Ask
+    metrics: AdmissionMetrics = field(repr=False)
+
+    @property
+    def ready(self) -> bool:
+        """Whether every policy is known."""
+        return self.source.known.is_set() and self.namespaces.synced.is_set()
+
+    def handles(self, operation: str, resource: Resource, subresource: str) -> bool:
+        """Return whether the rules of a policy match, or nobody knows yet."""
+        return bool(self.source.hooks(operation, resource, subresource)) or not self.ready
+
+    async def invocations(self, attributes: Attributes) -> list[Invocation[Program] | Problem]:
+        """Return what there is to evaluate, in the order of names.
+
+        Raises:
+            Forbidden: nobody knows yet; a request that a policy would refuse must not slip through.
+        """
+        await self._wait(attributes)
+        found: list[Invocation[Program] | Problem] = []
+        for hook in self.source.hooks(attributes.operation, attributes.resource, attributes.subresource):
+            try:
+                resource = await matching.matches(hook.policy.matching, attributes, self.namespaces, self.versions)
+            except StatusError as error:
+                found.append(Problem(hook.policy, None, error.message))
+                continue
+            if resource is not None:
+                for binding in hook.bindings:
+                    found += await self._bound(hook, binding, resource, attributes)
+        return found
+
+    async def _bound(
+        self, hook: Hook[Program], binding: Binding, resource: Resource, attributes: Attributes
+    ) -> list[Invocation[Program] | Problem]:
+        try:
+            bound = binding.matching
+            if bound is not None and await matching.matches(bound, attributes, self.namespaces, self.versions) is None:
+                return []
+            params = await self.source.params.of(hook.policy, binding, attributes.namespace)
+        except StatusError as error:
+            return [Problem(hook.policy, binding, error.message)]
+        except ConfigurationError as error:
+            return [Problem(hook.policy, binding, str(error))]
+        return [Invocation(hook.policy, binding, hook.compiled, resource, each) for each in params]
+
+    async def _wait(self, attributes: Attributes) -> None:
+        if self.ready:
+            return
+        try:
+            async with asyncio.timeout(READY_SECONDS):
+                await self.source.known.wait()
+                await self.namespaces.synced.wait()
+        except TimeoutError:
+            raise forbidden(attributes, "not yet ready to handle request") from None
+
+    async def input(self, attributes: Attributes, resource: Resource, answers: dict[Question, Answer]) -> Input:
+        """Return the request in the version that a policy's rules name, with its namespace.
+
+        Raises:
+            StatusError: the namespace is absent, or cannot be looked up.
+        """
+        namespace = await self.namespaces.get(attributes.namespace) if attributes.namespace else None
+        shown = self._shown(attributes, resource)
+        return Input(shown, namespace_object(namespace) if namespace is not None else None, answers)
+
+    def _shown(self, attributes: Attributes, wanted: Resource) -> Shown:
+        source = attributes.resource
+        if wanted == source:
+            return Shown(attributes, source, attributes.obj, attributes.old)
+        obj, old = (
+            self.versions.convert(each, source, wanted) if each and each.get("kind") == source.kind else each
+            for each in (attributes.obj, attributes.old)
+        )
+        return Shown(attributes, wanted, obj, old)

@@ -1,0 +1,267 @@
+"""ValidatingAdmissionPolicy: expressions that have to hold, or the request is refused, warned about, or noted in the audit log."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import orjson
+
+from apiserver.admission.policy import activation, conditions, definitions, evaluating
+from apiserver.admission.policy.activation import Input
+from apiserver.admission.policy.definitions import Binding, Policy, Validation
+from apiserver.admission.policy.evaluating import Compiled, Evaluation, OutOfBudget
+from apiserver.admission.policy.plugin import Invocation, Judging, Problem
+from apiserver.admission.webhook.conditions import ConditionsFailed
+from apiserver.admission.webhook.errors import forbidden
+from apiserver.apis.meta.errors import Cause, Forbidden, Invalid, RequestEntityTooLarge, StatusError, Unauthorized
+from apiserver.apis.meta.objects import Object
+from apiserver.apis.meta.resources import Resource
+from apiserver.cel.cost import MAX_MESSAGE_BYTES, RUNTIME_BUDGET
+from apiserver.cel.library.authz import Answer, Question
+from apiserver.registry.generic.admission import Attributes, Operation
+
+_FAILURE: Final = "validation.policy.admission.k8s.io/validation_failure"
+_MAX_ANNOTATION: Final = 10 * 1024
+_ERRORS: Final[dict[str, type[StatusError]]] = {
+    "Forbidden": Forbidden,
+    "Unauthorized": Unauthorized,
+    "RequestEntityTooLarge": RequestEntityTooLarge,
+}
+_ESCAPED: Final = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"}
+
+
+@dataclass(frozen=True, slots=True)
+class Compilation:
+    """The expressions of a policy."""
+
+    variables: dict[str, Compiled]
+    conditions: tuple[Compiled, ...]
+    validations: tuple[Compiled, ...]
+    messages: tuple[Compiled | None, ...]
+    annotations: tuple[Compiled, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What one validation came to: refused, with why."""
+
+    position: int
+    message: str
+    reason: str = ""
+
+
+def compile_policy(policy: Policy) -> Compilation:
+    """Compile every expression of a policy; messages and annotations cannot ask the authorizer."""
+    params = policy.param_kind is not None
+    variables = evaluating.compose(policy.variables, params=params, environment_of=activation.environment)
+    asking = activation.environment(params=params, authorizer=True, variables=tuple(variables))
+    plain = activation.environment(params=params, variables=tuple(variables))
+    return Compilation(
+        variables,
+        tuple(Compiled.of(asking, each.expression) for each in policy.conditions),
+        tuple(Compiled.of(asking, each.expression) for each in policy.validations),
+        tuple(Compiled.of(plain, each.message_expression) if each.message_expression else None for each in policy.validations),
+        tuple(Compiled.of(plain, each.expression) for each in policy.annotations),
+    )
+
+
+class ValidatingPolicies:
+    """See the module."""
+
+    name = "ValidatingAdmissionPolicy"
+
+    def __init__(self, judging: Judging[Compilation]) -> None:
+        self._judging = judging
+
+    def handles(self, operation: Operation, resource: Resource, subresource: str) -> bool:
+        """Return whether the rules of a policy match."""
+        return self._judging.handles(operation, resource, subresource)
+
+    async def mutate(self, attributes: Attributes) -> None:
+        """Change nothing."""
+
+    async def validate(self, attributes: Attributes) -> None:
+        """Evaluate every policy; the first refusal is what the client hears.
+
+        Raises:
+            StatusError: a policy refuses, or fails and must not.
+        """
+        answers: dict[Question, Answer] = {}
+        inputs: dict[Resource, Input] = {}
+        noted: dict[str, list[str]] = {}
+        refusal: StatusError | None = None
+        for each in await self._judging.invocations(attributes):
+            if isinstance(each, Problem):
+                found = _configuration(each)
+                refusal = refusal or (_refused(attributes, each.policy, each.binding, found) if found else None)
+                continue
+            if each.resource not in inputs:
+                inputs[each.resource] = await self._judging.input(attributes, each.resource, answers)
+            for decision in await self._judge(each, inputs[each.resource], attributes, noted):
+                refusal = refusal or _refused(attributes, each.policy, each.binding, decision)
+        for key, values in noted.items():
+            attributes.annotate(key, ", ".join(values))
+        if refusal is not None:
+            raise refusal
+
+    async def _judge(
+        self, invocation: Invocation[Compilation], given: Input, attributes: Attributes, noted: dict[str, list[str]]
+    ) -> list[Decision]:
+        """Return what refuses the request; warn and note as the binding says."""
+        policy, binding = invocation.policy, invocation.binding
+        judged = _Judged(invocation, given, self._judging.ask)
+        began = time.perf_counter()
+        try:
+            if not await judged.wanted():
+                return []
+        except ConditionsFailed as error:
+            for _ in range(error.count):
+                self._judging.metrics.condition_error(policy.name, "policy", "validate", attributes.operation)
+            failed = [] if policy.fails_open else [Decision(0, str(error))]
+            return _act(binding, attributes, failed)
+        finally:
+            if policy.conditions:
+                about = (policy.name, "policy", "validate", attributes.operation)
+                self._judging.metrics.conditions(*about, time.perf_counter() - began)
+        denied = _act(binding, attributes, await judged.decisions())
+        for key, value, problem in await judged.annotations():
+            if problem:
+                denied.append(Decision(0, problem))
+            else:
+                values = noted.setdefault(f"{policy.name}/{key}", [])
+                if value not in values:
+                    values.append(value)
+        return denied
+
+
+class _Judged:
+    """One policy evaluated for one binding and parameter."""
+
+    def __init__(self, invocation: Invocation[Compilation], given: Input, ask: Any) -> None:  # noqa: ANN401 - see asking.Ask
+        self._policy = invocation.policy
+        self._compiled = invocation.compiled
+        self._given = given
+        self._param = invocation.param
+        self._ask = ask
+
+    async def wanted(self) -> bool:
+        if not self._compiled.conditions:
+            return True
+        # conditions know no namespace
+        without = dataclasses.replace(self._given, namespace=None)
+        return await conditions.hold(self._compiled.conditions, without, self._param, self._compiled.variables, self._ask)
+
+    def _evaluation(self, budget: int, *, authorizer: bool) -> Evaluation:
+        names = self._given.variables(self._param, authorizer=authorizer)
+        return Evaluation(names, self._compiled.variables, budget, self._given.answers, self._ask)
+
+    async def decisions(self) -> list[Decision]:
+        evaluation = self._evaluation(RUNTIME_BUDGET, authorizer=True)
+        results = []
+        try:
+            for each in self._compiled.validations:
+                results.append(await evaluation.evaluate(each))  # noqa: PERF401 - a comprehension hides the awaits
+        except OutOfBudget as error:
+            return self._failed(0, str(error))
+        messages, problem = await self._messages(evaluation.remaining)
+        found: list[Decision] = []
+        for position, (validation, result) in enumerate(zip(self._policy.validations, results, strict=True)):
+            if result.failed:
+                found += self._failed(position, result.error)
+            elif problem:
+                found += self._failed(position, f"failed messageExpression: {problem}")
+            elif result.value is not True:
+                found.append(Decision(position, _message(validation, messages[position]), validation.reason))
+        return found
+
+    def _failed(self, position: int, message: str) -> list[Decision]:
+        return [] if self._policy.fails_open else [Decision(position, message)]
+
+    async def _messages(self, budget: int) -> tuple[Sequence[Any], str]:
+        """Return what the message expressions say, None for those that fail; and why none counts."""
+        if not any(self._compiled.messages):
+            return [None] * len(self._compiled.messages), ""
+        evaluation = self._evaluation(budget, authorizer=False)
+        said: list[Any] = []
+        try:
+            for each in self._compiled.messages:
+                result = await evaluation.evaluate(each) if each is not None else None
+                said.append(result.value if result is not None and not result.failed else None)
+        except OutOfBudget as error:
+            return [], str(error)
+        return said, ""
+
+    async def annotations(self) -> list[tuple[str, str, str]]:
+        """Return keys, values, and problems that refuse the request."""
+        if not self._compiled.annotations:
+            return []
+        evaluation = self._evaluation(RUNTIME_BUDGET, authorizer=False)
+        found: list[tuple[str, str, str]] = []
+        for expression, compiled in zip(self._policy.annotations, self._compiled.annotations, strict=True):
+            try:
+                result = await evaluation.evaluate(compiled)
+            except OutOfBudget as error:
+                return [] if self._policy.fails_open else [("", "", str(error))]
+            if result.failed:
+                if not self._policy.fails_open:
+                    found.append((expression.name, "", result.error))
+            elif isinstance(result.value, str):
+                if value := result.value.strip()[:_MAX_ANNOTATION]:
+                    found.append((expression.name, value, ""))
+            elif result.value is not None:
+                why = f"valueExpression '{expression.expression}' resulted in unsupported return type. "
+                found.append((expression.name, "", why + "Return type must be either string or null."))
+        return found
+
+
+def _message(validation: Validation, said: object) -> str:
+    text = said.strip() if isinstance(said, str) else ""
+    if text and "\n" not in text and len(text.encode()) <= MAX_MESSAGE_BYTES:
+        return text
+    return validation.message.strip() or f"failed expression: {validation.expression.strip()}"
+
+
+def _act(binding: Binding, attributes: Attributes, decisions: list[Decision]) -> list[Decision]:
+    """Warn and note; return what is to refuse the request."""
+    denied: list[Decision] = []
+    for each in decisions:
+        for action in binding.actions:
+            if action == definitions.DENY:
+                denied.append(each)
+            elif action == definitions.WARN:
+                by = f"ValidatingAdmissionPolicy '{binding.policy}' with binding '{binding.name}'"
+                attributes.warn(f"Validation failed for {by}: {each.message}")
+            elif action == definitions.AUDIT:
+                attributes.annotate(_FAILURE, _failure(binding, each))
+    return denied
+
+
+def _failure(binding: Binding, decision: Decision) -> str:
+    value: Object = {
+        "message": decision.message,
+        "policy": binding.policy,
+        "binding": binding.name,
+        "expressionIndex": decision.position,
+        "validationActions": list(binding.actions),
+    }
+    text = orjson.dumps([value]).decode()
+    return "".join(_ESCAPED.get(each, each) for each in text)
+
+
+def _configuration(problem: Problem) -> Decision | None:
+    if problem.policy.fails_open:
+        return None
+    what = "policy" if problem.binding is None else "binding"
+    return Decision(0, f"failed to configure {what}: {problem.message}")
+
+
+def _refused(attributes: Attributes, policy: Policy, binding: Binding | None, decision: Decision) -> StatusError:
+    by = f"ValidatingAdmissionPolicy '{policy.name}'" + (f" with binding '{binding.name}'" if binding is not None else "")
+    message = f"{by} denied request: {decision.message}"
+    refused = forbidden(attributes, message)
+    details = dataclasses.replace(refused.details, causes=(*refused.details.causes, Cause("", message)))
+    return _ERRORS.get(decision.reason, Invalid)(refused.message, details)
