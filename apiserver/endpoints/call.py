@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 from apiserver.apis.meta.users import ANONYMOUS, User
+from apiserver.endpoints.audit.events import Record
 from apiserver.endpoints.http import Request
 from apiserver.endpoints.negotiation import Representation, negotiate
 from apiserver.endpoints.requestinfo import RequestInfo
@@ -24,6 +27,15 @@ class Call:
     """For the audit log."""
     waited: float = 0.0
     """Seconds in which others held it up: queues and webhooks."""
+    record: Record | None = None
+    """What the audit log keeps of it; None: nothing."""
+    on_start: Callable[[int], None] | None = None
+    on_initialized: Callable[[], None] | None = None
+
+    @property
+    def uri(self) -> str:
+        """Path and query, as they were sent."""
+        return self.request.target
 
     @property
     def accept(self) -> str:
@@ -42,6 +54,23 @@ class Call:
     def caller(self) -> Caller:
         """Who asks, for the store."""
         return Caller(self.user, self.request.headers.get("User-Agent", ""), self.warn, self.annotate)
+
+    def received(self, body: Any) -> None:  # noqa: ANN401 - any JSON value, or bytes of JSON
+        """Tell the audit log what the request carries, before anything changes it: an object, or (bytes) a patch."""
+        if self.record is not None:
+            if isinstance(body, dict) and isinstance(metadata := body.get("metadata"), dict):
+                self.record.about(metadata)
+            self.record.request(body)
+
+    def started(self, code: int) -> None:
+        """Tell that the answer of a long-running request began."""
+        if self.on_start is not None:
+            self.on_start(code)
+
+    def initialized(self) -> None:
+        """Tell that a watch has sent what there was: from here on it costs little."""
+        if self.on_initialized is not None:
+            self.on_initialized()
 
     def annotate(self, key: str, value: str) -> None:
         """Add an annotation to the request's audit event; the first value of a key stays."""

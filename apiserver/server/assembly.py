@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
@@ -15,11 +15,13 @@ from apiserver.apis.meta.resources import Resource
 from apiserver.client.informer import Informer
 from apiserver.endpoints import responses
 from apiserver.endpoints.application import Application, Parts
+from apiserver.endpoints.audit.auditing import Auditor
 from apiserver.endpoints.call import Call
 from apiserver.endpoints.documents import OpenAPI
 from apiserver.endpoints.filters.authentication import Authenticator
 from apiserver.endpoints.filters.authorization import Authorizer
 from apiserver.endpoints.filters.chain import Chain, Phase
+from apiserver.endpoints.filters.impersonation import Impersonation
 from apiserver.endpoints.filters.limits import Limiter
 from apiserver.endpoints.http import Response
 from apiserver.endpoints.openapi import version2, version3
@@ -33,6 +35,7 @@ from apiserver.registry.generic.admission import Admission
 from apiserver.registry.generic.store import Store
 from apiserver.registry.generic.strategy import Strategy
 from apiserver.registry.generic.watchcache import WatchCache
+from apiserver.server import ownership
 from apiserver.server.health import Check, Health, ping
 from apiserver.server.measuring import MeasuredStorage
 from apiserver.server.metrics import Metrics, Peaks
@@ -69,6 +72,10 @@ class Assembly:
             await informer.synced.wait()
         self.chain.phase = Phase.SERVING
 
+    def background(self) -> tuple[Coroutine[None, None, None], ...]:
+        """Return what must run beside the server."""
+        return self.synced(), self.peaks.run(), self.chain.deadlines.run()
+
     def not_ready(self) -> None:
         """Tell load balancers, by /readyz, to send nobody here."""
         self.stopping = True
@@ -84,6 +91,8 @@ def assemble(
     authorizer: Authorizer,
     limiter: Limiter,
     metrics: Metrics,
+    impersonation: Impersonation | None = None,
+    auditor: Auditor | None = None,
     informers: Sequence[Informer] = (),
 ) -> Assembly:
     """Put a server together."""
@@ -93,14 +102,23 @@ def assemble(
         for strategy in strategies
         if strategy.hub is strategy
     }
+    v3 = _openapi(strategies)
+    types = ownership.types_of(v3)
     stores = {
-        strategy.resource: Store(storage, caches[strategy.hub], strategy, root=root, admission=admission, now=now)
+        strategy.resource: Store(
+            storage,
+            caches[strategy.hub],
+            strategy,
+            root=root,
+            admission=admission,
+            now=now,
+            owners=ownership.owners_of(strategy, strategies, types),
+        )
         for strategy in strategies
     }
     watches, streams = Watches(), Streams()
     peaks = Peaks(limiter)
     metrics.follow(stores.values(), peaks)
-    v3 = _openapi(strategies)
     pages: dict[str, Callable[[Call], Awaitable[Response]]] = {"/metrics": metrics.page, "/version": _version}
     parts = Parts(
         served={store.resource: _served(store, v3) for store in stores.values()},
@@ -110,7 +128,9 @@ def assemble(
         streams=streams,
         now=now,
     )
-    chain = Chain(Application(parts), authenticator, authorizer, limiter, metrics.requests, metrics.deciding)
+    chain = Chain(
+        Application(parts), authenticator, authorizer, limiter, metrics.requests, metrics.deciding, impersonation, auditor
+    )  # fmt: skip
     assembly = Assembly(chain, stores, watches, streams, tuple(caches.values()), peaks, informers)
     for path, checks in _checks(assembly, storage).items():
         pages[path] = Health(path, checks).page

@@ -15,6 +15,7 @@ from prometheus_client import CollectorRegistry, ProcessCollector, generate_late
 from apiserver.apis.meta.instruments import Counter, Histogram, Read, Registry
 from apiserver.client.rest import Client
 from apiserver.endpoints import responses
+from apiserver.endpoints.audit.auditing import AuditMetrics
 from apiserver.endpoints.call import Call
 from apiserver.endpoints.filters.limits import Limiter
 from apiserver.endpoints.filters.metering import Deciding, Requests
@@ -108,7 +109,8 @@ class Metrics:
         self.deciding = Deciding()
         self.delegation = Delegation()
         self.storage = StorageMetrics(root)
-        for each in (self.requests, self.deciding, self.delegation, self.storage):
+        self.audit = AuditMetrics()
+        for each in (self.requests, self.deciding, self.delegation, self.storage, self.audit):
             each.register(self.registry)
         self._process = CollectorRegistry()
         ProcessCollector(registry=self._process)

@@ -11,6 +11,8 @@ from typing import Literal
 
 from apiserver.admission import plugins
 from apiserver.apis.meta.times import parse_duration
+from apiserver.server import auditing
+from apiserver.server.auditing import AuditOptions
 
 AuthorizationMode = Literal["Delegated", "AlwaysAllow"]
 
@@ -42,6 +44,7 @@ class Options:
     enable_admission_plugins: tuple[str, ...]
     disable_admission_plugins: tuple[str, ...]
     admission_control_config_file: Path | None
+    audit: AuditOptions
     log_level: str
     log_format: Literal["json", "text"]
 
@@ -65,6 +68,7 @@ def parse(arguments: Sequence[str] | None = None) -> Options:
     files = (given.etcd_cafile, given.etcd_certfile, given.etcd_keyfile)
     if any(files) and not all(files):
         parser.error("--etcd-cafile, --etcd-certfile and --etcd-keyfile go together")
+    given.audit = AuditOptions.of(given)
     return Options(**{each.name: getattr(given, each.name) for each in fields(Options)})
 
 
@@ -103,6 +107,7 @@ def _parser() -> argparse.ArgumentParser:
     _storage(parser)
     _access(parser)
     _admission(parser)
+    auditing.add_flags(parser)
     logs = parser.add_argument_group("logging")
     logs.add_argument("--log-level", choices=["debug", "info", "warning", "error"], type=str.lower, default="info", help="least severity")
     logs.add_argument("--log-format", choices=["json", "text"], default="json", help="json for programs, text for people")

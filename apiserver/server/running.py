@@ -15,11 +15,13 @@ from typing import Final
 from apiserver.client.config import Config
 from apiserver.client.informer import Informer
 from apiserver.client.rest import Client
-from apiserver.endpoints.filters.authentication import Authenticator, Trust
+from apiserver.endpoints.filters.authentication import Authenticator, Trust, Users
 from apiserver.endpoints.filters.authorization import AllowAll, Authorizer, Delegated
+from apiserver.endpoints.filters.impersonation import Impersonation
 from apiserver.endpoints.filters.limits import InFlight
 from apiserver.endpoints.filters.tokens import TokenReview
 from apiserver.registry.generic.strategy import Strategy
+from apiserver.server import auditing, auditlog
 from apiserver.server.admitting import Admitting, admitting
 from apiserver.server.assembly import Assembly, assemble, now
 from apiserver.server.metrics import Metrics
@@ -76,26 +78,30 @@ async def running(options: Options, make_kinds: MakeKinds, storage: Storage | No
         metrics = Metrics(root=options.etcd_prefix)
         if client is not None:
             metrics.delegation.follow(client)
+        users = Users()
         authenticator = Authenticator(
             trust=Trust(),
             now=now,
             review=TokenReview(client, metrics.delegation.authenticated) if client else None,
             anonymous=options.anonymous_auth,
             expiry=metrics.delegation.expiry.cell(),
+            users=users,
         )
+        audit = await auditing.build(options.audit, metrics.audit, stack)
         trusting = Trusting(tls, authenticator, options.client_ca_file)
         kinds = make_kinds(client)
         admission = admitting(options, client, kinds.strategies, metrics.registry)
         for caller in admission.callers:
             await stack.enter_async_context(caller)
-        assembly, informers = _assembled(options, kinds, admission, client, kept, authenticator, trusting, metrics)
+        assembly, informers = _assembled(options, kinds, admission, client, kept, authenticator, trusting, metrics, users, audit)
         listener = Listener(assembly.chain, assembly.watches, assembly.streams)
         async with asyncio.TaskGroup() as tasks:
             address = await listener.listen(options.bind_address, options.secure_port, tls.context)
             caches = [cache.run() for cache in assembly.caches]
             others = [informer.run() for informer in informers]
-            long_lived = (*caches, *others, tls.run(), trusting.run(), assembly.synced(), assembly.peaks.run(), _compact(kept))
+            long_lived = (*caches, *others, tls.run(), trusting.run(), *assembly.background(), _compact(kept))
             background = [tasks.create_task(each) for each in long_lived]
+            recording = [tasks.create_task(each.run()) for each in (audit.buffers if audit else ())]
             gc.collect()
             gc.freeze()  # what is there now stays: the collector need not look at it again
             try:
@@ -104,6 +110,11 @@ async def running(options: Options, make_kinds: MakeKinds, storage: Storage | No
                 await listener.stop(delay=options.shutdown_delay_duration, not_ready=assembly.not_ready)
                 for each in background:
                     each.cancel()
+                if audit is not None:
+                    audit.close()
+                    await asyncio.wait(recording, timeout=auditlog.FLUSH_SECONDS)
+                    for each in recording:
+                        each.cancel()
 
 
 def _assembled(
@@ -115,21 +126,26 @@ def _assembled(
     authenticator: Authenticator,
     trusting: Trusting,
     metrics: Metrics,
+    users: Users,
+    audit: auditing.Auditing | None,
 ) -> tuple[Assembly, list[Informer]]:
     needed = list(admission.informers)
     if client is not None and not options.authentication_skip_lookup:
         trusted = config_map(client)
         trusting.subscribe(trusted)
         needed.append(trusted)
+    authorizer = _authorizer(options, client, metrics)
     assembly = assemble(
         kinds.strategies,
         storage,
         root=options.etcd_prefix.rstrip("/"),
         admission=admission.admission,
         authenticator=authenticator,
-        authorizer=_authorizer(options, client, metrics),
+        authorizer=authorizer,
         limiter=InFlight(options.max_requests_inflight, options.max_mutating_requests_inflight),
         metrics=metrics,
+        impersonation=Impersonation(authorizer, users),
+        auditor=audit.auditor if audit is not None else None,
         informers=needed,
     )
     return assembly, [*needed, *kinds.informers]

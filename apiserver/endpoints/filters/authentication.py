@@ -7,11 +7,14 @@ it was. That is decided here, by the signature, because only a front proxy may s
 
 from __future__ import annotations
 
+import base64
 import json
+import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import lru_cache
+from typing import Final
 from urllib.parse import unquote
 
 from cryptography import x509
@@ -20,10 +23,13 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from apiserver.apis.meta.errors import Unauthorized
 from apiserver.apis.meta.instruments import HistogramCell
-from apiserver.endpoints.http import Request
+from apiserver.endpoints.http import Request, websocket
 from apiserver.endpoints.users import ANONYMOUS, User, authenticated
 
 Authorities = tuple[x509.Certificate, ...]
+_WITH_ANOTHER: Final = 2
+_WHO: Final = "user"
+_REMEMBER_SECONDS: Final = 60.0
 Reviewer = Callable[[str], Awaitable[User | None]]
 """Turns a bearer token into a user; None if it is worth nothing."""
 
@@ -61,6 +67,8 @@ class Authenticator:
         review: Reviewer | None = None,
         anonymous: bool = True,
         expiry: HistogramCell | None = None,
+        users: Users | None = None,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         """Take what judges.
 
@@ -70,28 +78,43 @@ class Authenticator:
             review: judges bearer tokens; None: none is worth anything.
             anonymous: whether whoever shows no credential may be ``system:anonymous``.
             expiry: where the remaining life of clients' certificates is counted.
+            users: keeps one object a user.
+            clock: the wall clock in seconds, for what is remembered.
         """
         self.trust = trust
         self._expiry = expiry
         self._now = now
+        self._clock = clock
+        self._users = users if users is not None else Users()
         self._review = review
         self._anonymous = anonymous
 
+    def known(self, request: Request) -> User | None:
+        """Return who asks if these header fields came with this certificate before, and all that was judged by is still the same."""
+        found = request.fields.remembered.get((_WHO, request.carrier.certificate))
+        if isinstance(found, _Known) and found.trust is self.trust and self._clock() < found.until:
+            return found.user
+        return None
+
     async def __call__(self, request: Request) -> User:
-        """Return who asks.
+        """Return who asks: for the same user the same object.
 
         Raises:
             Unauthorized: a credential is wrong, or there is none and nobody may be anonymous.
         """
-        certificate = peer_certificate(request)
+        der = request.carrier.certificate
+        certificate = _parsed(der) if der else None
         if certificate is not None and (user := self._certified(certificate, request.headers)):
-            return authenticated(user)
-        token = bearer_token(request.headers)
+            user = self._users.same(authenticated(user))
+            until = certificate.not_valid_after_utc.timestamp()
+            request.fields.remembered[_WHO, der] = _Known(user, self.trust, min(until, self._clock() + _REMEMBER_SECONDS))
+            return user
+        token = bearer_token(request.headers) or websocket_token(request)
         if token is not None:
-            user = await self._review(token) if self._review is not None and token else None
-            if user is None:
+            found = await self._review(token) if self._review is not None and token else None
+            if found is None:
                 raise Unauthorized("Unauthorized")
-            return authenticated(user)
+            return self._users.same(authenticated(found))
         if certificate is not None or not self._anonymous:
             raise Unauthorized("Unauthorized")
         return ANONYMOUS
@@ -109,9 +132,29 @@ class Authenticator:
         return user
 
 
-def peer_certificate(request: Request) -> x509.Certificate | None:
-    """Return the client's certificate, which the handshake verified against some authority of ours."""
-    return _parsed(request.certificate) if request.certificate else None
+class Users:
+    """Gives the same object for the same user, so that what others know of it is found by identity."""
+
+    def __init__(self, size: int = 8192) -> None:
+        self._size = size
+        self._known: dict[tuple[object, ...], User] = {}
+
+    def same(self, user: User) -> User:
+        """Return the one object of this user."""
+        key = (user.name, user.groups, user.uid, tuple(sorted(user.extra.items())) if user.extra else ())
+        known = self._known.get(key)
+        if known is None:
+            if len(self._known) >= self._size:
+                self._known.clear()
+            known = self._known[key] = user
+        return known
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    user: User
+    trust: Trust
+    until: float
 
 
 @lru_cache(maxsize=1024)
@@ -175,6 +218,28 @@ def bearer_token(headers: Mapping[str, str]) -> str | None:
     """Return the token of an ``Authorization: Bearer`` header, None without one."""
     kind, _, token = headers.get("Authorization", "").strip().partition(" ")
     return token.strip() if kind.lower() == "bearer" else None
+
+
+def websocket_token(request: Request) -> str | None:
+    """Return the token that a browser offered among the websocket subprotocols, where it can set no header; None without one.
+
+    As ``k8s.io/apiserver/pkg/authentication/request/websocket``: base64url without padding, once, and beside another protocol.
+
+    Raises:
+        Unauthorized: it cannot be read.
+    """
+    if request.fields.upgrade != "websocket":
+        return None
+    protocols = websocket.offered(request)
+    tokens = [each.removeprefix(websocket.TOKEN_PROTOCOL) for each in protocols if each.startswith(websocket.TOKEN_PROTOCOL)]
+    if not tokens:
+        return None
+    if len(tokens) > 1 or len(protocols) < _WITH_ANOTHER:
+        raise Unauthorized("Unauthorized")
+    try:
+        return base64.b64decode(tokens[0] + "=" * (-len(tokens[0]) % 4), altchars=b"-_", validate=True).decode()
+    except ValueError:
+        raise Unauthorized("Unauthorized") from None
 
 
 def _all(headers: Mapping[str, str], name: str) -> Sequence[str]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from apiserver.apis.core.resources import SUBJECT_ACCESS_REVIEWS
@@ -9,7 +12,6 @@ from apiserver.apis.meta import fields, labels
 from apiserver.apis.meta.errors import Details, Forbidden, InternalError, StatusError
 from apiserver.apis.meta.objects import Object, dig
 from apiserver.client.rest import Client, TransportError
-from apiserver.endpoints.filters.expiring import Expiring
 from apiserver.endpoints.filters.reviewing import Answered, ask, uncounted
 from apiserver.endpoints.requestinfo import RequestInfo
 from apiserver.endpoints.users import MASTERS, User
@@ -21,14 +23,28 @@ _SIZE: Final = 8192
 _MAX_CACHED: Final = 10_000
 
 
-class Authorizer(Protocol):
-    """Says no by raising."""
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """May they, and why (not)?"""
 
-    async def check(self, user: User, info: RequestInfo) -> None:
-        """Return if the user may.
+    allowed: bool
+    reason: str = ""
+
+
+ALLOWED: Final = Decision(allowed=True)
+
+
+class Authorizer(Protocol):
+    """Decides who may what."""
+
+    def known(self, user: User, info: RequestInfo) -> Decision | None:
+        """Return the decision if nobody needs to be asked."""
+        ...
+
+    async def decide(self, user: User, info: RequestInfo) -> Decision:
+        """Return the decision.
 
         Raises:
-            Forbidden: they may not.
             InternalError: nobody can say.
         """
         ...
@@ -37,40 +53,82 @@ class Authorizer(Protocol):
 class AllowAll:
     """For development: everyone may everything."""
 
-    async def check(self, user: User, info: RequestInfo) -> None:
+    def known(self, user: User, info: RequestInfo) -> Decision:
         """Allow."""
+        del user, info
+        return ALLOWED
+
+    async def decide(self, user: User, info: RequestInfo) -> Decision:
+        """Allow."""
+        return self.known(user, info)
 
 
 class Delegated:
-    """Asks kube-apiserver, and remembers each answer for ten seconds."""
+    """Asks kube-apiserver, and remembers each answer, yes or no, for ten seconds.
 
-    def __init__(self, client: Client, answered: Answered = uncounted) -> None:
+    Users are told apart by identity, which is quick: authenticators give the same object for the same user.
+    """
+
+    def __init__(self, client: Client, answered: Answered = uncounted, *, now: Callable[[], float] = time.monotonic) -> None:
         self._client = client
         self._answered = answered
-        self._answers: Expiring[str, tuple[bool, str]] = Expiring(SECONDS, _SIZE)
+        self._now = now
+        self._answers: dict[tuple[object, ...], tuple[float, User, Decision]] = {}
 
-    async def check(self, user: User, info: RequestInfo) -> None:
-        """Return if the user may: ``system:masters`` always, health checks for everyone, all else as kube-apiserver says."""
-        if MASTERS in user.groups or (not info.is_resource and info.path in ALWAYS_ALLOWED):
-            return
-        spec = review_spec(user, info)
-        key = repr(spec)
-        answer = self._answers.get(key)
-        if answer is None:
-            answer = await self._ask(spec)
-            if len(key) <= _MAX_CACHED:
-                self._answers.put(key, answer)
-        allowed, reason = answer
-        if not allowed:
-            raise forbidden(user, info, reason)
+    def known(self, user: User, info: RequestInfo) -> Decision | None:
+        """See :class:`Authorizer`: ``system:masters`` may always, everyone may see whether we are well."""
+        if MASTERS in user.groups:
+            return ALLOWED
+        found = self._answers.get(_key(user, info))
+        if found is not None and found[1] is user and found[0] > self._now():
+            return found[2]
+        if not info.is_resource and info.path in ALWAYS_ALLOWED:
+            return ALLOWED
+        return None
 
-    async def _ask(self, spec: Object) -> tuple[bool, str]:
+    async def decide(self, user: User, info: RequestInfo) -> Decision:
+        """See :class:`Authorizer`."""
+        known = self.known(user, info)
+        if known is not None:
+            return known
+        decision = await self._ask(review_spec(user, info))
+        if _size(info) <= _MAX_CACHED:
+            self._remember(user, info, decision)
+        return decision
+
+    def _remember(self, user: User, info: RequestInfo, decision: Decision) -> None:
+        answers = self._answers
+        key = _key(user, info)
+        answers.pop(key, None)
+        while len(answers) >= _SIZE:
+            del answers[next(iter(answers))]
+        answers[key] = (self._now() + SECONDS, user, decision)
+
+    async def _ask(self, spec: Object) -> Decision:
         review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec}
         try:
             answer = await ask(self._client, SUBJECT_ACCESS_REVIEWS, review, self._answered)
         except (StatusError, TransportError) as error:
             raise InternalError(f"ask kube-apiserver whether {spec.get('user')} may: {error}") from error
-        return dig(answer, "status", "allowed") is True, str(dig(answer, "status", "reason") or "")
+        return Decision(dig(answer, "status", "allowed") is True, str(dig(answer, "status", "reason") or ""))
+
+
+def _key(user: User, info: RequestInfo) -> tuple[object, ...]:
+    if info.is_resource:
+        return (
+            id(user), info.verb, info.resource, info.namespace, info.name, info.subresource, info.group, info.version,
+            info.label_selector, info.field_selector,
+        )  # fmt: skip
+    return (id(user), info.verb, info.path)
+
+
+def _size(info: RequestInfo) -> int:
+    """Return the size of what the client chose: long ones could fill memory."""
+    texts = (
+        info.verb, info.path, info.group, info.version, info.namespace, info.resource, info.subresource, info.name,
+        info.label_selector, info.field_selector,
+    )  # fmt: skip
+    return sum(map(len, texts))
 
 
 def review_spec(user: User, info: RequestInfo) -> Object:

@@ -2,7 +2,8 @@
 
 ::
 
-    request ─▶ audit id, attributes ─▶ ready? ─▶ authentication ─▶ flow control ─▶ authorization ─▶ deadline ─▶ application
+    request ─▶ audit id, attributes ─▶ ready? ─▶ authentication ─▶ audit ─▶ impersonation ─▶ flow control ─▶ authorization
+    ─▶ deadline ─▶ application
 
 Authorization stands before routing: who may not, does not learn what there is.
 """
@@ -10,24 +11,31 @@ Authorization stands before routing: who may not, does not learn what there is.
 from __future__ import annotations
 
 import asyncio
+import gzip
 import logging
+import random
 import time
-import uuid
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
+from functools import partial
 from typing import Final
 
 from apiserver.apis.meta.errors import BadRequest, Details, InternalError, ServiceUnavailable, StatusError, Timeout, TooManyRequests
 from apiserver.endpoints import queries, requestinfo, responses
 from apiserver.endpoints.application import Application
+from apiserver.endpoints.audit.auditing import Auditor
+from apiserver.endpoints.audit.events import Record
+from apiserver.endpoints.audit.policy import Level
 from apiserver.endpoints.call import Call
-from apiserver.endpoints.filters import metering
-from apiserver.endpoints.filters.authorization import ALWAYS_ALLOWED, Authorizer
+from apiserver.endpoints.filters import impersonation, metering
+from apiserver.endpoints.filters.authentication import Authenticator
+from apiserver.endpoints.filters.authorization import ALWAYS_ALLOWED, Authorizer, forbidden
+from apiserver.endpoints.filters.deadlines import Deadlines
+from apiserver.endpoints.filters.impersonation import Impersonation
 from apiserver.endpoints.filters.limits import Limiter, Seat
 from apiserver.endpoints.filters.metering import Deciding, Requests
-from apiserver.endpoints.http import Request, Response
-from apiserver.endpoints.users import User
+from apiserver.endpoints.http import Request, Response, Stream
+from apiserver.endpoints.negotiation import JSON
 
 logger = logging.getLogger(__name__)
 
@@ -38,7 +46,11 @@ _CLIENT_CLOSED: Final = 499
 _UNAUTHORIZED: Final = 401
 _FORBIDDEN: Final = 403
 _GATEWAY_TIMEOUT: Final = 504
+_SERVER_ERROR: Final = 500
 _APPLY: Final = "application/apply-patch+"
+_VARIANTS: Final = "89ab"
+SLOW_SECONDS: Final = 0.5
+"""From here on a request is worth a line in the log and annotations in the audit log, as in Go."""
 
 
 class Phase(Enum):
@@ -54,14 +66,17 @@ class Phase(Enum):
 
 @dataclass(slots=True)
 class Chain:
-    """A handler of :mod:`apiserver.endpoints.http`."""
+    """A handler of :mod:`apiserver.endpoints.http`. The bound of time holds while ``deadlines.run`` runs."""
 
     application: Application
-    authenticate: Callable[[Request], Awaitable[User]]
+    authenticator: Authenticator
     authorizer: Authorizer
     limiter: Limiter
     requests: Requests
     deciding: Deciding
+    impersonation: Impersonation | None = None
+    auditor: Auditor | None = None
+    deadlines: Deadlines = field(default_factory=lambda: Deadlines(REQUEST_SECONDS))
     phase: Phase = Phase.STARTING
 
     async def __call__(self, request: Request) -> Response:
@@ -73,11 +88,15 @@ class Chain:
         code, size = _CLIENT_CLOSED, 0
         try:
             response = await self._bounded(call, long_running=long_running)
-            code, size = response.status, _size(response)
+            code, size = response.status, response.length
+            if call.record is not None:
+                _keep(call.record, call, response)
         finally:
             seconds = time.perf_counter() - started
             self._count(call, code, seconds, size, long_running=long_running)
-            _log(call, code, seconds)
+            if self.auditor is not None and call.record is not None:
+                self._record(self.auditor, call.record, call, code, seconds)
+            _log(call, code, seconds, long_running=long_running)
         if not response.prepared:
             responses.add_headers(call, response)
             if self.phase is Phase.DRAINING:
@@ -89,40 +108,62 @@ class Chain:
         try:
             return await self._let_in(call, long_running=long_running)
         except StatusError as error:
-            return responses.status_of(error)
+            return _refused(call, error)
         except RecursionError:
-            return responses.status_of(BadRequest("the body of the request is nested too deeply"))
+            return _refused(call, BadRequest("the body of the request is nested too deeply"))
         except ConnectionError:
             raise  # the client is gone: nobody to tell
-        except Exception:
+        except Exception as error:
             logger.exception("a request failed", extra={"audit_id": call.audit_id, "method": call.info.method, "path": call.info.path})
             message = f"an error on the server prevented the request from succeeding; its log names audit id {call.audit_id}"
+            if self.auditor is not None and call.record is not None:
+                self.auditor.panicked(call.record, error, call.annotations)
+                call.record = None
             return responses.status_of(InternalError(message))
 
     async def _let_in(self, call: Call, *, long_running: bool) -> Response:
         if self.phase is not Phase.SERVING and call.info.path not in ALWAYS_ALLOWED:
             self._refuse(call)
         await self._authenticate(call)
+        if self.auditor is not None:
+            call.record = self.auditor.received(call)
+            if call.record is not None and self.auditor.full:
+                await self.auditor.room()
+            if long_running and call.record is not None:
+                call.on_start = partial(self.auditor.started, call.record)
+        if self.impersonation is not None and impersonation.wants(call.request):
+            await self._impersonate(self.impersonation, call)
         seat = self._enter(call, long_running=long_running)
         if seat is None:
-            await self._authorize(call)
             return await self._answer(call, long_running=long_running)
+        call.on_initialized = seat.initialized
         try:
             if seat.waits:
                 call.waited += await seat.taken()
-            await self._authorize(call)
             return await self._answer(call, long_running=long_running)
         finally:
             seat.leave()
 
     async def _authenticate(self, call: Call) -> None:
         began = time.perf_counter()
-        try:
-            call.user = user = await self.authenticate(call.request)
-        except StatusError as error:
-            self.deciding.unauthenticated("failure" if error.code == _UNAUTHORIZED else "error", time.perf_counter() - began)
-            raise
+        user = self.authenticator.known(call.request)
+        if user is None:
+            try:
+                user = await self.authenticator(call.request)
+            except StatusError as error:
+                self.deciding.unauthenticated("failure" if error.code == _UNAUTHORIZED else "error", time.perf_counter() - began)
+                if self.auditor is not None:
+                    self.auditor.unauthenticated(call, error.code)
+                raise
+        call.user = user
         self.deciding.authenticated(user.name, time.perf_counter() - began)
+
+    async def _impersonate(self, impersonate: Impersonation, call: Call) -> None:
+        found = await impersonate(call.request, call.user, call.info)
+        if found is not None:
+            call.user = found.user
+            if call.record is not None:
+                call.record.impersonated, call.record.constraint = found.user, found.constraint
 
     def _enter(self, call: Call, *, long_running: bool) -> Seat | None:
         try:
@@ -133,14 +174,24 @@ class Chain:
 
     async def _authorize(self, call: Call) -> None:
         began = time.perf_counter()
-        try:
-            await self.authorizer.check(call.user, call.info)
-        except StatusError as error:
-            self.deciding.refused("no-opinion" if error.code == _FORBIDDEN else "error", time.perf_counter() - began)
-            raise
+        decision = self.authorizer.known(call.user, call.info)
+        if decision is None:
+            try:
+                decision = await self.authorizer.decide(call.user, call.info)
+            except StatusError as error:
+                self.deciding.refused("error", time.perf_counter() - began)
+                if call.record is not None:
+                    call.record.decided(allowed=False, reason=error.message)
+                raise
+        if call.record is not None:
+            call.record.decided(allowed=decision.allowed, reason=decision.reason)
+        if not decision.allowed:
+            self.deciding.refused("no-opinion", time.perf_counter() - began)
+            raise forbidden(call.user, call.info, decision.reason)
         self.deciding.allowed(time.perf_counter() - began)
 
     async def _answer(self, call: Call, *, long_running: bool) -> Response:
+        await self._authorize(call)
         if not long_running:
             return await self._in_time(call)
         gauge = self.requests.long_running.cell(*self._labels(call))
@@ -164,7 +215,23 @@ class Chain:
                 return
 
     async def _in_time(self, call: Call) -> Response:
-        seconds = queries.timeout(call.request.query, REQUEST_SECONDS)
+        """Answer within the time that the client gives, or ours. Only what cancelled the answer is a Timeout, not any TimeoutError."""
+        if "timeout=" in call.request.query_string:
+            return await self._in_its_time(call, queries.timeout(call.request.query, REQUEST_SECONDS))
+        deadline = self.deadlines.begin()
+        try:
+            response = await self.application.answer(call)
+        except asyncio.CancelledError:
+            if not deadline.expired or deadline.task.uncancel():
+                raise
+            raise self._too_late(call, self.deadlines.seconds) from None
+        finally:
+            self.deadlines.end(deadline)
+        if deadline.expired:
+            await deadline.absorb()
+        return response
+
+    async def _in_its_time(self, call: Call, seconds: float) -> Response:
         limit: asyncio.Timeout | None = None
         try:
             async with asyncio.timeout(seconds) as limit:
@@ -172,8 +239,11 @@ class Chain:
         except TimeoutError:
             if limit is None or not limit.expired():
                 raise
-            self._terminated(call, _GATEWAY_TIMEOUT)
-            raise Timeout(f"request did not complete within the requested timeout of {seconds:g} seconds") from None
+            raise self._too_late(call, seconds) from None
+
+    def _too_late(self, call: Call, seconds: float) -> Timeout:
+        self._terminated(call, _GATEWAY_TIMEOUT)
+        return Timeout(f"request did not complete within the requested timeout of {seconds:g} seconds")
 
     def _count(self, call: Call, code: int, seconds: float, size: int, *, long_running: bool) -> None:
         info = call.info
@@ -181,13 +251,22 @@ class Chain:
             dry_run = metering.dry_run(call.request.query)
             apply = info.verb == "patch" and call.request.headers.get("Content-Type", "").startswith(_APPLY)
             self.requests.series(info, dry_run=dry_run, apply=apply).ended(code, seconds, call.waited, size)
-            if length := call.request.headers.get("Content-Length"):
+            if length := call.request.content_length:
                 self.requests.body(info, length)
         else:
             connect = long_running and info.verb != "watch"
             self.requests.series(info, connect=connect).ended(code, seconds, call.waited, size)
         if code == _CLIENT_CLOSED:
             self.requests.aborts.increment(*self._labels(call)[:-1])
+
+    def _record(self, auditor: Auditor, record: Record, call: Call, code: int, seconds: float) -> None:
+        if code == _CLIENT_CLOSED:
+            code, record.status = 200, {"status": "Success", "message": "Connection closed early"}  # Go's words and code
+        if seconds > SLOW_SECONDS:
+            call.annotate("apiserver.latency.k8s.io/total", f"{seconds:.6g}s")
+            if call.waited:
+                call.annotate("apiserver.latency.k8s.io/apf-queue-wait", f"{call.waited:.6g}s")
+        auditor.ended(record, code, call.annotations)
 
     def _labels(self, call: Call) -> tuple[str, ...]:
         return self.requests.labels(call.info, connect=call.info.verb == "get" and self.application.is_long_running(call.info))
@@ -196,19 +275,39 @@ class Chain:
         self.requests.terminations.increment(*self._labels(call), str(code))
 
 
-def _size(response: Response) -> int:
-    """Return the size of an answer that is whole in memory."""
-    return response.length
+def _refused(call: Call, error: StatusError) -> Response:
+    if call.record is not None:
+        call.record.status = error.to_json()
+    return responses.status_of(error)
+
+
+def _keep(record: Record, call: Call, response: Response) -> None:
+    """Give the audit log the answer's object, if it is to have it and there is one."""
+    if record.verdict.level is not Level.REQUEST_RESPONSE or not call.info.is_resource or isinstance(response, Stream):
+        return
+    body = response.body if isinstance(response.body, bytes) else b"".join(response.body)
+    if response.headers.get("Content-Encoding") == "gzip":
+        body = gzip.decompress(body)
+    if response.content_type == JSON and body:
+        record.response(body)
 
 
 def _audit_id(request: Request) -> str:
     """Return the id that the aggregator gave the request, so that both logs join, or a new one."""
     given = request.headers.get("Audit-Id", "")
-    return given if given and len(given) <= _MAX_AUDIT_ID and given.isprintable() else str(uuid.uuid4())
+    return given if given and len(given) <= _MAX_AUDIT_ID and given.isprintable() else _new_id()
 
 
-def _log(call: Call, code: int, seconds: float) -> None:
-    level = logging.WARNING if code >= 500 else logging.INFO if call.info.mutating else logging.DEBUG
+def _new_id() -> str:
+    """Return a UUIDv4: an identity, no secret."""
+    text = f"{random.getrandbits(128):032x}"
+    return f"{text[:8]}-{text[8:12]}-4{text[13:16]}-{_VARIANTS[int(text[16], 16) & 3]}{text[17:20]}-{text[20:]}"
+
+
+def _log(call: Call, code: int, seconds: float, *, long_running: bool) -> None:
+    """Say what went wrong here, or took long; what went well is in the audit log and the metrics."""
+    slow = seconds > SLOW_SECONDS and not long_running
+    level = logging.WARNING if code >= _SERVER_ERROR else logging.INFO if slow else logging.DEBUG
     if logger.isEnabledFor(level):
         about = {
             "audit_id": call.audit_id,
@@ -218,4 +317,6 @@ def _log(call: Call, code: int, seconds: float) -> None:
             "code": code,
             "milliseconds": round(seconds * 1000, 1),
         }
-        logger.log(level, "answered", extra=about)
+        if call.waited:
+            about["waited_milliseconds"] = round(call.waited * 1000, 1)
+        logger.log(level, "answered slowly" if slow else "answered", extra=about)

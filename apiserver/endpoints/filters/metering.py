@@ -41,7 +41,6 @@ _VERBS: Final = {
 }  # fmt: skip
 _SIZED: Final = frozenset({"GET", "LIST"})
 _HEALTH: Final = frozenset({"/healthz", "/livez", "/readyz", "/metrics", "/version", "/apis"})
-_DIGITS: Final = 12
 _KNOWN_USERS: Final = frozenset({"admin", "client", "kube_proxy", "kubelet", "system:serviceaccount:kube-system:default"})
 
 
@@ -158,10 +157,10 @@ class Requests:
         subresource = info.subresource if len(info.subresource) < 32 and info.subresource.isalpha() else OTHER if info.subresource else ""
         return verb, info.group, info.version, info.resource, subresource, _scope(info), COMPONENT
 
-    def body(self, info: RequestInfo, length: str) -> None:
-        """Count the size of a body, as its header says."""
-        if (info.group, info.resource) in self._resources and length.isdecimal() and len(length) < _DIGITS:
-            self.body_sizes.observe(int(length), info.group, info.resource, info.verb)
+    def body(self, info: RequestInfo, length: int) -> None:
+        """Count the size of a body."""
+        if (info.group, info.resource) in self._resources:
+            self.body_sizes.observe(length, info.group, info.resource, info.verb)
 
     def register(self, registry: Registry) -> None:
         """Put all of it on the page."""

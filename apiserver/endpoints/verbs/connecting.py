@@ -60,6 +60,8 @@ async def connect(served: Served, call: Call, stream: Connect, streams: Streams)
     async with _dialled(destination, stream) as server:
         responses.add_headers(call, client)
         await client.accept()
+        call.started(client.status)
+        call.initialized()
         await _join(client, server, streams)
     return client
 

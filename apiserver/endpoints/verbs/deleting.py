@@ -40,5 +40,7 @@ async def delete_collection(served: Served, call: Call) -> Response:
 
 async def _options(call: Call) -> DeleteOptions:
     body, _ = await bodies.read_object(call.request, notice_duplicates=False)
+    if body:
+        call.received(body)
     query = call.request.query
     return queries.delete_options(query, query.getall("dryRun", []), body, call.caller)

@@ -142,6 +142,7 @@ class _Stream:
                 await self._write(self._object("ADDED", item) for item in snapshot[start : start + _SLICE] if self._selection(item))
             if self._options.send_initial_events and self._options.bookmarks:
                 await self._write([self._bookmark(after, {INITIAL_EVENTS_END: "true"})])
+            self._call.initialized()
             del snapshot
             self._revision = after
             async for event in events:
@@ -214,6 +215,7 @@ class _Stream:
             response = Stream(self._call.request, content_type=JSON)
             responses.add_headers(self._call, response)
             await response.prepare()
+            self._call.started(response.status)
             self._response = response
         return self._response
 

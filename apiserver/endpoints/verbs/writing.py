@@ -50,6 +50,7 @@ async def patch(served: Served, call: Call) -> Response:
     options = write_options(call, "PatchOptions")
     raw = await bodies.read(call.request)
     change, duplicates = patches.parse(media_type, raw, served.shape)
+    call.received(raw)
     _judge_duplicates(served, call, options, duplicates)
     repeatable = media_type in patches.REPEATABLE
     item = await served.store.update(call.info.namespace, call.info.name, change, options, part=_part(call), repeatable=repeatable)
@@ -60,6 +61,7 @@ async def _apply(served: Served, call: Call, representation: Representation) -> 
     """Merge what one manager applies into the object, or its status; 201 when that made the object."""
     options = write_options(call, "PatchOptions", apply=True)
     applied, duplicates = patches.parse_apply(await bodies.read(call.request))
+    call.received(applied)
     _judge_duplicates(served, call, options, duplicates)
     item, made = await served.store.apply(call.info.namespace, call.info.name, applied, options, part=_part(call))
     return await served.answer_one(call, item, representation, code=201 if made else 200)
@@ -70,6 +72,7 @@ async def act(served: Served, call: Call, verb: Verb) -> Response:
     representation = call.represent(*ONE)
     options = write_options(call)
     body, _ = await bodies.read_object(call.request)
+    call.received(body)
     item = await served.store.act(call.info.namespace, call.info.name, call.info.subresource, verb, body, options)
     return await served.answer_one(call, item, representation)
 
@@ -81,6 +84,7 @@ async def act_by_creating(
     representation = call.represent(*ONE)
     options = write_options(call, "CreateOptions")
     body, _ = await bodies.read_object(call.request)
+    call.received(body)
     item = await served.store.get(call.info.namespace, call.info.name)
     created = everything[verb.creates]
     made = verb.make(codec.copy(item.object), body, now())
@@ -102,6 +106,7 @@ async def _body(served: Served, call: Call, options: WriteOptions) -> Object:
     body, duplicates = await bodies.read_object(call.request, notice_duplicates=options.field_validation != "Ignore")
     if not body:
         raise BadRequest("the request has no body: it must be an object")
+    call.received(body)
     _judge_duplicates(served, call, options, duplicates)
     return body
 

@@ -1,0 +1,192 @@
+"""The filter: decides by the policy, makes the events of a request's stages and hands them to the backends."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from ipaddress import ip_address
+from typing import Final, Protocol, cast
+
+from apiserver.apis.meta.errors import InternalError
+from apiserver.apis.meta.instruments import Counter, Registry
+from apiserver.endpoints.audit.events import Pieces, Record
+from apiserver.endpoints.audit.policy import Level, Policy, Stage
+from apiserver.endpoints.call import Call
+from apiserver.endpoints.http import Request
+from apiserver.endpoints.users import User
+
+_NOBODY: Final = User("")
+_ORIGIN: Final = "origin"
+_MAX_ADDRESSES: Final = 32
+
+
+class Backend(Protocol):
+    """Where events go. ``add`` never waits; what waits is :meth:`room`, before a request is begun."""
+
+    name: str
+
+    @property
+    def full(self) -> bool:
+        """Whether requests must wait for :meth:`room` first."""
+        ...
+
+    def add(self, event: str) -> None:
+        """Take an event; one that there is no room for is dropped and counted."""
+        ...
+
+    async def room(self) -> None:
+        """Wait until there is room, or (strict) until everything taken is stored.
+
+        Raises:
+            OSError: strict, and it cannot be stored.
+        """
+        ...
+
+
+class AuditMetrics:
+    """``k8s.io/apiserver/pkg/audit/metrics.go``."""
+
+    def __init__(self) -> None:
+        self.events = Counter("apiserver_audit_event_total", "Audit events made and handed to the backends.")
+        self.errors = Counter("apiserver_audit_error_total", "Audit events that were lost, by backend.", ("plugin",))
+        self.levels = Counter("apiserver_audit_level_total", "Requests by audit level.", ("level",))
+        self.rejected = Counter("apiserver_audit_requests_rejected_total", "Requests refused because they could not be recorded.")
+        self.event = self.events.cell()
+        self.level = {level: self.levels.cell(level.text) for level in Level}
+
+    def register(self, registry: Registry) -> None:
+        """Put all of it on the page."""
+        registry.add(self.events, self.errors, self.levels, self.rejected)
+
+
+class Auditor:
+    """Records requests as a policy says."""
+
+    def __init__(
+        self,
+        policy: Policy,
+        backends: Sequence[Backend],
+        metrics: AuditMetrics,
+        *,
+        now: Callable[[], int] = time.time_ns,
+        limit: int = 0,
+    ) -> None:
+        """Take the policy and where events go; ``limit`` is :attr:`Record.limit`."""
+        self._policy = policy
+        self._backends = backends
+        self._metrics = metrics
+        self._now = now
+        self._limit = limit
+        self._pieces = Pieces()
+
+    def received(self, call: Call) -> Record | None:
+        """Make the first event of an authenticated request; None if it is not recorded."""
+        verdict = self._policy.verdict(call.user, call.info)
+        self._metrics.level[verdict.level].value += 1
+        if verdict.level is Level.NONE:
+            return None
+        now = self._now()
+        record = Record(verdict, self._pieces, call.audit_id, call.info, now)
+        record.limit = self._limit
+        addresses, agent = origin(call.request)
+        record.describe(call.uri, call.user, addresses, agent)
+        self._emit(record, Stage.REQUEST_RECEIVED, now)
+        return record
+
+    @property
+    def full(self) -> bool:
+        """Whether a request must wait for :meth:`room`."""
+        return any(each.full for each in self._backends)
+
+    async def room(self) -> None:
+        """Wait until the backends have room.
+
+        Raises:
+            InternalError: a strict backend cannot store.
+        """
+        for each in self._backends:
+            if each.full:
+                try:
+                    await each.room()
+                except OSError:
+                    self._metrics.rejected.increment()
+                    raise InternalError("failed to store audit event") from None
+
+    def started(self, record: Record, code: int) -> None:
+        """Note that a long-running request's answer began."""
+        if not record.started:
+            record.started = True
+            self._emit(record, Stage.RESPONSE_STARTED, self._now(), code)
+
+    def ended(self, record: Record, code: int, annotations: Mapping[str, str]) -> None:
+        """Note that a request is over."""
+        self._emit(record, Stage.RESPONSE_COMPLETE, self._now(), code, annotations)
+
+    def panicked(self, record: Record, error: BaseException, annotations: Mapping[str, str]) -> None:
+        """Note that a request ended by a mistake of ours. Of the error only its kind is told: its text may hold what a client sent."""
+        record.status = {"status": "Failure", "reason": "InternalError", "message": f"APIServer panic'd: {type(error).__name__}"}
+        self._emit(record, Stage.PANIC, self._now(), 500, annotations)
+
+    def unauthenticated(self, call: Call, code: int) -> None:
+        """Note that a request failed authentication: one event, and nobody's name in it."""
+        verdict = self._policy.verdict(_NOBODY, call.info)
+        self._metrics.level[verdict.level].value += 1
+        if verdict.level is Level.NONE:
+            return
+        now = self._now()
+        record = Record(verdict, self._pieces, call.audit_id, call.info, now)
+        addresses, agent = origin(call.request)
+        record.describe(call.uri, None, addresses, agent)
+        record.status = {"message": _attempted(call.request)}
+        self._emit(record, Stage.RESPONSE_STARTED, now, code)
+
+    def _emit(self, record: Record, stage: Stage, now: int, code: int = 0, annotations: Mapping[str, str] | None = None) -> None:
+        if stage in record.verdict.omit_stages:
+            return
+        event = record.event(stage, now, code, annotations)
+        self._metrics.event.value += 1
+        for each in self._backends:
+            each.add(event)
+
+
+def origin(request: Request) -> tuple[tuple[str, ...], str]:
+    """Return the addresses that a request came through, the first one first, and the client's name.
+
+    What the headers say of the way before the last station is hearsay; only the last address is certain.
+    """
+    remembered = request.fields.remembered
+    key = (_ORIGIN, request.remote)
+    found = remembered.get(key)
+    if found is None:
+        found = remembered[key] = (_addresses(request), request.headers.get("User-Agent", ""))
+    return cast("tuple[tuple[str, ...], str]", found)
+
+
+def _addresses(request: Request) -> tuple[str, ...]:
+    headers = request.headers
+    listed = [each.strip() for value in headers.getall("X-Forwarded-For", ()) for each in value.split(",")]
+    if not any(map(_is_address, listed)):
+        listed = [headers.get("X-Real-Ip", "").strip()]
+    found = list(filter(_is_address, listed[-_MAX_ADDRESSES:]))
+    if request.remote and (not found or found[-1] != request.remote):
+        found.append(request.remote)
+    return tuple(found)
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ip_address(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _attempted(request: Request) -> str:
+    """Return Go's words for what a client showed."""
+    kind, _, rest = request.headers.get("Authorization", "").strip().partition(" ")
+    shown = [
+        *(["basic"] if kind.lower() == "basic" else []),
+        *(["bearer"] if kind.lower() == "bearer" and rest else []),
+        *(["x509"] if request.certificate else []),
+    ]
+    return f"Authentication failed, attempted: {', '.join(shown)}" if shown else "Authentication failed, no credentials provided"

@@ -1,0 +1,178 @@
+"""The audit log put together: its flags, which are Go's, the policy, and the backends."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from apiserver.apis.meta.times import parse_duration
+from apiserver.client.config import Config
+from apiserver.client.rest import Client
+from apiserver.endpoints.audit import policy
+from apiserver.endpoints.audit.auditing import AuditMetrics, Auditor
+from apiserver.server.auditlog import MODES, Buffer, Buffering, LogFile, Mode, Webhook
+
+
+@dataclass(frozen=True, slots=True)
+class AuditOptions:
+    """The flags ``--audit-*``."""
+
+    audit_policy_file: Path | None = None
+    audit_log_path: str = ""
+    audit_log_maxage: int = 366
+    audit_log_maxbackup: int = 100
+    audit_log_maxsize: int = 100
+    audit_log_compress: bool = False
+    audit_log_format: str = "json"
+    audit_log_version: str = policy.API_VERSION
+    audit_log_mode: Mode = "blocking"
+    audit_log_batch_buffer_size: int = 10_000
+    audit_log_truncate_enabled: bool = False
+    audit_log_truncate_max_event_size: int = 100 << 10
+    audit_webhook_config_file: Path | None = None
+    audit_webhook_initial_backoff: float = 10.0
+    audit_webhook_mode: Mode = "batch"
+    audit_webhook_batch_buffer_size: int = 10_000
+    audit_webhook_batch_max_size: int = 400
+    audit_webhook_batch_max_wait: float = 30.0
+    audit_webhook_version: str = policy.API_VERSION
+    audit_webhook_truncate_enabled: bool = False
+
+    @classmethod
+    def of(cls, given: argparse.Namespace) -> AuditOptions:
+        """Take them out of the parsed command line."""
+        return cls(**{each.name: getattr(given, each.name) for each in fields(cls)})
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the flags, with Go's names and defaults."""
+    group = parser.add_argument_group("audit", "Nothing is recorded without a policy.")
+    defaults = AuditOptions()
+
+    def add(name: str, about: str, **more: Any) -> None:  # noqa: ANN401 - argparse's own
+        group.add_argument(f"--audit-{name}", default=getattr(defaults, f"audit_{name.replace('-', '_')}"), help=about, **more)
+
+    add("policy-file", "audit.k8s.io/v1 Policy: how much of which request is recorded", metavar="FILE", type=Path)
+    add("log-path", "file for events, one JSON object a line; - is standard output", metavar="FILE")
+    add("log-maxage", "days that rotated files stay; 0: for ever", metavar="DAYS", type=_natural)
+    add("log-maxbackup", "how many rotated files stay; 0: all", metavar="N", type=_natural)
+    add("log-maxsize", "megabytes at which the file is rotated; 0: never", metavar="MB", type=_natural)
+    add("log-compress", "gzip rotated files", type=_truth, nargs="?", const=True)
+    add("log-format", "json", choices=["json"])
+    add("log-version", "version of the events", choices=[policy.API_VERSION])
+    add("log-mode", "what happens when the file is slow: events are lost, or requests wait", choices=MODES)
+    add("log-batch-buffer-size", "events that may wait to be written", metavar="N", type=_positive)
+    add("log-truncate-enabled", "leave the objects out of events that are too large", type=_truth, nargs="?", const=True)
+    add("log-truncate-max-event-size", "bytes of both objects of an event", metavar="BYTES", type=_positive)
+    add("webhook-config-file", "kubeconfig of the webhook that gets the events", metavar="FILE", type=Path)
+    add("webhook-initial-backoff", "pause before a batch is sent again", metavar="DURATION", type=_seconds)
+    add("webhook-mode", "what happens when the webhook is slow: events are lost, or requests wait", choices=MODES)
+    add("webhook-batch-buffer-size", "events that may wait to be sent", metavar="N", type=_positive)
+    add("webhook-batch-max-size", "the most events in one batch", metavar="N", type=_positive)
+    add("webhook-batch-max-wait", "the longest that an event waits for its batch", metavar="DURATION", type=_seconds)
+    add("webhook-version", "version of the events", choices=[policy.API_VERSION])
+    add("webhook-truncate-enabled", "leave the objects out of events that are too large", type=_truth, nargs="?", const=True)
+
+
+@dataclass(slots=True)
+class Auditing:
+    """The filter and its backends."""
+
+    auditor: Auditor
+    buffers: list[Buffer] = field(default_factory=list)
+
+    def close(self) -> None:
+        """Let the backends' ``run`` end once everything is stored."""
+        for each in self.buffers:
+            each.close()
+
+
+async def build(options: AuditOptions, metrics: AuditMetrics, stack: AsyncExitStack) -> Auditing | None:
+    """Return the audit log, None if there is no policy or no place for events. ``stack`` closes what is opened.
+
+    Raises:
+        OSError, ValueError: the policy or the file cannot be used.
+        ConfigError: the webhook's kubeconfig cannot.
+    """
+    if options.audit_policy_file is None or not (options.audit_log_path or options.audit_webhook_config_file):
+        return None
+    judged = read_policy(options.audit_policy_file)
+    buffers = []
+    if options.audit_log_path:
+        file = LogFile(
+            options.audit_log_path,
+            megabytes=options.audit_log_maxsize,
+            backups=options.audit_log_maxbackup,
+            days=options.audit_log_maxage,
+            compress=options.audit_log_compress,
+        )
+        stack.callback(file.close)
+        buffering = Buffering(options.audit_log_mode, options.audit_log_batch_buffer_size)
+        buffers.append(Buffer("log", file.store, buffering, metrics.errors.cell("log")))
+    if options.audit_webhook_config_file:
+        buffers.append(await _webhook(options, options.audit_webhook_config_file, metrics, stack))
+    truncates = options.audit_log_truncate_enabled or options.audit_webhook_truncate_enabled
+    limit = options.audit_log_truncate_max_event_size if truncates else 0
+    return Auditing(Auditor(judged, buffers, metrics, limit=limit), buffers)
+
+
+async def _webhook(options: AuditOptions, file: Path, metrics: AuditMetrics, stack: AsyncExitStack) -> Buffer:
+    client = await stack.enter_async_context(Client(Config.from_kubeconfig(file), user_agent="virt-api"))
+    webhook = Webhook(client, backoff_seconds=options.audit_webhook_initial_backoff)
+    buffering = Buffering(
+        options.audit_webhook_mode,
+        options.audit_webhook_batch_buffer_size,
+        options.audit_webhook_batch_max_size,
+        options.audit_webhook_batch_max_wait,
+    )
+    return Buffer("webhook", webhook.store, buffering, metrics.errors.cell("webhook"))
+
+
+def read_policy(file: Path) -> policy.Policy:
+    """Return the policy in a file.
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError: it is no policy.
+    """
+    try:
+        return policy.parse(yaml.safe_load(file.read_text()))
+    except (yaml.YAMLError, ValueError) as error:
+        raise ValueError(f"--audit-policy-file={file}: {error}") from None
+
+
+def _checked(convert: Callable[[str], float], least: float) -> Callable[[str], float]:
+    def read(text: str) -> float:
+        value = convert(text)
+        if value < least:
+            raise argparse.ArgumentTypeError(f"{text} is less than {least}")
+        return value
+
+    return read
+
+
+def _natural(text: str) -> int:
+    return int(_checked(int, 0)(text))
+
+
+def _positive(text: str) -> int:
+    return int(_checked(int, 1)(text))
+
+
+def _seconds(text: str) -> float:
+    try:
+        return parse_duration(text).total_seconds()
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
+def _truth(text: str) -> bool:
+    if text.lower() not in {"true", "false", "1", "0", "t", "f"}:
+        raise argparse.ArgumentTypeError(f"{text} is neither true nor false")
+    return text.lower() in {"true", "1", "t"}
