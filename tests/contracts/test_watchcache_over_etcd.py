@@ -14,7 +14,8 @@ from tests.fakes.etcd_server import EtcdServer
 
 
 def decode(entry: Entry) -> Item:
-    return Item(entry.key, entry.mod_revision, {"number": json.loads(entry.value)}, entry.value)
+    data = {"number": json.loads(entry.value), "metadata": {"resourceVersion": str(entry.mod_revision)}}
+    return Item(entry.key, entry.mod_revision, None, json.dumps(data).encode())
 
 
 @asynccontextmanager

@@ -11,6 +11,8 @@ import asyncio
 import heapq
 import itertools
 import logging
+from collections import deque
+from typing import Final
 
 from apiserver.apis.meta import errors
 from storage.port import Storage, StorageError
@@ -23,6 +25,9 @@ ASK_AGAIN_SECONDS = 0.05  # a member of etcd that lags behind, or a watch that i
 # An idle cache asks this often, so that compaction never passes the position from which its watch would resume, and bookmarks move.
 IDLE_SECONDS = 10.0
 
+NOW: Final = -1
+"""Stands for the store's revision, whatever it is."""
+
 
 class Freshness:
     """Waits for revisions. ``run`` must run meanwhile."""
@@ -31,9 +36,13 @@ class Freshness:
         self._storage = storage
         self._timeout_seconds = timeout_seconds
         self._reached = 0
+        # A reader has one future, from its question to the moment when the cache is there. One timer watches over all of them: a timeout
+        # of its own would cost each reader more than the rest of its wait.
         self._askers: list[asyncio.Future[int]] = []
         self._asked = asyncio.Event()
-        self._waiters: list[tuple[int, int, asyncio.Future[None]]] = []  # a heap by revision
+        self._waiters: list[tuple[int, int, asyncio.Future[int]]] = []  # a heap by revision
+        self._deadlines: deque[tuple[float, int, asyncio.Future[int]]] = deque()
+        self._timer: asyncio.TimerHandle | None = None
         self._behind = asyncio.Event()
         self._order = itertools.count()
         self.reads = 0
@@ -47,6 +56,8 @@ class Freshness:
                 tasks.create_task(self._ask_progress())
         finally:
             self._fail(self._askers, "the watch cache has stopped")
+            if self._timer is not None:
+                self._timer.cancel()
 
     def advance(self, revision: int) -> None:
         """Say that the cache has reached ``revision``."""
@@ -54,7 +65,7 @@ class Freshness:
         while self._waiters and self._waiters[0][0] <= revision:
             _, _, future = heapq.heappop(self._waiters)
             if not future.done():
-                future.set_result(None)
+                future.set_result(revision)
 
     async def wait(self, revision: int | None = None) -> int:
         """Wait until the cache has reached ``revision`` (None: the store's own, now); return the revision reached.
@@ -63,34 +74,45 @@ class Freshness:
             ServiceUnavailable: the store cannot be asked.
             Timeout: the cache did not get there in time.
         """
-        if revision is not None and 0 < revision <= self._reached:
+        if revision is not None and max(revision, 1) <= self._reached:
             return self._reached
-        wanted = revision
-        try:
-            async with asyncio.timeout(self._timeout_seconds):
-                if wanted is None:
-                    wanted = await self._revision_now()
-                await self._reach(max(wanted, 1))
-        except TimeoutError:
-            raise self._too_late(wanted, given=revision is not None) from None
-        return self._reached
-
-    async def _revision_now(self) -> int:
-        future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        self._askers.append(future)
-        self._asked.set()
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[int] = loop.create_future()
+        self._watch_over(future, NOW if revision is None else revision, loop.time() + self._timeout_seconds)
+        if revision is None:
+            self._askers.append(future)
+            self._asked.set()
+        else:
+            self._await(max(revision, 1), future)
         return await future
 
-    async def _reach(self, revision: int) -> None:
-        if revision <= self._reached:
-            return
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    def _await(self, revision: int, future: asyncio.Future[int]) -> None:
         heapq.heappush(self._waiters, (revision, next(self._order), future))
         self._behind.set()
-        await future
 
-    def _too_late(self, wanted: int | None, *, given: bool) -> errors.Timeout:
-        if not given or wanted is None:
+    def _watch_over(self, future: asyncio.Future[int], wanted: int, until: float) -> None:
+        deadlines = self._deadlines
+        while deadlines and deadlines[0][2].done():
+            deadlines.popleft()
+        deadlines.append((until, wanted, future))
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_at(until, self._expire)
+
+    def _expire(self) -> None:
+        """Fail those who waited too long; look again when the next one may have."""
+        loop = asyncio.get_running_loop()
+        self._timer = None
+        while self._deadlines:
+            until, wanted, future = self._deadlines[0]
+            if not future.done():
+                if until > loop.time():
+                    self._timer = loop.call_at(until, self._expire)
+                    return
+                future.set_exception(self._too_late(wanted))
+            self._deadlines.popleft()
+
+    def _too_late(self, wanted: int) -> errors.Timeout:
+        if wanted == NOW:
             return errors.Timeout("the storage did not answer in time", errors.Details(retry_after_seconds=1))
         cause = errors.Cause("ResourceVersionTooLarge", "Too large resource version")
         message = f"Too large resource version: {wanted}, current: {self._reached}"
@@ -110,9 +132,16 @@ class Freshness:
                 self._fail(askers, "the watch cache has stopped")
                 raise
             else:
-                for future in askers:
-                    if not future.done():
-                        future.set_result(revision)
+                self._answer(askers, revision)
+
+    def _answer(self, askers: list[asyncio.Future[int]], revision: int) -> None:
+        for future in askers:
+            if future.done():
+                continue
+            if revision <= self._reached:
+                future.set_result(self._reached)
+            else:
+                self._await(revision, future)
 
     async def _ask_progress(self) -> None:
         while True:

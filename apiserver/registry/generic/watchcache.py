@@ -6,9 +6,11 @@ What may be relied on (``tests/unit/apiserver/registry/generic/test_watchcache.p
 2. ``list`` is one picture: every change at or below ``Snapshot.revision``, none above.
 3. ``watch(after=snapshot.revision)`` tells every later change of the prefix once, in the order of revisions. Folding its events over
    the snapshot gives a later snapshot, whatever the selector: what stops matching is told as DELETED.
-4. When changes cannot be told any more (too slow, too old, compacted) the watch raises ``Expired``; it never skips.
+4. A watch begins at any revision that the storage has not compacted. When changes cannot be told any more (too slow, compacted) it raises
+   ``Expired``; it never skips.
 5. While the storage is out, watches stay, ``get`` and ``list`` show the last picture, and ``wait_fresh`` fails within its bound.
 6. An entry that cannot be decoded is as good as absent: reported, and told as DELETED if it was seen before.
+7. What the cache holds is compared with the storage every few minutes; if they differ it is not ``is_usable`` until it was read anew.
 
 It knows nothing of kinds: ``decode`` turns an entry into an ``Item``.
 """
@@ -23,17 +25,20 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from apiserver.apis.meta import errors
+from apiserver.registry.generic import consistency
 from apiserver.registry.generic.freshness import Freshness
+from apiserver.registry.generic.history import History, Replay
 from apiserver.registry.generic.items import Item, Snapshot, SortedItems
-from apiserver.registry.generic.window import Event, EventType, Predicate, Record, Watch, Window
+from apiserver.registry.generic.window import Event, EventType, Predicate, Record, Trigger, Watch, Window
 from storage.port import Batch, Change, Compacted, Entry, Storage, StorageError
 
-__all__ = ["Event", "EventType", "Item", "Predicate", "Snapshot", "Undecodable", "Watch", "WatchCache"]
+__all__ = ["Event", "EventType", "Item", "Predicate", "Snapshot", "Trigger", "Undecodable", "Watch", "WatchCache"]
 
 logger = logging.getLogger(__name__)
 
 PAGE_LIMIT = 500  # entries read at once when listing: some 2.5 MB of our objects, and a few milliseconds of decoding
 MAX_BACKOFF_SECONDS = 5.0
+CHECK_SECONDS = 300.0  # how often the cache is compared with the storage
 OWN = 256  # writes of our own that the storage has acknowledged, but whose event has not come
 
 # What decoders raise on bad data: JSON and pydantic errors are ValueErrors; a shape nobody expected gives the others.
@@ -83,11 +88,25 @@ class WatchCache:
         self._own: dict[tuple[str, int], Item] = {}
         self._window = Window(capacity)
         self._freshness = Freshness(storage, timeout_seconds=timeout_seconds)
+        self._history = History(storage, prefix, self._read, self._window)
+        self._following: asyncio.Timeout | None = None
+        self._begun = 0.0
         self.synced = asyncio.Event()
         self.undecodable: dict[str, Undecodable] = {}
         """What cannot be shown now, by key."""
         self.listings = 0
         """How many times everything was read: 1, and one more each time the storage compacted past us."""
+        self.decode_errors = 0
+        """How many revisions of keys could not be decoded."""
+        self.changes = 0
+        """How many changes the storage told."""
+        self.checks = {"success": 0, "failure": 0, "error": 0}
+        """How comparisons with the storage ended: equal, not equal, not possible."""
+        self.is_usable = False
+        """Whether reads may be answered from here: it was listed, and no comparison found it wrong since."""
+
+    def __len__(self) -> int:
+        return len(self._items)
 
     @property
     def revision(self) -> int:
@@ -96,23 +115,27 @@ class WatchCache:
 
     async def run(self) -> None:
         """Keep up with the storage until cancelled; then every watch ends."""
+        self._begun = asyncio.get_running_loop().time()
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._freshness.run())
                 tasks.create_task(self._follow())
+                tasks.create_task(self._keep_checking())
         finally:
             self._window.close()
 
     async def wait_fresh(self, revision: int | None = None) -> int:
         """Wait until the cache has reached ``revision``; return the revision reached.
 
-        None asks the storage for its revision, which makes the following ``get`` or ``list`` linearizable; 0 waits for the first
-        listing only.
+        None asks the storage for its revision, which makes the following ``get`` or ``list`` linearizable; 0 takes what there is.
 
         Raises:
+            TooManyRequests: ``revision`` is 0 and the first listing is not complete.
             ServiceUnavailable: the storage cannot be asked.
             Timeout: not reached within the bound; with cause ResourceVersionTooLarge when ``revision`` was given.
         """
+        if revision == 0 and not self.synced.is_set():
+            raise self._cold()
         return await self._freshness.wait(revision)
 
     def wrote(self, item: Item) -> None:
@@ -131,10 +154,21 @@ class WatchCache:
         items, remaining = self._items.slice(prefix or self._prefix, start=start, limit=limit)
         return Snapshot(items, self.revision, remaining)
 
+    def count(self, prefix: str = "") -> int:
+        """Return how many items there are under ``prefix`` (default: all)."""
+        return self._items.count(prefix) if prefix else len(self._items)
+
     @asynccontextmanager
     async def watch(
-        self, prefix: str = "", *, after: int, predicate: Predicate | None = None, bookmark_seconds: float | None = None
-    ) -> AsyncIterator[Watch]:
+        self,
+        prefix: str = "",
+        *,
+        after: int,
+        predicate: Predicate | None = None,
+        bookmark_seconds: float | None = None,
+        key: str = "",
+        trigger: Trigger | None = None,
+    ) -> AsyncIterator[Watch | Replay]:
         """Watch ``prefix`` (default: all) from the revision that follows ``after``, which may lie in the future.
 
         Args:
@@ -142,14 +176,59 @@ class WatchCache:
             after: usually the revision of a snapshot; no await may stand between the two if nothing shall be missed or expire.
             predicate: the selector. Objects that begin to match are ADDED, those that stop are DELETED.
             bookmark_seconds: how often to yield a BOOKMARK while there is nothing else.
+            key: the one key to watch, instead of a prefix.
+            trigger: something that ``predicate`` implies; makes changes that do not concern the watch cost nothing.
 
         Raises:
             Expired: from here or from the iterator: changes after ``after`` are gone.
-            TooManyRequests: the first listing is not complete.
+            TooManyRequests: the first listing is not complete; too many watches read changes that are long past.
+            ServiceUnavailable: the storage cannot tell what happened before the window.
         """
         if not self.synced.is_set():
-            raise errors.TooManyRequests("storage is (re)initializing", errors.Details(retry_after_seconds=1))
-        yield Watch(self._window, prefix or self._prefix, after, predicate, bookmark_seconds)
+            raise self._cold()
+        prefix = prefix or self._prefix
+
+        def live(after: int) -> Watch:
+            return Watch(self._window, prefix, after, predicate, bookmark_seconds, key=key, trigger=trigger)
+
+        if after < self._window.oldest and not await self._history.reach(after):
+            async with self._history.replay(live, prefix, after, predicate, key) as replay:
+                yield replay
+            return
+        yield live(after)
+
+    async def check(self) -> bool:
+        """Compare the cache with the storage; where they differ, distrust the cache and read everything anew."""
+        try:
+            revision = await self._freshness.wait()
+            items, _ = self._items.slice(self._prefix)
+            bad = [(each.key, each.revision) for each in self.undecodable.values()]
+            revision = self.revision
+            differs = await consistency.difference(self._storage, self._prefix, revision, consistency.versions(items, bad))
+        except (StorageError, errors.StatusError) as error:
+            self.checks["error"] += 1
+            logger.info("The watch cache could not be compared with the storage", extra={"prefix": self._prefix, "error": str(error)})
+            return True
+        self.checks["failure" if differs else "success"] += 1
+        if differs:
+            self.is_usable = False
+            if self._following is not None:
+                self._following.reschedule(asyncio.get_running_loop().time())
+            logger.error(
+                "The watch cache differs from the storage; reading from the storage until everything is listed anew",
+                extra={"prefix": self._prefix, "revision": revision, "key": differs},
+            )
+        return not differs
+
+    async def _keep_checking(self) -> None:
+        while True:
+            await asyncio.sleep(CHECK_SECONDS * random.uniform(0.8, 1))  # noqa: S311  # no secret
+            if self.is_usable:
+                await self.check()
+
+    def _cold(self) -> errors.TooManyRequests:
+        waited = int(asyncio.get_running_loop().time() - self._begun) if self._begun else 1
+        return errors.TooManyRequests("storage is (re)initializing", errors.Details(retry_after_seconds=min(max(waited, 1), 30)))
 
     async def _follow(self) -> None:
         failures = 0
@@ -157,9 +236,9 @@ class WatchCache:
             try:
                 revision = await self._relist()
                 failures = 0
-                async with self._storage.watch(self._prefix, after=revision) as batches:
-                    async for batch in batches:
-                        self._apply(batch)
+                await self._keep_up(revision)
+            except TimeoutError:  # `check` found a difference
+                continue
             except Compacted:
                 logger.warning("The storage compacted past the watch cache; listing again", extra={"prefix": self._prefix})
             except StorageError as error:
@@ -167,6 +246,21 @@ class WatchCache:
             failures += 1
             # The jitter keeps the caches of several servers from reading everything at the same moment.
             await asyncio.sleep(min(0.05 * 2**failures, MAX_BACKOFF_SECONDS) * random.uniform(0.5, 1))  # noqa: S311  # no secret
+
+    async def _keep_up(self, revision: int) -> None:
+        """Apply what happens after ``revision``.
+
+        Raises:
+            TimeoutError: a comparison found that the cache is wrong.
+        """
+        async with asyncio.timeout(None) as following:
+            self._following = following
+            try:
+                async with self._storage.watch(self._prefix, after=revision) as batches:
+                    async for batch in batches:
+                        self._apply(batch)
+            finally:
+                self._following = None
 
     async def _relist(self) -> int:
         self.listings += 1
@@ -186,12 +280,14 @@ class WatchCache:
         self._items = SortedItems(items)
         self.undecodable = bad
         self._window.reset(revision)
+        self.is_usable = True
         self.synced.set()
         self._freshness.advance(revision)
         logger.info("The watch cache has listed", extra={"prefix": self._prefix, "items": len(items), "revision": revision})
         return revision
 
     def _apply(self, batch: Batch) -> None:
+        self.changes += len(batch.changes)
         records = [record for change in batch.changes if (record := self._changed(change, batch.revision))]
         self._window.extend(records, batch.revision)
         self._freshness.advance(batch.revision)
@@ -217,6 +313,7 @@ class WatchCache:
         except DECODING_ERRORS as error:
             bad[entry.key] = report = Undecodable(entry.key, entry.mod_revision, f"{type(error).__name__}: {error}"[:500])
         if self.undecodable.get(entry.key) != report or bad is self.undecodable:
+            self.decode_errors += 1
             logger.error(
                 "An object in the storage cannot be decoded and is not served; restore or delete it there",
                 extra={"key": report.key, "revision": report.revision, "error": report.error},
@@ -224,3 +321,10 @@ class WatchCache:
             if self._on_undecodable:
                 self._on_undecodable(report)
         return None
+
+    def _read(self, entry: Entry) -> Item | None:
+        """Return the item of an entry of the past; what cannot be decoded was reported in its time, and was not there."""
+        try:
+            return self._decode(entry)
+        except DECODING_ERRORS:
+            return None

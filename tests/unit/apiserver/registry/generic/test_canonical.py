@@ -3,7 +3,7 @@ from typing import Any
 
 import orjson
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from apiserver.registry.generic import canonical
@@ -26,18 +26,16 @@ def at(obj: dict[str, Any], revision: int) -> dict[str, Any]:
     return {**obj, "metadata": {**obj["metadata"], "resourceVersion": str(revision)}}
 
 
+scalars = st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(max_size=8)
 json = st.recursive(
-    st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)
+    scalars, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3), max_leaves=6
 )
+members = st.dictionaries(st.text(max_size=8), json, max_size=4)
+texts = st.dictionaries(st.text(max_size=8), st.text(max_size=8), max_size=4)
 
 
-@given(
-    st.dictionaries(st.text(), json),
-    st.dictionaries(st.text(), json),
-    st.none() | st.dictionaries(st.text(), st.text()),
-    st.integers(1, 2**62),
-    st.integers(1, 2**62),
-)
+@settings(max_examples=100, deadline=None)
+@given(members, members, st.none() | texts, st.integers(1, 2**62), st.integers(1, 2**62))
 def test_what_was_stored_is_served_with_its_revision_put_in(
     more: dict[str, Any], metadata: dict[str, Any], labels: dict[str, str] | None, revision: int, later: int
 ) -> None:

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 import pytest
 
 from apiserver.apis.meta import errors
-from apiserver.registry.generic import freshness, window
+from apiserver.registry.generic import freshness, history, watchcache, window
+from apiserver.registry.generic.history import Replay
 from apiserver.registry.generic.watchcache import Event, EventType, Item, Undecodable, Watch, WatchCache
 from storage.port import Condition, Delete, Entry, Put
 from tests.fakes.storage import UnreliableStorage
@@ -63,7 +64,7 @@ async def world(make_world: Callable[..., World]) -> AsyncIterator[World]:
         yield made
 
 
-async def read(watch: Watch, count: int) -> list[Event]:
+async def read(watch: Watch | Replay, count: int) -> list[Event]:
     async with asyncio.timeout(5):
         return [await anext(watch) for _ in range(count)]
 
@@ -160,12 +161,16 @@ async def test_1_each_waits_for_its_own_revision(world: World) -> None:
             await world.put("vm/a")
 
 
-async def test_1_revision_zero_waits_for_the_first_listing_only(make_world: Callable[..., World]) -> None:
+async def test_1_revision_zero_takes_what_there_is_once_there_is_something(make_world: Callable[..., World]) -> None:
     made = make_world(timeout_seconds=0.5)
     await made.put("vm/a")
     async with running(made.cache):
-        await made.cache.wait_fresh(0)
+        with pytest.raises(errors.TooManyRequests, match=r"storage is \(re\)initializing") as caught:
+            await made.cache.wait_fresh(0)
+        assert caught.value.details.retry_after_seconds == 1
+        await made.cache.wait_fresh(1)
         assert made.cache.get("vm/a") is not None
+        assert await made.cache.wait_fresh(0) == made.cache.revision
 
 
 # --- 2: one picture
@@ -327,22 +332,91 @@ async def test_3_watches_end_when_the_cache_stops(make_world: Callable[..., Worl
 # --- 4: honest
 
 
-async def test_4_a_watch_of_a_revision_older_than_the_window_is_refused(make_world: Callable[..., World]) -> None:
+async def test_4_a_watch_begins_before_the_listing_and_all_that_do_so_share_one_look_back(make_world: Callable[..., World]) -> None:
     made = make_world(capacity=10)
-    first = await made.put("vm/a")
-    await made.put("vm/a")
+    revisions = [await made.put("vm/a", n=1), await made.put("vm/b"), await made.put("vm/a", n=2), await made.delete("vm/b")]
     async with running(made.cache):
         await made.cache.wait_fresh()
-        with pytest.raises(errors.Expired, match=rf"too old resource version: {first} \({first + 1}\)"):
+        async with asyncio.TaskGroup() as tasks:
+
+            async def resume(after: int) -> list[tuple[str, str]]:
+                async with made.cache.watch(after=after) as watch:
+                    return told(await read(watch, sum(revision > after for revision in (*revisions, 10**9))))
+
+            resumed = [tasks.create_task(resume(after)) for after in revisions]
+            await asyncio.sleep(0.01)
+            await made.put("vm/c")
+        expected = [("ADDED", "vm/b"), ("MODIFIED", "vm/a"), ("DELETED", "vm/b"), ("ADDED", "vm/c")]
+        assert [task.result() for task in resumed] == [expected, expected[1:], expected[2:], expected[3:]]
+        assert made.cache._history.read_back == 1
+        await made.storage.compact(revisions[0])
+        with pytest.raises(errors.Expired, match=r"too old resource version: 1 "):
+            async with made.cache.watch(after=1):
+                pass
+
+
+@pytest.mark.parametrize("key", ["", "vm/3"])
+async def test_4_a_watch_of_the_far_past_reads_the_storage_until_it_is_live(make_world: Callable[..., World], key: str) -> None:
+    made = make_world(capacity=10)
+    revisions = {await made.put(f"vm/{number % 7}", n=number): f"vm/{number % 7}" for number in range(50)}
+    async with running(made.cache):
+        await made.cache.wait_fresh()
+        first = min(revisions)
+        async with made.cache.watch(after=first, key=key) as watch:
+            assert isinstance(watch, Replay)
+            revisions |= {await made.put(f"vm/{number % 7}", n=number): f"vm/{number % 7}" for number in range(50, 60)}
+            expected = [(revision, each) for revision, each in revisions.items() if revision > first and (not key or key == each)]
+            events = await read(watch, len(expected))
+            assert [(event.revision, event.item and event.item.key) for event in events] == expected
+            assert watch.take() == []
+            assert watch.revision >= expected[-1][0]
+            await made.put("vm/3", n=60)
+            assert [event.item and event.item.object["n"] for event in await read(watch, 1)] == [60]
+        assert made.cache._history._replays == 0
+
+
+async def test_4_only_so_many_watches_read_the_far_past_at_once(make_world: Callable[..., World], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(history, "REPLAYS", 1)
+    made = make_world(capacity=10)
+    revisions = [await made.put("vm/a", n=number) for number in range(50)]
+    async with running(made.cache):
+        await made.cache.wait_fresh()
+        async with made.cache.watch(after=revisions[0]):
+            with pytest.raises(errors.TooManyRequests):
+                async with made.cache.watch(after=revisions[0]):
+                    pass
+        async with made.cache.watch(after=revisions[0]) as watch:
+            assert [event.revision for event in await read(watch, 3)] == revisions[1:4]
+
+
+async def test_4_a_watch_of_the_far_past_that_is_compacted_meanwhile_expires(make_world: Callable[..., World]) -> None:
+    made = make_world(capacity=10)
+    revisions = [await made.put("vm/a", n=number) for number in range(50)]
+    async with running(made.cache):
+        await made.cache.wait_fresh()
+        async with made.cache.watch(after=revisions[0]) as watch:
+            assert watch.revision == revisions[0]
+            await made.storage.compact(revisions[-1])
+            with pytest.raises(errors.Expired):
+                await anext(watch)
+
+
+async def test_4_the_past_that_the_storage_does_not_tell_in_time_is_unavailable(
+    make_world: Callable[..., World], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(history, "TIMEOUT_SECONDS", 0.05)
+    made = make_world()
+    first = await made.put("vm/a")
+    await made.put("vm/a", n=2)
+    async with running(made.cache):
+        await made.cache.wait_fresh()
+        made.storage.is_out = True
+        with pytest.raises(errors.ServiceUnavailable):
             async with made.cache.watch(after=first):
                 pass
-        listed = made.cache.revision
-        for number in range(20):
-            await made.put("vm/a", n=number)
-        await made.cache.wait_fresh()
-        with pytest.raises(errors.Expired):
-            async with made.cache.watch(after=listed):
-                pass
+        made.storage.is_out = False
+        async with made.cache.watch(after=first) as watch:
+            assert told(await read(watch, 1)) == [("MODIFIED", "vm/a")]
 
 
 async def test_4_a_slow_watch_is_cut_off_and_others_are_not(make_world: Callable[..., World]) -> None:
@@ -454,6 +528,74 @@ async def test_6_an_entry_that_cannot_be_decoded_is_reported_and_left_out(make_w
             assert told(await read(watch, 3)) == [("ADDED", "vm/bad"), ("DELETED", "vm/bad"), ("ADDED", "vm/b")]
         assert len(made.reports) == 3
         assert made.cache.undecodable == {}
+
+
+async def test_6_what_cannot_be_decoded_is_passed_over_in_the_past_too(make_world: Callable[..., World]) -> None:
+    made = make_world()
+    first = await made.put("vm/a")
+    await made.storage.commit([], [Put("vm/bad", b"{")])
+    await made.put("vm/bad", n=1)
+    async with running(made.cache):
+        await made.cache.wait_fresh()
+        async with made.cache.watch(after=first) as watch:
+            assert told(await read(watch, 1)) == [("ADDED", "vm/bad")]
+
+
+# --- 7: compared
+
+
+async def test_7_a_cache_that_equals_the_storage_passes_the_comparison(make_world: Callable[..., World]) -> None:
+    made = make_world()
+    for part in range(3):
+        await made.storage.commit([], [Put(f"vm/{part:02}/{number:03}", b"{}") for number in range(100)])
+    await made.storage.commit([], [Put("vm/01/bad", b"{")])
+    async with running(made.cache):
+        await made.cache.wait_fresh()
+        await made.put("vm/01/001", n=1)
+        assert await made.cache.check()
+        assert made.cache.checks == {"success": 1, "failure": 0, "error": 0}
+
+
+@pytest.mark.parametrize("wrong", ["absent", "surplus", "old", "last"])
+async def test_7_a_cache_that_is_wrong_is_distrusted_and_read_anew(
+    make_world: Callable[..., World], monkeypatch: pytest.MonkeyPatch, wrong: str
+) -> None:
+    monkeypatch.setattr(watchcache, "CHECK_SECONDS", 0.02)
+    made = make_world()
+    for number in range(5):
+        await made.put(f"vm/{number}", n=number)
+    async with running(made.cache):
+        await made.cache.wait_fresh()
+        async with made.cache.watch(after=made.cache.revision) as watch:
+            right = made.cache.list().items
+            match wrong:
+                case "absent":
+                    made.cache._items.remove("vm/2")
+                case "last":
+                    made.cache._items.remove("vm/4")
+                case "surplus":
+                    made.cache._items.put(Item("vm/22", 3, None, b"{}"))
+                case _:
+                    made.cache._items.put(Item("vm/2", 1, None, b"{}"))
+            async with asyncio.timeout(5):
+                while not made.cache.checks["failure"]:
+                    await asyncio.sleep(0.005)
+                while not made.cache.is_usable:
+                    await asyncio.sleep(0.001)
+            assert made.cache.list().items == right
+            assert made.cache.listings == 2
+            await made.put("vm/9")
+            async with asyncio.timeout(5):
+                while await made.cache.wait_fresh() and not made.cache.checks["success"]:
+                    await asyncio.sleep(0.005)
+            assert [event.item and event.item.key for event in await read(watch, 1)] == ["vm/9"]
+
+
+async def test_7_a_comparison_that_cannot_be_made_changes_nothing(world: World) -> None:
+    world.storage.is_out = True
+    assert await world.cache.check()
+    assert world.cache.checks == {"success": 0, "failure": 0, "error": 1}
+    assert world.cache.is_usable
 
 
 # --- the window

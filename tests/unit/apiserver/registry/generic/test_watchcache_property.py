@@ -13,7 +13,8 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from apiserver.apis.meta import errors
-from apiserver.registry.generic import window
+from apiserver.registry.generic import history, window
+from apiserver.registry.generic.history import Replay
 from apiserver.registry.generic.watchcache import Event, EventType, Item, Predicate, Watch, WatchCache
 from storage.port import Delete, Entry, Put
 from tests.fakes.storage import UnreliableStorage
@@ -40,7 +41,7 @@ class Folder:
         self._prefix = prefix
         self._predicate = predicate
         self._stack = AsyncExitStack()
-        self._watch: Watch | None = None
+        self._watch: Watch | Replay | None = None
         self.revision = 0
         self.folded = 0
         self.state: dict[str, Item] = {}
@@ -61,7 +62,7 @@ class Folder:
                         cache.watch(self._prefix, after=self.revision, predicate=self._predicate)
                     )
                     return
-            except errors.Expired:
+            except (errors.Expired, errors.ServiceUnavailable):
                 pass
             self.state, self.revision = self.expected(cache), cache.list(self._prefix).revision
             self.folded = self.revision
@@ -207,5 +208,5 @@ INTERRUPTED = [
 @example(script=INTERRUPTED, capacity=2, chunk=1)
 @given(script=st.lists(actions, min_size=1, max_size=40), capacity=st.sampled_from((2, 4, 64)), chunk=st.sampled_from((1, 2, 256)))
 def test_whoever_folds_events_over_a_snapshot_ends_where_the_list_is(script: list[tuple[str, object]], capacity: int, chunk: int) -> None:
-    with mock.patch.object(window, "CHUNK", chunk):
+    with mock.patch.object(window, "CHUNK", chunk), mock.patch.object(history, "TIMEOUT_SECONDS", 0.005):
         asyncio.run(Scenario(capacity).play(list(script)))

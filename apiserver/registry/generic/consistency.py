@@ -1,0 +1,43 @@
+"""Whether a watch cache still says what the storage says: compared every few minutes, because a cache that is wrong stays wrong.
+
+Source: the consistency checker of ``k8s.io/apiserver/pkg/storage/cacher/delegator.go`` (there: a digest of both lists).
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from apiserver.registry.generic.items import Item
+from storage.port import Storage
+
+PAGE: Final = 100  # entries read at once: a millisecond of the event loop, of which nobody is in a hurry for more
+
+Version = tuple[str, int]
+"""A key and the revision of its last change."""
+
+
+def versions(items: Iterable[Item], undecodable: Iterable[Version]) -> Iterator[Version]:
+    """Yield what a cache holds, in the order of keys."""
+    return heapq.merge(((item.key, item.revision) for item in items), sorted(undecodable))
+
+
+async def difference(storage: Storage, prefix: str, revision: int, expected: Iterator[Version]) -> str:
+    """Return the first key under ``prefix`` of which the storage says something else at ``revision`` than ``expected``; empty: none.
+
+    Raises:
+        StorageError: it cannot be said.
+    """
+    start = ""
+    while True:
+        page = await storage.range(prefix, start=start, limit=PAGE, revision=revision)
+        for entry in page.entries:
+            version = next(expected, None)
+            if version != (entry.key, entry.mod_revision):
+                return min(entry.key, version[0]) if version else entry.key
+        if not page.more:
+            break
+        start = page.entries[-1].key + "\0"
+    surplus = next(expected, None)
+    return surplus[0] if surplus else ""

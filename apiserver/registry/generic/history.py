@@ -1,0 +1,223 @@
+"""Changes that are older than the window: read back from the storage, as long as it has not compacted them.
+
+After a restart every client comes back with the revision that it had reached, which is older than the new window. What happened in
+between is read once and put before the window, for all of them. Where that would be more than the window holds, a watch reads the storage's
+history by itself until it has come near enough; few may do so at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from typing import Final, Self
+
+from apiserver.apis.meta import errors
+from apiserver.registry.generic.items import Item
+from apiserver.registry.generic.window import Event, Predicate, Record, Watch, Window, event_of
+from storage.port import Batch, Compacted, Entry, Storage, StorageError
+
+REPLAYS: Final = 16
+"""How many watches may read the storage's history at once; the next one is told to come again."""
+TIMEOUT_SECONDS: Final = 10.0
+_SECONDS: Final = 1
+
+Read = Callable[[Entry], Item | None]
+"""Returns the item of an entry; None if there is none in it."""
+
+
+def records_of(batch: Batch, read: Read) -> list[Record]:
+    """Return a batch's changes, with what each object was before as the storage tells it."""
+    records = []
+    for change in batch.changes:
+        old = read(change.previous) if change.previous else None
+        new = read(change.entry) if change.entry else None
+        if old is not None or new is not None:
+            records.append(Record(change.key, batch.revision, old, new))
+    return records
+
+
+class History:
+    """Reads back what the window has not."""
+
+    def __init__(self, storage: Storage, prefix: str, read: Read, window: Window) -> None:
+        self._storage = storage
+        self._prefix = prefix
+        self._read = read
+        self._window = window
+        self._reading = asyncio.Lock()
+        self._too_deep = (0, 0)  # (epoch, revision): from there on is more than the window holds
+        self._replays = 0
+        self.read_back = 0
+        """How many times the window was made to reach further back."""
+
+    async def reach(self, after: int) -> bool:
+        """Make the window reach back to ``after``; return False if that is too far for it.
+
+        Raises:
+            Expired: the storage has compacted it.
+            ServiceUnavailable: the storage did not tell in time.
+        """
+        async with self._reading:  # whoever waited finds that it is done, mostly
+            while after < self._window.oldest:
+                epoch, depth = self._too_deep
+                if epoch == self._window.epoch and after <= depth:
+                    return False
+                try:
+                    async with asyncio.timeout(TIMEOUT_SECONDS):
+                        await self._read_back(after)
+                except Compacted:
+                    raise self._window.expired(after) from None
+                except (StorageError, TimeoutError) as error:
+                    raise _unavailable(error) from error
+        return True
+
+    async def _read_back(self, after: int) -> None:
+        window, epoch = self._window, self._window.epoch
+        records: list[Record] = []
+        async with self._storage.watch(self._prefix, after=after) as batches:
+            await self._storage.request_progress()  # nothing may have happened
+            async for batch in batches:
+                if window.epoch != epoch:
+                    return
+                if batch.revision <= window.oldest:
+                    records += records_of(batch, self._read)
+                if batch.revision >= window.oldest:
+                    # At once, for the window goes on dropping what it has no room for.
+                    window.prepend(records, after)
+                    self.read_back += 1
+                    return
+                if len(records) > window.room:
+                    self._too_deep = (epoch, after)
+                    return
+
+    def replay(self, watch: Callable[[int], Watch], prefix: str, after: int, predicate: Predicate | None, key: str) -> Replay:
+        """Return a watch that begins in the storage's history and goes on as ``watch(revision)``.
+
+        Raises:
+            TooManyRequests: there are many already.
+        """
+        if self._replays >= REPLAYS:
+            raise errors.TooManyRequests("too many watches read old changes; try again later", errors.Details(retry_after_seconds=_SECONDS))
+        self._replays += 1
+        return Replay(self, watch, prefix, after, predicate, key)
+
+    def open(self, prefix: str, after: int) -> AbstractAsyncContextManager[AsyncIterator[Batch]]:
+        """Return a watch of the storage."""
+        return self._storage.watch(prefix, after=after)
+
+    async def hasten(self) -> None:
+        """Ask for a batch even if nothing happens."""
+        await self._storage.request_progress()
+
+    def records(self, batch: Batch) -> list[Record]:
+        """Return a batch's changes."""
+        return records_of(batch, self._read)
+
+    def is_near(self, revision: int) -> bool:
+        """Whether the window has all that follows ``revision``."""
+        return revision >= self._window.oldest
+
+    def expired(self, after: int) -> errors.Expired:
+        """Return the error for a revision that the storage has compacted."""
+        return self._window.expired(after)
+
+    def done(self) -> None:
+        """Make room for another replay."""
+        self._replays -= 1
+
+
+class Replay:
+    """Reads as a :class:`~apiserver.registry.generic.window.Watch` does; a context manager. Bookmarks come once it is live."""
+
+    def __init__(
+        self, history: History, watch: Callable[[int], Watch], prefix: str, after: int, predicate: Predicate | None, key: str
+    ) -> None:  # fmt: skip
+        self._history = history
+        self._watch = watch
+        self._prefix = key or prefix
+        self._key = key
+        self._predicate = predicate
+        self._pending: deque[Event] = deque()
+        self._handed_out = self._at = after
+        self._stack = AsyncExitStack()
+        self._batches: AsyncIterator[Batch] | None = None
+        self._live: Watch | None = None
+        self._closed = False
+
+    async def __aenter__(self) -> Self:
+        try:
+            self._batches = await self._stack.enter_async_context(self._history.open(self._prefix, self._at))
+            await self._history.hasten()
+        except BaseException as error:
+            await self._close()
+            if isinstance(error, StorageError):
+                raise _unavailable(error) from error
+            raise
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._close()
+
+    @property
+    def revision(self) -> int:
+        """Every event at or below it was handed out."""
+        if self._pending:
+            return self._handed_out
+        return self._live.revision if self._live is not None else self._at
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Event:
+        """Return the next event.
+
+        Raises:
+            Expired: the storage compacted past the watch; or as a live watch.
+        """
+        while True:
+            if self._pending:
+                return self._pending.popleft()
+            if self._live is not None:
+                return await anext(self._live)
+            await self._read_on()
+
+    def take(self) -> list[Event]:
+        """Return the events that are at hand."""
+        taken = list(self._pending)
+        self._pending.clear()
+        if not taken and self._live is not None:
+            return self._live.take()
+        return taken
+
+    async def _read_on(self) -> None:
+        if self._batches is None:
+            raise StopAsyncIteration
+        try:
+            batch = await anext(self._batches)
+        except Compacted:
+            raise self._history.expired(self._at) from None
+        except StorageError:  # it was closed: the server stops
+            raise StopAsyncIteration from None
+        for record in self._history.records(batch):
+            if not self._key or record.key == self._key:
+                event = event_of(record, self._predicate)
+                if event is not None:
+                    self._pending.append(event)
+        self._handed_out, self._at = self._at, batch.revision
+        if self._history.is_near(batch.revision):
+            self._live = self._watch(batch.revision)
+            await self._close()
+
+    async def _close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            self._history.done()
+            self._batches = None
+            await self._stack.aclose()
+
+
+def _unavailable(error: Exception) -> errors.ServiceUnavailable:
+    why = "it did not answer in time" if isinstance(error, TimeoutError) else str(error)
+    return errors.ServiceUnavailable(f"the storage's history cannot be read: {why}", errors.Details(retry_after_seconds=1))
