@@ -4,30 +4,47 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final, TypeVar
 
 from apiserver.admission import configuration, plugins
 from apiserver.admission.chain import Chain, Plugin
 from apiserver.admission.metrics import AdmissionMetrics, Type
 from apiserver.admission.namespace_lifecycle import NamespaceLifecycle
 from apiserver.admission.namespaces import Namespaces
+from apiserver.admission.policy import conditions, mutating, validating
+from apiserver.admission.policy import source as policy_source
+from apiserver.admission.policy.definitions import Policy
+from apiserver.admission.policy.plugin import Judging
+from apiserver.admission.resource_quota import ResourceQuotas
 from apiserver.admission.versions import ServedVersions
 from apiserver.admission.webhook.calling import Caller
-from apiserver.admission.webhook.conditions import Judge, unavailable
+from apiserver.admission.webhook.conditions import Judge
 from apiserver.admission.webhook.credentials import Credentials
 from apiserver.admission.webhook.mutating import MutatingWebhooks
 from apiserver.admission.webhook.plugin import Asking
 from apiserver.admission.webhook.source import Source
 from apiserver.admission.webhook.validating import ValidatingWebhooks
-from apiserver.apis.core.resources import MUTATING_WEBHOOK_CONFIGURATIONS, VALIDATING_WEBHOOK_CONFIGURATIONS
+from apiserver.apis.core.resources import (
+    MUTATING_POLICIES,
+    MUTATING_POLICY_BINDINGS,
+    MUTATING_WEBHOOK_CONFIGURATIONS,
+    VALIDATING_POLICIES,
+    VALIDATING_POLICY_BINDINGS,
+    VALIDATING_WEBHOOK_CONFIGURATIONS,
+)
 from apiserver.apis.meta.instruments import Registry
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.meta.resources import Resource
+from apiserver.cel.asking import Ask
 from apiserver.client.informer import Informer
 from apiserver.client.rest import Client
+from apiserver.endpoints.filters.authorization import Authorizer
 from apiserver.registry.generic.admission import Admission, AdmitAll
 from apiserver.registry.generic.strategy import Strategy
+from apiserver.server import policies
 from apiserver.server.options import Options
+
+_Compiled = TypeVar("_Compiled")
 
 
 @dataclass(slots=True)
@@ -39,6 +56,8 @@ class Admitting:
     """Have to be complete before anything is admitted."""
     callers: list[Caller] = field(default_factory=list)
     """To be entered before the first request."""
+    sources: list[policy_source.Source[Any]] = field(default_factory=list)
+    """To be run."""
 
 
 @dataclass(slots=True)
@@ -51,12 +70,25 @@ class _Parts:
     configurations: dict[str, Object]
     namespaces: Namespaces
     made: Admitting
+    ask: Ask
 
     def informer(self, resource: Resource) -> Informer:
         """Return a copy of a kind of configurations."""
         informer = Informer(self.client, resource, trim=_without_managers)
         self.made.informers.append(informer)
         return informer
+
+    def policies(
+        self, policies: Resource, bindings: Resource, compile_: Callable[[Policy], _Compiled]
+    ) -> policy_source.Source[_Compiled]:  # fmt: skip
+        """Return the policies of a kind."""
+        source = policy_source.Source(self.client, policies, bindings, ServedVersions(self.strategies), compile_)
+        self.made.sources.append(source)
+        return source
+
+    def judging(self, source: policy_source.Source[_Compiled]) -> Judging[_Compiled]:
+        """Return what a policy plug-in evaluates with."""
+        return Judging(source, self.namespaces, ServedVersions(self.strategies), self.ask, self.metrics)
 
     def asking(self, plugin: str, type_: Type, resource: Resource) -> Asking:
         """Return what a webhook plug-in asks with.
@@ -68,7 +100,7 @@ class _Parts:
         caller = Caller(Credentials.from_kubeconfig(kubeconfig) if kubeconfig else Credentials({}))
         self.made.callers.append(caller)
         versions = ServedVersions(self.strategies)
-        judge = Judge(unavailable, self.metrics, type_)
+        judge = Judge(conditions.for_webhooks(self.ask), self.metrics, type_)
         return Asking(type_, Source(self.informer(resource), versions), self.namespaces, versions, judge, caller, self.metrics)
 
 
@@ -84,16 +116,37 @@ def _validating_webhooks(parts: _Parts) -> Plugin:
     return ValidatingWebhooks(parts.asking(plugins.VALIDATING_WEBHOOK, "validating", VALIDATING_WEBHOOK_CONFIGURATIONS))
 
 
+def _quotas(parts: _Parts) -> Plugin:
+    quotas = ResourceQuotas(parts.client)
+    parts.made.informers.append(quotas.informer)
+    return quotas
+
+
+def _mutating_policies(parts: _Parts) -> Plugin:
+    source = parts.policies(MUTATING_POLICIES, MUTATING_POLICY_BINDINGS, mutating.compile_policy)
+    return mutating.MutatingPolicies(parts.judging(source), policies.schemas(parts.strategies))
+
+
+def _validating_policies(parts: _Parts) -> Plugin:
+    source = parts.policies(VALIDATING_POLICIES, VALIDATING_POLICY_BINDINGS, validating.compile_policy)
+    return validating.ValidatingPolicies(parts.judging(source))
+
+
 _MUTATING: Final[dict[str, Callable[[_Parts], Plugin]]] = {
     plugins.NAMESPACE_LIFECYCLE: _lifecycle,
+    plugins.MUTATING_POLICY: _mutating_policies,
     plugins.MUTATING_WEBHOOK: _mutating_webhooks,
 }
 _VALIDATING: Final[dict[str, Callable[[_Parts], Plugin]]] = {
+    plugins.VALIDATING_POLICY: _validating_policies,
     plugins.VALIDATING_WEBHOOK: _validating_webhooks,
+    plugins.RESOURCE_QUOTA: _quotas,
 }
 
 
-def admitting(options: Options, client: Client | None, strategies: Sequence[Strategy], registry: Registry) -> Admitting:
+def admitting(
+    options: Options, client: Client | None, strategies: Sequence[Strategy], registry: Registry, authorizer: Authorizer
+) -> Admitting:
     """Make the plug-ins that the options turn on.
 
     Raises:
@@ -105,7 +158,15 @@ def admitting(options: Options, client: Client | None, strategies: Sequence[Stra
     metrics.register(registry)
     namespaces = Namespaces.of(client)
     made = Admitting(AdmitAll(), [namespaces.informer])
-    parts = _Parts(client, strategies, metrics, configuration.read(options.admission_control_config_file), namespaces, made)
+    parts = _Parts(
+        client,
+        strategies,
+        metrics,
+        configuration.read(options.admission_control_config_file),
+        namespaces,
+        made,
+        policies.asking(authorizer),
+    )
     on = plugins.enabled(options.enable_admission_plugins, options.disable_admission_plugins)
     made.admission = Chain(
         mutating=[_MUTATING[each](parts) for each in on if each in _MUTATING],

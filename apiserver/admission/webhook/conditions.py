@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 from apiserver.admission.metrics import AdmissionMetrics, Type
 from apiserver.admission.webhook.errors import forbidden
@@ -13,6 +13,8 @@ from apiserver.admission.webhook.registrations import Expression, Webhook
 from apiserver.admission.webhook.review import Shown
 
 logger = logging.getLogger(__name__)
+
+MAX_COMPILED: Final = 1000
 
 
 class ConditionsFailed(Exception):
@@ -53,17 +55,13 @@ def unavailable(expressions: Sequence[Expression]) -> Conditions:
 
 
 class Judge:
-    """Decides for webhooks whether their conditions hold; compiled once per webhook as long as its configuration stays."""
+    """Decides for webhooks whether their conditions hold; each set of conditions is compiled once."""
 
     def __init__(self, compile_: Compile, metrics: AdmissionMetrics, type_: Type) -> None:
         self._compile = compile_
         self._metrics = metrics
         self._type = type_
         self._compiled: dict[tuple[Expression, ...], Conditions] = {}
-
-    def forget(self) -> None:
-        """Configurations changed: compile anew when asked."""
-        self._compiled.clear()
 
     async def wanted(self, webhook: Webhook, shown: Shown) -> bool:
         """Return whether the webhook is to be called as far as its conditions go.
@@ -75,6 +73,8 @@ class Judge:
             return True
         conditions = self._compiled.get(webhook.conditions)
         if conditions is None:
+            if len(self._compiled) >= MAX_COMPILED:
+                self._compiled.clear()  # configurations changed that often
             conditions = self._compiled[webhook.conditions] = self._compile(webhook.conditions)
         about = (webhook.name, "webhook", self._type, shown.attributes.operation)
         began = time.perf_counter()

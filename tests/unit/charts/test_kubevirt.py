@@ -273,3 +273,13 @@ def test_guests_are_shut_down_before_anything_is_removed() -> None:
     command = job["spec"]["template"]["spec"]["containers"][0]
     assert command["command"] == ["python3", "-m", "controller.manager.uninstall"]
     assert job["spec"]["activeDeadlineSeconds"] > 300
+
+
+def test_quotas_are_enforced_where_that_is_asked_for_and_only_there_may_they_be_written() -> None:
+    """QUO-01: the flag and the right come together."""
+    for value, expected in (("true", True), ("false", False)):
+        settings = (NODE, f"admission.resourceQuota={value}")
+        arguments = one("Deployment", "virt-api", *settings)["spec"]["template"]["spec"]["containers"][0]["args"]
+        rules = one("ClusterRole", "kubevirt.io:virt-api", *settings)["rules"]
+        assert ("--enable-admission-plugins=ResourceQuota" in arguments) is expected
+        assert any(each["resources"] == ["resourcequotas/status"] for each in rules) is expected

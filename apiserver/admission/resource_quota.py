@@ -1,0 +1,236 @@
+"""ResourceQuota: no more objects in a namespace than ``count/<resource>.<group>`` of its quotas allows.
+
+The quota controller of the cluster counts what there is; between its counts, this plug-in adds what is being created, by a write of the
+quota's status at the revision that it judged. So several servers together admit no more than one would. What is counted and then not
+stored (a name that is taken, say) is put right by the controller's next count. Off unless asked for: it needs the right to update the
+status of every quota. Source: ``k8s.io/apiserver/pkg/admission/plugin/resourcequota``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from apiserver.admission.webhook.errors import forbidden, internal
+from apiserver.apis.core.resources import RESOURCE_QUOTAS
+from apiserver.apis.meta import quantity
+from apiserver.apis.meta.errors import Conflict, NotFound, StatusError
+from apiserver.apis.meta.objects import Object, dig, name_of, namespace_of
+from apiserver.apis.meta.quantity import Quantity
+from apiserver.apis.meta.resources import Resource
+from apiserver.client.informer import Informer
+from apiserver.client.rest import Client, TransportError
+from apiserver.registry.generic.admission import Attributes, Operation
+
+logger = logging.getLogger(__name__)
+
+SECONDS: Final = 10.0
+"""A request waits no longer for its turn and for kube-apiserver."""
+RETRIES: Final = 3
+_ONE: Final = quantity.parse("1")
+
+
+@dataclass(eq=False, slots=True)
+class _Ticket:
+    """One creation that waits for its namespace's turn."""
+
+    attributes: Attributes
+    settled: bool = False
+    refusal: StatusError | None = None
+
+    def settle(self, refusal: StatusError | None = None) -> None:
+        self.settled, self.refusal = True, refusal
+
+
+@dataclass(eq=False, slots=True)
+class _Desk:
+    """Where the creations of one namespace are judged: one batch at a time, because each batch is one write."""
+
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    waiting: list[_Ticket] = field(default_factory=list)
+    users: int = 0
+
+
+class ResourceQuotas:
+    """See the module; run ``informer``."""
+
+    name = "ResourceQuota"
+
+    def __init__(self, client: Client) -> None:
+        self.informer = Informer(client, RESOURCE_QUOTAS, indexers={"namespace": lambda obj: [namespace_of(obj)]})
+        self._client = client
+        self._desks: dict[str, _Desk] = {}
+
+    def handles(self, operation: Operation, resource: Resource, subresource: str) -> bool:
+        """Return whether an object of a namespace is to be created while there are quotas at all."""
+        if operation != "CREATE" or subresource or not resource.namespaced:
+            return False
+        return len(self.informer) > 0 or not self.informer.synced.is_set()
+
+    async def mutate(self, attributes: Attributes) -> None:
+        """Change nothing."""
+
+    async def validate(self, attributes: Attributes) -> None:
+        """Charge every quota that counts the object.
+
+        Raises:
+            Forbidden: one is exhausted, or nobody knows its usage yet.
+            InternalError: nobody can say in time.
+        """
+        try:
+            async with asyncio.timeout(SECONDS):
+                await self.informer.synced.wait()
+                if not self._counting(attributes):
+                    return
+                refusal = await self._in_turn(attributes)
+        except TimeoutError:
+            raise internal("resource quota evaluation timed out") from None
+        if refusal is not None:
+            raise refusal
+
+    def _counting(self, attributes: Attributes) -> list[Object]:
+        """Return the quotas of the namespace that count objects of the resource."""
+        wanted = count_name(attributes.resource)
+        return [each for each in self.informer.by_index("namespace", attributes.namespace) if counts(each, wanted)]
+
+    async def _in_turn(self, attributes: Attributes) -> StatusError | None:
+        """Wait for the namespace; whoever comes first judges all that wait by then."""
+        desk = self._desks.setdefault(attributes.namespace, _Desk())
+        ticket = _Ticket(attributes)
+        desk.waiting.append(ticket)
+        desk.users += 1
+        try:
+            async with desk.lock:
+                while not ticket.settled:
+                    await self._judge(desk)
+        finally:
+            desk.users -= 1
+            if not ticket.settled and ticket in desk.waiting:
+                desk.waiting.remove(ticket)
+            if not desk.users:
+                self._desks.pop(attributes.namespace, None)
+        return ticket.refusal
+
+    async def _judge(self, desk: _Desk) -> None:
+        batch, desk.waiting = desk.waiting, []
+        try:
+            await self._charge(batch)
+        finally:
+            desk.waiting = [each for each in batch if not each.settled] + desk.waiting  # cancelled: the next one judges them
+
+    async def _charge(self, batch: Sequence[_Ticket]) -> None:
+        """Settle every ticket."""
+        for resource in {each.attributes.resource for each in batch}:
+            tickets = [each for each in batch if each.attributes.resource == resource]
+            due: list[str] | None = None
+            """Quotas that are still to be charged; None: all."""
+            for attempt in range(1 + RETRIES):
+                due, error = await self._round(tickets, due, resource)
+                if not due:
+                    break
+                if attempt == RETRIES:
+                    for each in tickets:
+                        if not each.settled:
+                            each.settle(error)
+            for each in tickets:
+                if not each.settled:
+                    each.settle()
+
+    async def _round(self, tickets: Iterable[_Ticket], due: list[str] | None, resource: Resource) -> tuple[list[str], StatusError]:
+        """Judge and write once; return the quotas whose write failed, and why the last one did."""
+        wanted = count_name(resource)
+        open_ = [each for each in tickets if not each.settled]
+        if not open_:
+            return [], internal("")
+        quotas = [each for each in self._counting(open_[0].attributes) if due is None or name_of(each) in due]
+        usage = Usage.of(quotas, wanted)
+        for each in open_:
+            refusal = usage.judge(each.attributes)
+            if refusal is not None:
+                each.settle(refusal)
+            elif each.attributes.dry_run or not quotas:
+                each.settle()
+            else:
+                usage.take()
+        failed: list[str] = []
+        error: StatusError = internal("")
+        for quota in usage.charged():
+            try:
+                self.informer.remember(await self._client.update(RESOURCE_QUOTAS, quota, subresource="status"))
+            except (StatusError, TransportError) as raised:
+                failed.append(name_of(quota))
+                error = raised if isinstance(raised, StatusError) else internal(str(raised))
+                await self._look_again(quota, raised)
+        return failed, error
+
+    async def _look_again(self, quota: Object, why: Exception) -> None:
+        """Get what another writer made of a quota, rather than wait for the news of it."""
+        if not isinstance(why, Conflict):
+            logger.warning(
+                "a quota's usage was not written", extra={"namespace": namespace_of(quota), "quota": name_of(quota), "error": str(why)}
+            )
+            return
+        try:
+            self.informer.remember(await self._client.get(RESOURCE_QUOTAS, name_of(quota), namespace_of(quota)))
+        except NotFound:
+            return  # its deletion will arrive; until then writes of it fail
+        except (StatusError, TransportError) as error:
+            logger.warning(
+                "a quota was not read anew", extra={"namespace": namespace_of(quota), "quota": name_of(quota), "error": str(error)}
+            )
+
+
+class Usage:
+    """The quotas of a batch, and what they would say after the creations that fit so far. Pure."""
+
+    def __init__(self, quotas: Sequence[Object], counted: str, hard: Sequence[Quantity], used: list[Quantity | None]) -> None:
+        self._quotas = quotas
+        self._counted = counted
+        self._hard = hard
+        self._used = used
+        self._taken = 0
+
+    @classmethod
+    def of(cls, quotas: Sequence[Object], counted: str) -> Usage:
+        """Return what quotas, all of which count it, say about ``counted``."""
+        hard = [quantity.parse(str(each["status"]["hard"][counted])) for each in quotas]
+        used = [dig(each, "status", "used", counted) for each in quotas]
+        return cls(quotas, counted, hard, [None if each is None else quantity.parse(str(each)) for each in used])
+
+    def judge(self, attributes: Attributes) -> StatusError | None:
+        """Return why one more does not fit."""
+        for quota, hard, used in zip(self._quotas, self._hard, self._used, strict=True):
+            if used is None:
+                return forbidden(attributes, f"status unknown for quota: {name_of(quota)}, resources: {self._counted}")
+            if used + _ONE > hard:
+                asked, there, limit = (f"{self._counted}={each}" for each in (_ONE, used, hard))
+                return forbidden(attributes, f"exceeded quota: {name_of(quota)}, requested: {asked}, used: {there}, limited: {limit}")
+        return None
+
+    def take(self) -> None:
+        """Count one more in every quota."""
+        self._taken += 1
+        self._used = [None if each is None else each + _ONE for each in self._used]
+
+    def charged(self) -> list[Object]:
+        """Return the quotas as they are to be written; none where nothing was taken."""
+        if not self._taken:
+            return []
+        return [
+            {**quota, "status": {**quota["status"], "used": {**quota["status"]["used"], self._counted: str(used)}}}
+            for quota, used in zip(self._quotas, self._used, strict=True)
+        ]
+
+
+def count_name(resource: Resource) -> str:
+    """Return the name under which quotas count objects of a resource."""
+    return f"count/{resource.plural}.{resource.group}" if resource.group else f"count/{resource.plural}"
+
+
+def counts(quota: Object, counted: str) -> bool:
+    """Return whether a quota, as its controller took it in, counts this; scopes are for pods."""
+    spec = quota.get("spec") or {}
+    return dig(quota, "status", "hard", counted) is not None and not spec.get("scopes") and not spec.get("scopeSelector")
