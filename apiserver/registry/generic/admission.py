@@ -56,7 +56,7 @@ class Attributes:
     """Empty on a create that leaves the name to the server."""
     user: User = ANONYMOUS
     obj: Object | None = None
-    """The new object, or the options of a stream. It is the question's own copy: ``mutate`` may change or replace it."""
+    """The new object, or the options of a stream. ``mutate`` may put another in its place; nobody changes it where it is."""
     old: Object | None = None
     """The stored object; shared, never to be changed."""
     options: Object = field(default_factory=dict)

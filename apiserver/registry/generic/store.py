@@ -389,13 +389,16 @@ class Store:
         await self._admission.mutate(attributes)
         if attributes.obj is None:
             raise InternalError("mutating admission left no object")
-        obj = attributes.obj
-        self._planner.read(obj, WriteOptions(field_validation="Ignore"))
-        self.strategy.default(obj)
+        if attributes.obj is not obj:
+            obj = attributes.obj
+            self._planner.read(obj, WriteOptions(field_validation="Ignore"))
+            self.strategy.default(obj)
         return obj
 
     async def _validated(self, attributes: Attributes, planned: Object, old: Object | None) -> None:
-        attributes.obj, attributes.old = self.strategy.from_hub(codec.copy(planned)), old
+        strategy = self.strategy
+        attributes.obj = planned if strategy.hub is strategy else strategy.from_hub(codec.copy(planned))
+        attributes.old = old
         await self._admission.validate(attributes)
 
     def _copier(self, item: Item) -> Stored:
