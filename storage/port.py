@@ -78,6 +78,8 @@ class Entry:
     value: bytes
     create_revision: int
     mod_revision: int
+    stale: bool = False
+    """The value is not stored as it would be today (encrypted with an old key): write it again even if it does not change."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,167 @@
+"""The providers: each makes of a value the bytes that storage keeps, and back. The first of a chain writes, all of them read."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+ENCRYPTED: Final = b"k8s:enc:"
+"""Before every value that a provider other than ``identity`` wrote."""
+_GCM_NONCE: Final = 12
+_GCM_TAG: Final = 16
+_BLOCK: Final = 16
+_SECRETBOX_NONCE: Final = 24
+_SECRETBOX_TAG: Final = 16
+
+
+class Undecryptable(ValueError):
+    """A value that no provider of its chain can read."""
+
+
+class Provider(Protocol):
+    """One key. ``about`` is authenticated, not encrypted: the key in etcd, so that values cannot be exchanged for each other."""
+
+    @property
+    def prefix(self) -> bytes:
+        """What stands before the values that it wrote."""
+        ...
+
+    def encrypt(self, value: bytes, about: bytes) -> bytes:
+        """Return what follows the prefix."""
+        ...
+
+    def decrypt(self, data: bytes, about: bytes) -> bytes:
+        """Return the value of what follows the prefix.
+
+        Raises:
+            Undecryptable: it was not encrypted with this key, or is damaged.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Values as they are."""
+
+    prefix: bytes = b""
+
+    def encrypt(self, value: bytes, about: bytes) -> bytes:  # noqa: ARG002 - the protocol's
+        """See ``Provider``."""
+        return value
+
+    def decrypt(self, data: bytes, about: bytes) -> bytes:  # noqa: ARG002
+        """See ``Provider``."""
+        if data.startswith(ENCRYPTED):
+            raise Undecryptable("the value is encrypted")
+        return data
+
+
+class AesGcm:
+    """AES in Galois/counter mode: nonce, ciphertext, tag. Random nonces: a key is good for 2^32 writes."""
+
+    def __init__(self, name: str, key: bytes) -> None:
+        self.prefix = b"k8s:enc:aesgcm:v1:" + name.encode() + b":"
+        self._cipher = AESGCM(key)
+
+    def encrypt(self, value: bytes, about: bytes) -> bytes:
+        """See ``Provider``."""
+        nonce = os.urandom(_GCM_NONCE)
+        return nonce + self._cipher.encrypt(nonce, value, about)
+
+    def decrypt(self, data: bytes, about: bytes) -> bytes:
+        """See ``Provider``."""
+        if len(data) < _GCM_NONCE + _GCM_TAG:
+            raise Undecryptable("the stored data is shorter than aesgcm makes it")
+        try:
+            return self._cipher.decrypt(data[:_GCM_NONCE], data[_GCM_NONCE:], about)
+        except InvalidTag:
+            raise Undecryptable("aesgcm cannot authenticate the stored data: another key, or it was changed or moved") from None
+
+
+class AesCbc:
+    """AES in cipher block chaining with the padding of PKCS #7. Authenticates nothing: Kubernetes advises against it."""
+
+    def __init__(self, name: str, key: bytes) -> None:
+        self.prefix = b"k8s:enc:aescbc:v1:" + name.encode() + b":"
+        self._algorithm = algorithms.AES(key)
+
+    def encrypt(self, value: bytes, about: bytes) -> bytes:  # noqa: ARG002
+        """See ``Provider``."""
+        vector = os.urandom(_BLOCK)
+        padding = _BLOCK - len(value) % _BLOCK
+        encryptor = Cipher(self._algorithm, modes.CBC(vector)).encryptor()
+        return vector + encryptor.update(value + bytes([padding]) * padding) + encryptor.finalize()
+
+    def decrypt(self, data: bytes, about: bytes) -> bytes:  # noqa: ARG002
+        """See ``Provider``."""
+        if len(data) < 2 * _BLOCK or len(data) % _BLOCK:
+            raise Undecryptable("the stored data is not of the length that aescbc makes it")
+        decryptor = Cipher(self._algorithm, modes.CBC(data[:_BLOCK])).decryptor()
+        padded = decryptor.update(data[_BLOCK:]) + decryptor.finalize()
+        padding = padded[-1]
+        if not 0 < padding <= _BLOCK or padded[-padding:] != bytes([padding]) * padding:
+            raise Undecryptable("the stored data has no padding of aescbc: another key, or it is damaged")
+        return padded[:-padding]
+
+
+class Secretbox:
+    """XSalsa20 and Poly1305, as NaCl has them: nonce, tag, ciphertext."""
+
+    def __init__(self, name: str, key: bytes) -> None:
+        from nacl.secret import SecretBox  # libsodium is loaded by those who use it
+
+        self.prefix = b"k8s:enc:secretbox:v1:" + name.encode() + b":"
+        self._box = SecretBox(key)
+
+    def encrypt(self, value: bytes, about: bytes) -> bytes:  # noqa: ARG002
+        """See ``Provider``."""
+        return bytes(self._box.encrypt(value, os.urandom(_SECRETBOX_NONCE)))
+
+    def decrypt(self, data: bytes, about: bytes) -> bytes:  # noqa: ARG002
+        """See ``Provider``."""
+        from nacl.exceptions import CryptoError
+
+        if len(data) < _SECRETBOX_NONCE + _SECRETBOX_TAG:
+            raise Undecryptable("the stored data is shorter than secretbox makes it")
+        try:
+            return self._box.decrypt(data)
+        except CryptoError:
+            raise Undecryptable("secretbox cannot authenticate the stored data: another key, or it was changed") from None
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """The providers of a resource; the first one writes."""
+
+    providers: Sequence[Provider] = field(repr=False)
+
+    def seal(self, value: bytes, about: bytes) -> bytes:
+        """Return what storage shall keep of ``value`` under the key ``about``."""
+        first = self.providers[0]
+        return first.prefix + first.encrypt(value, about)
+
+    def unseal(self, data: bytes, about: bytes) -> tuple[bytes, bool]:
+        """Return the value of what storage keeps, and whether it is stale: not written as it would be today.
+
+        Raises:
+            Undecryptable: no provider can read it.
+        """
+        why: Undecryptable | None = None
+        for index, provider in enumerate(self.providers):
+            if data.startswith(provider.prefix):
+                try:
+                    return provider.decrypt(data[len(provider.prefix) :], about), index > 0
+                except Undecryptable as error:
+                    # Not the last word: two providers may share a prefix, and identity, whose prefix is empty, matches everything.
+                    why = error if provider.prefix or why is None else why
+        raise why or Undecryptable("no provider of the configuration has the prefix of the stored data")
+
+
+PLAIN: Final = Chain((Identity(),))
+"""For resources that no rule names."""

@@ -1,0 +1,151 @@
+"""The file of ``--encryption-provider-config``: ``apiserver.config.k8s.io/v1``, kind EncryptionConfiguration."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import yaml
+
+from storage.encryption.ciphers import PLAIN, AesCbc, AesGcm, Chain, Identity, Provider, Secretbox
+
+API_VERSIONS: Final = ("apiserver.config.k8s.io/v1", "apiserver.config.k8s.io/v1beta1")
+_ANY: Final = "*"
+_AES_KEYS: Final = (16, 24, 32)
+_KEYED: Final[Mapping[str, tuple[Callable[[str, bytes], Provider], tuple[int, ...]]]] = {
+    "aesgcm": (AesGcm, _AES_KEYS),
+    "aescbc": (AesCbc, _AES_KEYS),
+    "secretbox": (Secretbox, (32,)),
+}
+
+
+class Misconfigured(ValueError):
+    """The file is not what it should be; the message names the field and holds no secret."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """Which resources are encrypted how."""
+
+    chains: Mapping[tuple[str, str], Chain]
+    """By (group, resource); ``*`` stands for any."""
+
+    def chain(self, group: str, resource: str) -> Chain:
+        """Return the chain of a resource: its own, else its group's, else everybody's."""
+        for rule in ((group, resource), (group, _ANY), (_ANY, _ANY)):
+            if rule in self.chains:
+                return self.chains[rule]
+        return PLAIN
+
+
+def parse(text: str | bytes) -> Rules:
+    """Read the file.
+
+    Unknown fields are refused, unlike in Go: a misspelt one would leave in the clear what its author thinks is encrypted.
+
+    Raises:
+        Misconfigured: it cannot be used.
+    """
+    try:
+        document = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        # Not the error's own words, which quote the line.
+        mark = getattr(error, "problem_mark", None)
+        raise Misconfigured(f"it is no YAML{f' in line {mark.line + 1}' if mark else ''}") from None
+    top = _mapping(document, "", {"apiVersion", "kind", "resources"})
+    if top.get("apiVersion") not in API_VERSIONS or top.get("kind") != "EncryptionConfiguration":
+        raise Misconfigured(f"want apiVersion {API_VERSIONS[0]}, kind EncryptionConfiguration")
+    chains: dict[tuple[str, str], Chain] = {}
+    for index, each in enumerate(_sequence(top.get("resources"), "resources")):
+        path = f"resources[{index}]"
+        entry = _mapping(each, path, {"resources", "providers"})
+        providers = _providers(entry.get("providers"), f"{path}.providers")
+        patterns = [
+            _pattern(pattern, f"{path}.resources[{n}]") for n, pattern in enumerate(_sequence(entry.get("resources"), f"{path}.resources"))
+        ]
+        _check_overlap(patterns, f"{path}.resources")
+        for group, resource in patterns:
+            for earlier in ((group, _ANY), (_ANY, _ANY)):
+                if earlier in chains:
+                    raise Misconfigured(f"{path}.resources: {resource}.{group} is masked by the earlier rule {earlier[1]}.{earlier[0]}")
+            before = chains.get((group, resource))
+            chains[group, resource] = Chain((*(before.providers if before else ()), *providers))
+    return Rules(chains)
+
+
+def _pattern(pattern: object, path: str) -> tuple[str, str]:
+    if not isinstance(pattern, str) or not pattern or pattern != pattern.lower():
+        raise Misconfigured(f"{path}: want a resource in lower case, like virtualmachines.kubevirt.io, *.kubevirt.io or *.*")
+    resource, _, group = pattern.partition(".")
+    if pattern == _ANY:
+        raise Misconfigured(f"{path}: use *. for every resource of the core group, or *.* for all")
+    if group == _ANY and resource != _ANY:
+        raise Misconfigured(f"{path}: the same resource in every group cannot be named")
+    return group, resource
+
+
+def _check_overlap(patterns: Sequence[tuple[str, str]], path: str) -> None:
+    if len(set(patterns)) < len(patterns):
+        raise Misconfigured(f"{path}: the same resource stands there twice")
+    if len(patterns) > 1 and (_ANY, _ANY) in patterns:
+        raise Misconfigured(f"{path}: *.* covers the others")
+    for group, resource in patterns:
+        if resource != _ANY and (group, _ANY) in patterns:
+            raise Misconfigured(f"{path}: *.{group} covers {resource}.{group}")
+
+
+def _providers(value: object, path: str) -> list[Provider]:
+    found: list[Provider] = []
+    for index, each in enumerate(_sequence(value, path)):
+        here = f"{path}[{index}]"
+        entry = _mapping(each, here, {"identity", "kms", *_KEYED})
+        if len(entry) != 1:
+            raise Misconfigured(f"{here}: want exactly one provider in each element")
+        ((kind, settings),) = entry.items()
+        if kind == "identity":
+            found.append(Identity())
+        elif kind == "kms":
+            raise Misconfigured(f"{here}.kms: key management services are not supported; want one of {', '.join(_KEYED)} or identity")
+        else:
+            found += _keys(kind, settings, f"{here}.{kind}")
+    return found
+
+
+def _keys(kind: str, settings: object, path: str) -> list[Provider]:
+    make, sizes = _KEYED[kind]
+    keys = _sequence(_mapping(settings, path, {"keys"}).get("keys"), f"{path}.keys")
+    found = []
+    for index, each in enumerate(keys):
+        here = f"{path}.keys[{index}]"
+        key = _mapping(each, here, {"name", "secret"})
+        name, secret = key.get("name"), key.get("secret")
+        if not isinstance(name, str) or not name:
+            raise Misconfigured(f"{here}.name: want a name")
+        if not isinstance(secret, str) or not secret:
+            raise Misconfigured(f"{here}.secret: want the key in base64")
+        try:
+            raw = base64.b64decode(secret, validate=True)
+        except (binascii.Error, ValueError):
+            raise Misconfigured(f"{here}.secret: it is no base64") from None
+        if len(raw) not in sizes:
+            raise Misconfigured(f"{here}.secret: it has {len(raw)} bytes, want {' or '.join(map(str, sizes))}")
+        found.append(make(name, raw))
+    return found
+
+
+def _mapping(value: object, path: str, known: set[str]) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise Misconfigured(f"{path or 'the file'}: want a mapping")
+    unknown = sorted(str(key)[:64] for key in value.keys() - known)
+    if unknown:
+        raise Misconfigured(f"{path or 'the file'}: unknown field {unknown[0]}; known are {', '.join(sorted(known))}")
+    return value
+
+
+def _sequence(value: object, path: str) -> list[Any]:
+    if not isinstance(value, list) or not value:
+        raise Misconfigured(f"{path}: want at least one")
+    return value

@@ -1,0 +1,140 @@
+"""A storage whose values are encrypted at rest, over any other.
+
+A value that cannot be decrypted is handed out as it is stored, since the rest of a listing must not suffer from it: it begins with
+``ENCRYPTED``, so that no reader takes it for an object. It can be replaced or deleted like any other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from contextlib import aclosing, asynccontextmanager, suppress
+
+from storage.encryption.ciphers import Chain, Undecryptable
+from storage.port import Batch, Change, Compacted, Condition, Delete, Entry, Page, Put, RevisionMismatch, Storage
+
+logger = logging.getLogger(__name__)
+
+ChainOf = Callable[[str], Chain]
+"""Returns the chain of a key."""
+
+
+class EncryptedStorage:
+    """See the port, and ``Entry.stale``."""
+
+    def __init__(self, inner: Storage, chain_of: ChainOf, *, prefix: str = "") -> None:
+        """Wrap ``inner``.
+
+        Args:
+            inner: where the encrypted values go.
+            chain_of: how values are encrypted; ``use`` replaces it.
+            prefix: what ``inner`` puts before the keys in etcd: the whole key is authenticated.
+        """
+        self._inner = inner
+        self._chain_of = chain_of
+        self._prefix = prefix
+        self._watches: set[asyncio.Timeout] = set()
+        self.undecryptable = 0
+        """How many values could not be decrypted since the start, for a metric."""
+        self._failed = False
+        self._epoch = 0
+
+    def use(self, chain_of: ChainOf) -> None:
+        """Go on with other keys. If there were values that the old ones could not decrypt, watches end, so that those are read again."""
+        self._chain_of = chain_of
+        if self._failed:
+            self._failed = False
+            self._epoch += 1
+            for scope in self._watches:
+                scope.reschedule(0)
+
+    async def get(self, key: str) -> Entry | None:
+        """Return ``key`` now."""
+        entry = await self._inner.get(key)
+        return self._opened(entry) if entry else None
+
+    async def range(self, prefix: str, *, start: str = "", limit: int = 0, revision: int = 0) -> Page:
+        """Return the keys that begin with ``prefix``, from ``start`` on, at most ``limit`` of them."""
+        page = await self._inner.range(prefix, start=start, limit=limit, revision=revision)
+        return Page(tuple(map(self._opened, page.entries)), page.revision, page.more, page.count)
+
+    async def commit(self, conditions: Sequence[Condition], writes: Sequence[Put | Delete]) -> int:
+        """Apply ``writes`` if all ``conditions`` hold; return the new revision."""
+        sealed = [
+            Put(each.key, self._chain_of(each.key).seal(each.value, self._about(each.key))) if isinstance(each, Put) else each
+            for each in writes
+        ]
+        try:
+            return await self._inner.commit(conditions, sealed)
+        except RevisionMismatch as mismatch:
+            if mismatch.actual is None:
+                raise
+            raise RevisionMismatch(mismatch.key, self._opened(mismatch.actual)) from None
+
+    @asynccontextmanager
+    async def watch(self, prefix: str, *, after: int) -> AsyncIterator[AsyncIterator[Batch]]:
+        """Watch ``prefix`` from the revision that follows ``after``."""
+        async with self._inner.watch(prefix, after=after) as batches, aclosing(self._follow(batches)) as opened:
+            yield opened
+
+    async def request_progress(self) -> None:
+        """Ask that every watch soon yields a batch up to the present revision."""
+        await self._inner.request_progress()
+
+    async def revision(self) -> int:
+        """Return the store's revision, linearizably."""
+        return await self._inner.revision()
+
+    async def compact(self, revision: int) -> None:
+        """Forget history below ``revision``."""
+        await self._inner.compact(revision)
+
+    async def close(self) -> None:
+        """Release connections; calls under way raise ``Unavailable``."""
+        await self._inner.close()
+
+    def _about(self, key: str) -> bytes:
+        return (self._prefix + key).encode(errors="surrogateescape")
+
+    def _opened(self, entry: Entry) -> Entry:
+        try:
+            return self._unsealed(entry)
+        except Undecryptable as error:
+            self.undecryptable += 1
+            self._failed = True
+            logger.warning(
+                "A stored value cannot be decrypted; it is passed over until its key is in the configuration again",
+                extra={"key": entry.key, "revision": entry.mod_revision, "error": str(error)},
+            )
+            return entry
+
+    def _unsealed(self, entry: Entry) -> Entry:
+        key = entry.key
+        value, stale = self._chain_of(key).unseal(entry.value, self._about(key))
+        return Entry(key, value, entry.create_revision, entry.mod_revision, stale)
+
+    async def _follow(self, batches: AsyncIterator[Batch]) -> AsyncGenerator[Batch, None]:
+        epoch = self._epoch
+        while True:
+            if epoch != self._epoch:
+                raise Compacted  # see ``use``
+            try:
+                async with asyncio.timeout(None) as scope:
+                    self._watches.add(scope)
+                    try:
+                        batch = await anext(batches)
+                    finally:
+                        self._watches.discard(scope)
+            except TimeoutError:
+                raise Compacted from None
+            except StopAsyncIteration:
+                return
+            yield Batch(batch.revision, tuple(map(self._change, batch.changes)))
+
+    def _change(self, change: Change) -> Change:
+        entry = self._opened(change.entry) if change.entry else None
+        previous = change.previous
+        with suppress(Undecryptable):  # it was told when it was current
+            previous = self._unsealed(previous) if previous else None
+        return Change(change.key, entry, previous)

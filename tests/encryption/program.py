@@ -1,0 +1,84 @@
+"""The Go program: built once into the cache of the test bed, spoken to by JSON lines."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import pathlib
+import subprocess
+from types import TracebackType
+from typing import Any, Self
+
+from tests.testbed import build, layout, progress
+
+SOURCES = pathlib.Path(__file__).parent / "go"
+VERSION = "0.36.3"
+
+
+class Refused(Exception):
+    """Go does not take the configuration, or the value; the message is Go's."""
+
+
+def binary() -> pathlib.Path:
+    """Return the program, building it first if its sources changed."""
+    content = hashlib.sha256()
+    for file in sorted(SOURCES.iterdir()):
+        content.update(file.name.encode() + b"\0" + file.read_bytes())
+    directory = layout.cache() / f"encryption-{VERSION}-{content.hexdigest()[:8]}"
+    return build.once(directory, f"Build the encryption of apiserver {VERSION}", _make) / "encryption"
+
+
+def _make(directory: pathlib.Path) -> None:
+    progress.run(
+        ["go", "build", "-mod=readonly", "-trimpath", "-ldflags", "-s -w", "-o", f"{directory}/encryption", "."],
+        directory=SOURCES,
+        environment={"CGO_ENABLED": "0", "GOFLAGS": "-buildvcs=false"},
+    )
+
+
+class Kubernetes:
+    """The program with one configuration; use it as a context manager."""
+
+    def __init__(self, configuration: pathlib.Path) -> None:
+        self._configuration = configuration
+
+    def __enter__(self) -> Self:
+        """Start it.
+
+        Raises:
+            Refused: it does not take the configuration.
+        """
+        command = [str(binary()), str(self._configuration)]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        first = self._line()
+        if first != "ready":
+            self.__exit__(None, None, None)
+            raise Refused(first)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._process.communicate(timeout=10)
+
+    def encrypt(self, resource: str, key: str, value: bytes) -> bytes:
+        """Return what Go stores."""
+        return base64.b64decode(self._ask("encrypt", resource, key, value)["value"])
+
+    def decrypt(self, resource: str, key: str, stored: bytes) -> tuple[bytes, bool]:
+        """Return the value that Go reads, and whether it calls it stale."""
+        answer = self._ask("decrypt", resource, key, stored)
+        return base64.b64decode(answer["value"] or ""), answer["stale"]
+
+    def _ask(self, operation: str, resource: str, key: str, value: bytes) -> Any:
+        request = {"Op": operation, "Resource": resource, "Key": key, "Value": base64.b64encode(value).decode()}
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps(request) + "\n")
+        self._process.stdin.flush()
+        answer = json.loads(self._line())
+        if answer["error"]:
+            raise Refused(answer["error"])
+        return answer
+
+    def _line(self) -> str:
+        assert self._process.stdout is not None
+        return self._process.stdout.readline().strip()
