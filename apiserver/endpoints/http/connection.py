@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from http import HTTPStatus
 from math import inf
+from time import time
 from typing import TYPE_CHECKING, Final, cast
 
 from apiserver.endpoints.http.heads import Head, Refused
@@ -30,6 +30,9 @@ _LAST_CHUNK: Final = b"0\r\n\r\n"
 _TEXT: Final = "text/plain; charset=utf-8"
 SLICE: Final = 256 << 10
 """A long body is written in slices of about this size, each once there is room for it."""
+
+
+_BODILESS: Final = frozenset({204, 304})
 
 
 class Gone(ConnectionError):
@@ -127,7 +130,7 @@ class Connection(asyncio.Protocol):
     def pause_writing(self) -> None:
         """Let writers wait: the client does not read."""
         if self._room is None:
-            self._room = asyncio.get_running_loop().create_future()
+            self._room = self._server.loop.create_future()
             self._stalled = self._server.now()
 
     def resume_writing(self) -> None:
@@ -155,12 +158,15 @@ class Connection(asyncio.Protocol):
         self._continue = head.fields.expects_continue and not self._reader.complete
         self.deadline = inf
         self._request = request = Request(head, self)
-        self._task = asyncio.get_running_loop().create_task(self._answer(head, request))
+        self._task = self._server.loop.create_task(self._answer(head, request))
 
     async def _answer(self, head: Head, request: Request) -> None:
         try:
             response = await self._server.handler(request)
-            await self._respond(head, request, response)
+            rest = self._respond(head, request, response)
+            if rest is not None or self._room is not None:
+                await self._send_all(rest or ())
+            self._end_if(close=response.close)
         except asyncio.CancelledError:
             self.abort()
             raise
@@ -189,19 +195,35 @@ class Connection(asyncio.Protocol):
         elif self._server.draining:
             self.deadline = self._server.now() + self._server.settings.late_seconds
 
-    async def _respond(self, head: Head, request: Request, response: Response) -> None:
+    def _respond(self, head: Head, request: Request, response: Response) -> Iterable[bytes] | None:
+        """Write the answer; return what of it is too long to be written at once. Sets ``response.close``."""
         if self._sink is not None:
-            return  # the connection speaks another protocol, or did until its end
+            return None  # the connection speaks another protocol, or did until its end
+        if not response.close:
+            response.close = head.old or head.fields.close or self._server.draining or not (self._reader.complete or self._body_is_over())
         if isinstance(response, Stream):
             if not response.ended:
                 raise Gone("a stream was left before its end")
-            self._end_if(close=response.close or head.old or head.fields.close or not self._body_is_over())
-            return
+            return None
         if self._began:
             raise Gone("a stream failed after its head was sent")
-        close = response.close or head.old or head.fields.close or self._server.draining or not self._body_is_over()
-        await self._write(response.head(self._date(), close=close), response, without_body=request.method == "HEAD")
-        self._end_if(close=close)
+        if self._transport is None:
+            raise Gone("the client is gone")
+        begin, body = response.head(date_at(int(time())), close=response.close), response.body
+        if request.method == "HEAD" or response.status in _BODILESS:
+            self._transport.write(begin)
+        elif not isinstance(body, bytes):
+            return _slices(begin, body)
+        elif len(body) <= SLICE:
+            self._transport.write(begin + body)
+        else:
+            return (begin, *(body[start : start + SLICE] for start in range(0, len(body), SLICE)))
+        return None
+
+    async def _send_all(self, pieces: Iterable[bytes]) -> None:
+        for piece in pieces:
+            await self.send(piece)
+        await self._has_room()
 
     def _body_is_over(self) -> bool:
         """Return whether the next request can be found: what the handler did not take of the body is here, and is dropped."""
@@ -212,37 +234,12 @@ class Connection(asyncio.Protocol):
             return False
         return self._reader.complete and not self._reader.broken
 
-    async def _write(self, head: bytes, response: Response, *, without_body: bool) -> None:
-        body = response.body
-        if without_body or response.status in {204, 304}:
-            await self.send(head)
-        elif isinstance(body, bytes):
-            if len(body) <= SLICE:
-                await self.send(head + body)
-            else:
-                await self.send(head)
-                for start in range(0, len(body), SLICE):
-                    await self.send(body[start : start + SLICE])
-        else:
-            await self._write_pieces(head, body)
-
-    async def _write_pieces(self, head: bytes, pieces: Sequence[bytes]) -> None:
-        gathered, size = [head], len(head)
-        for piece in pieces:
-            gathered.append(piece)
-            size += len(piece)
-            if size >= SLICE:
-                await self.send(b"".join(gathered))
-                gathered, size = [], 0
-        if gathered:
-            await self.send(b"".join(gathered))
-
     def _refuse(self, error: Refused) -> None:
         """Answer what is no request, and close."""
         body = f"{error.code} {HTTPStatus(error.code).phrase}: {error}\n".encode()
         response = Response(status=error.code, body=body, content_type=_TEXT)
         if self._transport is not None:
-            self._transport.write(response.head(self._date(), close=True) + body)
+            self._transport.write(response.head(date_at(int(time())), close=True) + body)
         self._end_if(close=True)
 
     def _end_if(self, *, close: bool) -> None:
@@ -256,9 +253,6 @@ class Connection(asyncio.Protocol):
             self._resume_reading()
             if self._reader.complete or self._reader.broken:
                 self._transport.close()  # nothing is awaited, and what was written is still sent
-
-    def _date(self) -> bytes:
-        return date_at(int(time.time()))
 
     # What requests, streams and the server need (messages.Carrier).
 
@@ -277,7 +271,7 @@ class Connection(asyncio.Protocol):
                 self._continue = False
                 self._transport.write(_CONTINUE)
             self._resume_reading()
-            self._more = asyncio.get_running_loop().create_future()
+            self._more = self._server.loop.create_future()
             try:
                 await self._more
             finally:
@@ -292,13 +286,17 @@ class Connection(asyncio.Protocol):
         close = stream.close or not stream.chunked or request.fields.close or self._server.draining
         stream.close = close
         framing = b"Transfer-Encoding: chunked\r\n" if stream.chunked else b""
-        await self.send(stream.head(self._date(), close=close, framing=framing))
+        await self.send(stream.head(date_at(int(time())), close=close, framing=framing))
 
     async def send(self, data: bytes) -> None:
         """Send bytes as they are; returns when there is room for more."""
         if self._transport is None:
             raise Gone("the client is gone")
         self._transport.write(data)
+        if self._room is not None:
+            await self._has_room()
+
+    async def _has_room(self) -> None:
         while self._room is not None:
             await asyncio.shield(self._room)
             if self._transport is None:
@@ -330,7 +328,7 @@ class Connection(asyncio.Protocol):
             raise Gone("the client is gone")
         self._began = True
         self._sink = sink
-        self._transport.write(response.head(self._date(), close=False, framing=b""))
+        self._transport.write(response.head(date_at(int(time())), close=False, framing=b""))
         self._resume_reading()
         if rest := self._reader.rest():
             sink(rest)
@@ -380,3 +378,16 @@ class Connection(asyncio.Protocol):
         if self._paused_reading and self._transport is not None and not self._transport.is_closing():
             self._paused_reading = False
             self._transport.resume_reading()
+
+
+def _slices(head: bytes, pieces: Sequence[bytes]) -> Iterator[bytes]:
+    """Yield the pieces joined to slices: one write for many small ones, and no copy of the whole."""
+    gathered, size = [head], len(head)
+    for piece in pieces:
+        gathered.append(piece)
+        size += len(piece)
+        if size >= SLICE:
+            yield b"".join(gathered)
+            gathered, size = [], 0
+    if gathered:
+        yield b"".join(gathered)

@@ -17,6 +17,7 @@ _MAX_PARAMETERS: Final = 1000
 _REMEMBERED_QUERY: Final = 256
 _REASONS: Final = {each.value: each.phrase for each in HTTPStatus}
 _TCHAR: Final = frozenset("!#$%&'*+-.^_`|~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz")
+_NO_QUERY: Final = MultiDictProxy(MultiDict[str]())
 _BODILESS: Final = frozenset({204, 304})
 
 
@@ -58,7 +59,7 @@ class Carrier(Protocol):
 class Request:
     """One request. Its body is read at most once."""
 
-    __slots__ = ("_query", "carrier", "fields", "method", "old", "path", "query_string", "target")
+    __slots__ = ("_path", "_query", "carrier", "fields", "method", "old", "target")
 
     def __init__(self, head: Head, carrier: Carrier) -> None:
         self.carrier = carrier
@@ -68,9 +69,7 @@ class Request:
         self.fields = head.fields
         self.old = head.old
         """HTTP/1.0."""
-        path, _, self.query_string = head.target.partition("?")
-        self.path = unquote(path) if "%" in path else path
-        """Percent-decoded."""
+        self._path = ""
         self._query: MultiDictProxy[str] | None = None
 
     @property
@@ -79,12 +78,23 @@ class Request:
         return self.fields.headers
 
     @property
+    def path(self) -> str:
+        """The path, percent-decoded."""
+        if not self._path:
+            self._path = path_of(self.target)
+        return self._path
+
+    @property
+    def query_string(self) -> str:
+        """What stands behind the question mark, as it was sent."""
+        return self.target.partition("?")[2]
+
+    @property
     def query(self) -> MultiDictProxy[str]:
         """The query's parameters, decoded."""
         found = self._query
         if found is None:
-            text = self.query_string
-            found = self._query = _remembered_query(text) if len(text) <= _REMEMBERED_QUERY else _parse_query(text)
+            found = self._query = query_of(self.target)
         return found
 
     @property
@@ -130,6 +140,20 @@ class Request:
             yield piece
 
 
+def path_of(target: str) -> str:
+    """Return the path of a target, percent-decoded."""
+    path = target.partition("?")[0]
+    return unquote(path) if "%" in path else path
+
+
+def query_of(target: str) -> MultiDictProxy[str]:
+    """Return the parameters of a target, decoded."""
+    text = target.partition("?")[2]
+    if not text:
+        return _NO_QUERY
+    return _remembered_query(text) if len(text) <= _REMEMBERED_QUERY else _parse_query(text)
+
+
 @lru_cache(maxsize=1024)
 def _remembered_query(text: str) -> MultiDictProxy[str]:
     return _parse_query(text)
@@ -145,7 +169,7 @@ def _parse_query(text: str) -> MultiDictProxy[str]:
 class Response:
     """An answer with its whole body, in one piece or in several that follow each other."""
 
-    __slots__ = ("_headers", "body", "close", "content_type", "status")
+    __slots__ = ("_headers", "body", "close", "content_type", "encoded", "status")
     prepared: bool = False
     """Whether its head was sent: too late for headers."""
 
@@ -161,6 +185,8 @@ class Response:
         self.body = body
         self.content_type = content_type
         self.close = False
+        self.encoded = b""
+        """Further header fields as they go on the wire, each with its CRLF: for what every answer carries."""
         self._headers = CIMultiDict(headers) if headers else None
 
     @property
@@ -183,9 +209,12 @@ class Response:
         """Return the head as it goes on the wire; ``framing`` stands in place of ``Content-Length``."""
         if framing is None:
             framing = b"" if self.status in _BODILESS else b"Content-Length: %d\r\n" % self.length
-        fields = b"".join([_field(name, value) for name, value in self._headers.items()]) if self._headers else b""
-        begin = _begin(self.status, self.content_type)
-        return b"%b%b%bDate: %b\r\n%b\r\n" % (begin, fields, framing, date, b"Connection: close\r\n" if close else b"")
+        fields = self.encoded
+        if self._headers:
+            fields += b"".join([_field(name, value) for name, value in self._headers.items()])
+        if close:
+            fields += b"Connection: close\r\n"
+        return b"%b%b%bDate: %b\r\n\r\n" % (_begin(self.status, self.content_type), fields, framing, date)
 
 
 class Stream(Response):

@@ -29,7 +29,7 @@ class Reader:
 
     def __init__(self, heads: Heads) -> None:
         self._heads = heads
-        self._buffer = bytearray()
+        self._buffer: bytes | bytearray = b""  # what came in one piece is not copied
         self._searched = 0  # where to go on looking for the end of the head
         self._left = 0
         self._chunks: _Chunks | None = None
@@ -44,7 +44,12 @@ class Reader:
 
     def receive(self, data: bytes) -> None:
         """Add what came."""
-        self._buffer += data
+        if not self._buffer:
+            self._buffer = data
+        elif isinstance(self._buffer, bytearray):
+            self._buffer += data
+        else:
+            self._buffer = bytearray(self._buffer) + data
 
     def head(self) -> Head | None:
         """Return the next head if all of it is there; the body of the one before must be complete.
@@ -66,7 +71,7 @@ class Reader:
         raw = bytes(buffer[:end])
         if raw.count(b"\n") != raw.count(b"\r\n"):
             raise self._refused(Refused("the head holds a bare LF"))
-        del buffer[: end + 4]
+        self._buffer = bytearray(buffer[end + 4 :]) if len(buffer) > end + 4 else b""
         self._searched = 0
         try:
             head = self._heads.read(raw)
@@ -85,28 +90,32 @@ class Reader:
         """
         if self.complete:
             return b""
+        buffer = self._buffer
         if self._chunks is not None:
+            if not isinstance(buffer, bytearray):
+                self._buffer = buffer = bytearray(buffer)
             try:
-                piece = self._chunks.take(self._buffer)
+                piece = self._chunks.take(buffer)
             except Refused as error:
                 raise self._refused(error) from None
             self.complete = self._chunks.complete
             return piece
-        piece = bytes(self._buffer[: self._left])
-        del self._buffer[: self._left]
+        if len(buffer) <= self._left:
+            piece, self._buffer = bytes(buffer), b""
+        else:
+            piece, self._buffer = bytes(buffer[: self._left]), bytearray(buffer[self._left :])
         self._left -= len(piece)
         self.complete = not self._left
         return piece
 
     def rest(self) -> bytes:
         """Return all that waits: the connection changes its protocol."""
-        rest = bytes(self._buffer)
-        self._buffer.clear()
+        rest, self._buffer = bytes(self._buffer), b""
         return rest
 
     def _refused(self, error: Refused) -> Refused:
         self.broken = True
-        self._buffer.clear()
+        self._buffer = b""
         return error
 
 

@@ -44,12 +44,11 @@ class Server:
         self.heads = Heads()
         self.draining = False
         """Answers end their connections."""
-        self.ended = False
         self._connections: set[Connection] = set()
         self._empty = asyncio.Event()
-        self._loop = asyncio.get_running_loop()
-        self.now = self._loop.time
-        self._timer: asyncio.TimerHandle | None = self._loop.call_later(self.settings.tick_seconds, self._tick)
+        self.loop = asyncio.get_running_loop()
+        self.now = self.loop.time
+        self._timer: asyncio.TimerHandle | None = self.loop.call_later(self.settings.tick_seconds, self._tick)
 
     def __call__(self) -> Connection:
         """Return the protocol of a new connection."""
@@ -84,7 +83,6 @@ class Server:
                     await self._pause()
         except TimeoutError:
             pass
-        self.ended = True
         for connection in list(self._connections):
             connection.abort()
         if self._timer is not None:
@@ -100,7 +98,7 @@ class Server:
             self._check()
 
     def _tick(self) -> None:
-        self._timer = self._loop.call_later(self.settings.tick_seconds, self._tick)
+        self._timer = self.loop.call_later(self.settings.tick_seconds, self._tick)
         self._check()
 
     def _check(self) -> None:
