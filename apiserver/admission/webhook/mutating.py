@@ -94,6 +94,7 @@ class MutatingWebhooks:
             changed = self._take(webhook, shown, attributes, answer, place)
         except (StatusError, CallFailed) as raised:
             error = raised
+        attributes.wait("mutating-webhook", time.perf_counter() - began)
         annotating.mutated(attributes, webhook, place, changed=changed)
         self._asking.count(webhook, attributes, began, error)
         if isinstance(error, CallFailed):

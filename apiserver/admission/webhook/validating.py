@@ -47,7 +47,11 @@ class ValidatingWebhooks:
                 shown = versions[each.resource] = self._asking.shown(each, attributes)
             if await self._asking.wants(each.webhook, shown):
                 chosen.append((each.webhook, shown))
+        if not chosen:
+            return
+        began = time.perf_counter()
         refusals = await self._all(chosen)
+        attributes.wait("validating-webhook", time.perf_counter() - began)
         if refusals:
             raise refusals[min(refusals)]
 

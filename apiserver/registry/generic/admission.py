@@ -27,7 +27,7 @@ from apiserver.apis.meta.users import ANONYMOUS, User
 Operation = Literal["CREATE", "UPDATE", "DELETE", "CONNECT"]
 
 
-def _nobody(*_: str) -> None:
+def _nobody(*_: object) -> None:
     """Drop what nobody listens to."""
 
 
@@ -66,6 +66,8 @@ class Attributes:
     """Takes a warning for the client."""
     annotate: Callable[[str, str], None] = _nobody
     """Takes an annotation (key, value) for the audit log."""
+    wait: Callable[[str, float], None] = _nobody
+    """Takes for whom (``mutating-webhook``) the request waited, and how many seconds."""
     reinvocation: Reinvocation = field(default_factory=Reinvocation)
 
 

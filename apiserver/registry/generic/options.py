@@ -17,7 +17,7 @@ ORPHAN: Final = "Orphan"
 _MAX_MANAGER: Final = 128
 
 
-def _nobody(*_: str) -> None:
+def _nobody(*_: object) -> None:
     """Drop what nobody listens to."""
 
 
@@ -32,6 +32,8 @@ class Caller:
     """Takes what the client should be told although the write succeeds; saying it twice is harmless."""
     annotate: Callable[[str, str], None] = _nobody
     """Takes an annotation (key, value) for the audit log."""
+    wait: Callable[[str, float], None] = _nobody
+    """Takes for whom (``mutating-webhook``) the request waited, and how many seconds."""
 
 
 NOBODY: Final = Caller()
