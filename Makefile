@@ -7,7 +7,7 @@ PY := $(VENV)/bin/python
 TESTBED := $(PYTHON) -m tests.testbed
 TESTS_INNER := tests/architecture tests/unit tests/contracts tests/component
 
-.PHONY: help python setup fmt check test demo down env cluster-up cluster-down images dev bench-start bench-api
+.PHONY: help python setup fmt check test demo down env cluster-up cluster-down images dev bench-start bench-api bench-api-aggregator bench-api-scale
 
 help:  ## this text
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -70,3 +70,9 @@ bench-start: setup  ## how long a machine takes to start, where the time goes, w
 
 bench-api: setup  ## what an operation costs our API server and k8s.io/sample-apiserver, side by side (QUICK=1, OPS=get,create, BENCH_FLAGS=…)
 	@exec $(PY) -m benchmarks.api.bench $(if $(QUICK),--quick) $(if $(OPS),--ops=$(OPS)) $(BENCH_FLAGS)
+
+bench-api-aggregator: setup  ## the same through a real kube-apiserver's aggregation: what users see
+	@exec $(PY) -m benchmarks.api.bench --through-aggregator $(if $(QUICK),--quick) $(if $(OPS),--ops=$(OPS)) $(BENCH_FLAGS)
+
+bench-api-scale: setup  ## 100,000 objects, 2,000 watchers, and what growth costs (BENCH_FLAGS="--objects 10000 --watchers 500")
+	@exec $(PY) -m benchmarks.api.scale $(BENCH_FLAGS)

@@ -1,7 +1,7 @@
 """The objects that are written. Flunders have two fields, so annotations make up the size: about 4.4 KB on the wire with managedFields.
 
-``@NAME@`` and ``@SEQUENCE@`` are the load generator's to fill in. The sequence stands in an annotation and, where the kind has a field that
-takes it, in the spec, so that a write changes both.
+``@NAME@``, ``@SHARD@`` (the name's last two digits) and ``@SEQUENCE@`` are the load generator's to fill in. The sequence stands in an
+annotation and, where the kind has a field that takes it, in the spec, so that a write changes both.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def _metadata(annotations: int) -> Object:
     filler = "the quick brown fox jumps over the lazy dog, {:02}"
     return {
         "name": "@NAME@",
-        "labels": {"app": "bench", "tier": "backend", "bench.example.com/team": "virtualization"},
+        "labels": {"app": "bench", "tier": "backend", "bench.example.com/shard": "@SHARD@"},
         "annotations": {
             SEQUENCE: "@SEQUENCE@",
             **{f"bench.example.com/annotation-{number:02}": filler.format(number) for number in range(annotations)},

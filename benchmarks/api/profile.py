@@ -13,20 +13,18 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from benchmarks.api import operations, payloads
-from benchmarks.api.bench import Bench, Contestant, export, place, split
-from benchmarks.api.loading import Generator, SampleFailed
+from benchmarks.api import operations
+from benchmarks.api.loading import SampleFailed
 from benchmarks.api.operations import OPERATIONS, Operation
+from benchmarks.api.rounds import Bench, prepared
 from tests.testbed import layout
 from tests.testbed.progress import StepFailed
-from tests.twin import environment, servers
+from tests.twin import servers
 from tests.twin.programs import ProgramFailed
-from tests.twin.servers import Server
 
 TOP: Final = 22
 _IDLE: Final = ("epoll_wait", "epoll_pwait", "uv__io_poll", "__GI_epoll")
@@ -65,8 +63,13 @@ def render(operation: str, count: int, own: Counter[str], total: Counter[str]) -
     return "\n".join(lines)
 
 
-def record(contestant: Contestant, generator: Generator, operation: Operation, seconds: float, *, native: bool) -> str:
-    """Let the load run and look; return the folded stacks."""
+def record(bench: Bench, operation: Operation, seconds: float, *, native: bool) -> str:
+    """Let the load run and look; return the folded stacks.
+
+    Raises:
+        SampleFailed: the server answered wrongly, or py-spy could not look.
+    """
+    contestant = bench.contestants[0]
     with tempfile.NamedTemporaryFile(suffix=".raw") as raw:
         command = [
             str(Path(sys.executable).with_name("py-spy")),
@@ -76,14 +79,12 @@ def record(contestant: Contestant, generator: Generator, operation: Operation, s
             "--rate=250",
             "--format=raw",
         ]
-        command += [f"--duration={seconds:.0f}", f"--output={raw.name}", "--nonblocking", *(["--native"] if native else [])]
-        if native:
-            command.remove("--nonblocking")
+        command += [f"--duration={seconds:.0f}", f"--output={raw.name}", "--native" if native else "--nonblocking"]
         spy = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         try:
             while spy.poll() is None:
                 asked = replace(operation, names=f"p{time.monotonic_ns()}") if operation.verb == "create" else operation
-                generator.run(contestant.server, contestant.kind, asked, f"-seconds={seconds + 2}", f"-longest={seconds + 2}")
+                bench.ask(contestant, asked, f"-seconds={seconds + 2}", f"-longest={seconds + 2}")
             _, err = spy.communicate()
         finally:
             if spy.poll() is None:
@@ -96,25 +97,16 @@ def record(contestant: Contestant, generator: Generator, operation: Operation, s
 
 def profile(keys: list[str], seconds: float, *, kind: str, revision: str, native: bool) -> dict[str, str]:
     """Return the profile of each operation, as text."""
-    mine, others = split()
     made = {}
-    with ExitStack() as stack:
-        directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-profile-", dir=place())))
-        tree = export(revision, directory / "tree") if revision else layout.REPOSITORY
-        here = stack.enter_context(environment.environment(directory, others=others))
-        variant = servers.OURS_MACHINES if kind == "vm" else servers.OURS_FLUNDERS
-        server = Server(variant, here, mine, tree=tree)
-        stack.callback(server.end)
-        server.start()
-        contestant = Contestant(server, payloads.machine() if kind == "vm" else payloads.flunder(variant.group))
-        bench = Bench([contestant], Generator(others), 1, quick=True)
+    variant = servers.OURS_MACHINES if kind == "vm" else servers.OURS_FLUNDERS
+    with prepared([variant], rounds=1, quick=True, revision=revision) as (_, bench):
         bench.seed("bench", "o", operations.BASE)
         bench.seed("watch", "o", operations.ASKED)
         for operation in [each for each in OPERATIONS if each.key in keys]:
             if operation.many:
                 bench.seed("many", "m", operations.MANY)
             try:
-                made[operation.key] = render(operation.key, *folded(record(contestant, bench.generator, operation, seconds, native=native)))
+                made[operation.key] = render(operation.key, *folded(record(bench, operation, seconds, native=native)))
             except SampleFailed as error:
                 made[operation.key] = f"{operation.key} failed: {error}"
     return made

@@ -56,14 +56,17 @@ def table(result: Result) -> str:
     lines = [
         f"revision {about['revision']}, {about['time']}, {about['processors']} processors ({about['model']}), Python {about['python']},"
         f" load {about['load_at_start']} at the start and {about.get('load_at_end', '?')} at the end",
-        f"our server with: {features}, metrics, authorization by SubjectAccessReview, admission",
+        f"clients ask {about['asked']}; our server with: {features}, metrics, authorization by SubjectAccessReview, admission",
         "server's processor time for one operation in µs (watch: one delivery, its share of the write included); median (lowest-highest);"
         " ratio: twin / ours; memory in MiB",
         "",
         f"{'operation':16}{'twin':>22}{'twin GOGC=400':>22}{'ours':>22}{'ratio':>8}{'/400':>7}{'wanted':>8}   budget",
     ]
     lines += [_row(result, each) for each in ROWS if result["samples"].get(each.key) or result["failures"].get(each.key)]
-    lines += ["", f"{'operation':16}{'server':10}{'ops/s':>9}{'p50 µs':>10}{'p99 µs':>10}{'bytes':>10}{'etcd µs':>9}{'conns':>7}"]
+    lines += [
+        "",
+        f"{'operation':16}{'server':10}{'ops/s':>9}{'p50 µs':>10}{'p99 µs':>10}{'bytes':>10}{'etcd µs':>9}{'kube µs':>9}{'conns':>7}",
+    ]
     lines += [line for each in ROWS if each.key != MEMORY.key for line in _speeds(result, each.key)]
     for name, samples in result["samples"].get(MEMORY.key, {}).items():
         sample = samples[-1]
@@ -100,14 +103,20 @@ def _short(value: float) -> str:
     return f"{value:.1f}" if value < 100 else f"{value:.0f}"
 
 
+def _beside(samples: list[Result], name: str) -> float:
+    """Return what another process used for one operation, in microseconds."""
+    used: list[float] = [each["cpu_seconds"].get(name, 0) * 1e6 / max(each["count"], 1) for each in samples]
+    return statistics.median(used)
+
+
 def _speeds(result: Result, key: str) -> list[str]:
     lines = []
     for name, samples in result["samples"].get(key, {}).items():
         middle = {field: statistics.median([each[field] for each in samples]) for field in ("p50_us", "p99_us", "bytes_per_answer")}
         speed = statistics.median([each["count"] / each["seconds"] for each in samples])
-        etcd = statistics.median([each["cpu_seconds"].get("etcd", 0) / max(each["count"], 1) * 1e6 for each in samples])
-        line = f"{key:16}{name:10}{speed:9.0f}{middle['p50_us']:10.0f}{middle['p99_us']:10.0f}{middle['bytes_per_answer']:10.0f}{etcd:9.0f}"
-        line += f"{samples[0]['connections']:7}"
+        etcd, kube = (_beside(samples, process) for process in ("etcd", "kube-apiserver"))
+        line = f"{key:16}{name:10}{speed:9.0f}" + "".join(f"{value:10.0f}" for value in middle.values())
+        line += f"{etcd:9.0f}{kube:9.0f}{samples[0]['connections']:7}"
         if samples[0].get("deliveries"):
             deliveries = statistics.median([each["deliveries"] / each["seconds"] for each in samples])
             p50, p99 = (statistics.median([each[field] for each in samples]) for field in ("delivery_p50_us", "delivery_p99_us"))

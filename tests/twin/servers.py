@@ -139,6 +139,8 @@ class Server:
 def our_flags(tree: Path = layout.REPOSITORY) -> frozenset[str]:
     """Return the flags that our server has: what it lacks is not asked of it, and the report says so."""
     command = [sys.executable, "-m", "apiserver.server", "--help"]
-    answer = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, cwd=tree)
+    answer = subprocess.run(command, check=False, capture_output=True, text=True, cwd=tree)
+    if answer.returncode != 0:
+        raise programs.ProgramFailed(f"our server does not start:\n{answer.stderr[-2000:]}")
     words = answer.stdout.replace(",", " ").replace("[", " ").split()
     return frozenset(word.partition("=")[0] for word in words if word.startswith("--"))

@@ -60,7 +60,7 @@ func parse() settings {
 	flag.StringVar(&s.path, "path", "", "of the collection")
 	flag.StringVar(&s.names, "names", "o", "objects are named NAMES-00000 and so on")
 	flag.StringVar(&s.query, "query", "", "of each request, without the question mark")
-	flag.StringVar(&s.template, "template", "", "file with an object in which @NAME@ and @SEQUENCE@ are replaced")
+	flag.StringVar(&s.template, "template", "", "file with an object in which @NAME@, @SHARD@ and @SEQUENCE@ are replaced")
 	flag.StringVar(&s.replacement, "patch", "", "file with a merge patch in which @SEQUENCE@ is replaced")
 	flag.IntVar(&s.connections, "connections", 16, "how many ask at once")
 	flag.IntVar(&s.objects, "objects", 128, "how many objects are asked for, or made")

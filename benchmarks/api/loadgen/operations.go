@@ -61,7 +61,9 @@ func content(file string) ([]byte, error) {
 }
 
 func filled(template []byte, name string, number int64) []byte {
-	return bytes.ReplaceAll(bytes.ReplaceAll(template, []byte("@NAME@"), []byte(name)), []byte("@SEQUENCE@"), sequence(number))
+	template = bytes.ReplaceAll(template, []byte("@NAME@"), []byte(name))
+	template = bytes.ReplaceAll(template, []byte("@SHARD@"), []byte(name[len(name)-2:]))
+	return bytes.ReplaceAll(template, []byte("@SEQUENCE@"), sequence(number))
 }
 
 // send does one exchange and fails on any code but the wanted ones.

@@ -1,0 +1,68 @@
+"""Where this runs: processors, memory, and the revision that is measured."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+from tests.testbed import layout
+from tests.twin.programs import ProgramFailed
+
+
+def describe(revision: str) -> dict[str, Any]:
+    """Describe where and when this was measured; ``revision``: the one that was asked for, if any."""
+    model = [line.partition(":")[2].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")]
+    command = ["git", "describe", "--always", *([revision] if revision else ["--dirty"])]
+    described = subprocess.run(command, capture_output=True, text=True, check=False, cwd=layout.REPOSITORY).stdout.strip()
+    return {
+        "processors": os.cpu_count(),
+        "model": model[0] if model else platform.machine(),
+        "kernel": platform.release(),
+        "python": platform.python_version(),
+        "revision": described,
+        "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "load_at_start": round(os.getloadavg()[0], 2),
+    }
+
+
+def export(revision: str, directory: Path) -> Path:
+    """Return a directory with the sources of a revision, so that nobody's unfinished work is measured.
+
+    Raises:
+        ProgramFailed: there is no such revision.
+    """
+    directory.mkdir()
+    archive = subprocess.Popen(["git", "archive", revision], stdout=subprocess.PIPE, cwd=layout.REPOSITORY)
+    unpacked = subprocess.run(["tar", "-x"], stdin=archive.stdout, check=False, cwd=directory)
+    if archive.wait() != 0 or unpacked.returncode != 0:
+        raise ProgramFailed(f"there is no revision {revision}")
+    return directory
+
+
+def split() -> tuple[frozenset[int], frozenset[int]]:
+    """Return the processor of the server and that of everything else; with only one, nothing is pinned."""
+    available = sorted(os.sched_getaffinity(0))
+    if len(available) < 2:
+        return frozenset(), frozenset()
+    return frozenset(available[:1]), frozenset(available[1:2])
+
+
+def place() -> str | None:
+    """Return where data go: memory if there is plenty, so that no disk is measured; None: the usual place."""
+    shared = Path("/dev/shm")
+    if shared.is_dir() and shutil.disk_usage(shared).free > 6 << 30:
+        return str(shared)
+    return None
+
+
+def resident_kib(pid: int) -> int:
+    """Return the resident memory of a process."""
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1])
+    raise ProcessLookupError(f"process {pid} has no resident memory")

@@ -1,0 +1,143 @@
+"""Samples of operations, taken from several servers in turn."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final
+
+from benchmarks.api import machine, payloads
+from benchmarks.api.loading import Generator, SampleFailed
+from benchmarks.api.operations import DELETE, MEMORY, OPERATIONS, Operation
+from benchmarks.api.payloads import Kind
+from tests.testbed import layout
+from tests.twin import environment, servers
+from tests.twin.certificates import ADMIN, USER
+from tests.twin.environment import Environment
+from tests.twin.servers import Server, Variant
+
+SETTLE_SECONDS: Final = 4.0
+
+
+@dataclass
+class Contestant:
+    """A server and what is asked of it."""
+
+    server: Server
+    kind: Kind
+    port: int = 0
+    """Where it is asked: before it, at kube-apiserver, perhaps; 0: itself."""
+
+    @property
+    def name(self) -> str:
+        """The variant's name."""
+        return self.server.variant.name
+
+    def has_managed_fields(self) -> bool:
+        """Whether the server tracks who owns which field."""
+        path = self.kind.collection("bench") + "/o-00000"
+        return "managedFields" in self.server.here.call("GET", path, port=self.server.port)[1]["metadata"]
+
+
+@dataclass
+class Bench:
+    """One run."""
+
+    contestants: list[Contestant]
+    generator: Generator
+    rounds: int
+    quick: bool
+    samples: dict[str, dict[str, list[dict[str, Any]]]] = field(default_factory=dict)
+    """By operation and contestant."""
+    failures: dict[str, dict[str, str]] = field(default_factory=dict)
+
+    def ask(self, contestant: Contestant, operation: Operation, *more: str, user: str = USER) -> dict[str, Any]:
+        """Take one sample.
+
+        Raises:
+            SampleFailed: any answer was not what it should be.
+        """
+        return self.generator.run(contestant.server, contestant.kind, operation, *more, user=user, port=contestant.port)
+
+    def note(self, key: str, name: str, sample: dict[str, Any]) -> None:
+        """Keep a sample."""
+        self.samples.setdefault(key, {}).setdefault(name, []).append({**sample, "load": round(os.getloadavg()[0], 2)})
+
+    def seed(self, namespace: str, names: str, count: int) -> None:
+        """Make objects at every contestant."""
+        for each in self.contestants:
+            operation = Operation("seed", "seed", 0, 0, namespace=namespace, names=names, objects=count)
+            self.generator.run(each.server, each.kind, operation, user=ADMIN)
+            progress(f"{count} objects at {each.name}")
+
+    def measure(self, operation: Operation) -> None:
+        """Take all samples of an operation, in turn."""
+        for number in range(self.rounds):
+            order = self.contestants if number % 2 == 0 else self.contestants[::-1]
+            for each in order:
+                self.sample(operation, each)
+
+    def sample(self, operation: Operation, contestant: Contestant) -> None:
+        """Take one sample and keep it; what fails once is not asked again of this contestant."""
+        if contestant.name in self.failures.get(operation.key, {}):
+            return
+        cpu = operation.quick_cpu if self.quick else operation.cpu
+        seconds = 1.0 if self.quick else 2.0
+        try:
+            sample = self.ask(contestant, operation, f"-cpu={cpu}", f"-seconds={seconds}")
+            self.note(operation.key, contestant.name, sample)
+            if operation.verb == "create":
+                self.note("delete", contestant.name, self.ask(contestant, replace(DELETE, objects=sample["highest"])))
+        except SampleFailed as error:
+            self.failures.setdefault(operation.key, {})[contestant.name] = str(error)
+            print(f"  {operation.key} at {contestant.name} failed: {error}", file=sys.stderr)
+        progress(f"{operation.key} {contestant.name}")
+
+    def memory(self, key: str = MEMORY.key, objects: int = 0) -> None:
+        """Restart each with what it stores, and see how much memory it takes: at rest, and after one whole list."""
+        listing = next(each for each in OPERATIONS if each.key == "list_10k")
+        listing = replace(listing, connections=1, objects=objects or listing.objects)
+        for each in self.contestants:
+            each.server.end()
+            ready = each.server.start()
+            time.sleep(SETTLE_SECONDS)
+            found = {"ready_seconds": round(ready, 2), "rss_kib": machine.resident_kib(each.server.pid)}
+            sample = self.ask(each, listing, "-seconds=0", "-longest=0.01")
+            found["list_seconds"] = round(sample["p50_us"] / 1e6, 2)
+            found["rss_after_list_kib"] = machine.resident_kib(each.server.pid)
+            self.note(key, each.name, found)
+            progress(f"{key} {each.name}")
+
+
+def progress(text: str) -> None:
+    """Tell on one line how far it is."""
+    if sys.stderr.isatty():
+        print(f"\r\x1b[K  {text}", end="", file=sys.stderr, flush=True)
+
+
+@contextmanager
+def prepared(variants: Sequence[Variant], *, rounds: int, quick: bool, revision: str = "") -> Iterator[tuple[Environment, Bench]]:
+    """Run everything but the measurements: etcd, kube-apiserver, and the servers, ours as of ``revision`` if one is given.
+
+    Raises:
+        ProgramFailed, StepFailed: a server did not start, or could not be built.
+    """
+    mine, others = machine.split()
+    with ExitStack() as stack:
+        directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-api-", dir=machine.place())))
+        tree = machine.export(revision, directory / "tree") if revision else layout.REPOSITORY
+        here = stack.enter_context(environment.environment(directory, others=others))
+        bench = Bench([], Generator(others), rounds, quick)
+        for variant in variants:
+            server = Server(variant, here, mine, tree=tree)
+            stack.callback(server.end)
+            server.start()
+            kind = payloads.machine() if variant.kind == servers.VMS else payloads.flunder(variant.group)
+            bench.contestants.append(Contestant(server, kind))
+        yield here, bench
