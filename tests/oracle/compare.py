@@ -239,7 +239,9 @@ class _Writing:
         if answer.error:
             raise Difference(f"{self._where}: {op} {json.dumps(patch)} of {json.dumps(live)}: Go refuses it: {answer.error}")
         if result != answer.object and (strict_order or _unordered(result) != _unordered(answer.object)):
-            raise Difference(f"{self._where}: {op} {json.dumps(patch)} of\n{json.dumps(live)}\nours {json.dumps(result)}\nGo's {json.dumps(answer.object)}")
+            raise Difference(
+                f"{self._where}: {op} {json.dumps(patch)} of\n{json.dumps(live)}\nours {json.dumps(result)}\nGo's {json.dumps(answer.object)}"
+            )
         if not _is_valid(self._atom, result):
             return self._live
         return self._update_to(copy.deepcopy(result))
@@ -258,8 +260,10 @@ class _Writing:
 
     def _apply_part(self) -> Json | None:
         """Apply about what is there."""
-        source = self._changed() if self._random.random() < 0.5 else copy.deepcopy(self._live) or {}
-        body = {key: self._values.part(self._atom.map.child(key), source[key]) for key in ("spec", "status") if key in source}  # type: ignore[union-attr]
+        source: Json = self._changed() if self._random.random() < 0.5 else copy.deepcopy(self._live) or {}
+        if not _is_valid(self._atom, source):
+            return self._live
+        body: Json = {key: self._values.part(self._child(key), source[key]) for key in ("spec", "status") if key in source}
         body = {"apiVersion": self._api_version, "kind": self._side.kind.kind, "metadata": {"name": "n", **self._metadata()}, **body}
         return self._apply_body(_without_duplicates(self._atom, body))
 
@@ -326,7 +330,9 @@ class _Writing:
         Objects may have duplicates in their sets and keyed lists, except once another version's entry makes Go convert them: then an
         update loses all managedFields, and an apply fails with 500.
         """
-        return "duplicate entries for key" in answer.error and len(self._side.kind.versions) > 1 and "typed patch object" not in answer.error
+        return (
+            "duplicate entries for key" in answer.error and len(self._side.kind.versions) > 1 and "typed patch object" not in answer.error
+        )
 
     def _asked(self, op: str, live: Any, body: Json, by: str, subresource: str) -> Answer:
         """Ask until the answer was made within one second."""
@@ -425,7 +431,11 @@ def _without_duplicates(atom: Atom, value: Any) -> Any:
 def _unordered(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _unordered(each) for key, each in value.items()}
-    return sorted((_unordered(each) for each in value), key=lambda each: json.dumps(each, sort_keys=True)) if isinstance(value, list) else value
+    return (
+        sorted((_unordered(each) for each in value), key=lambda each: json.dumps(each, sort_keys=True))
+        if isinstance(value, list)
+        else value
+    )
 
 
 def _floats(theirs: Any, ours: Any) -> Any:
@@ -434,4 +444,8 @@ def _floats(theirs: Any, ours: Any) -> Any:
         return {key: _floats(each, ours.get(key)) for key, each in theirs.items()}
     if isinstance(theirs, list) and isinstance(ours, list) and len(theirs) == len(ours):
         return [_floats(each, other) for each, other in zip(theirs, ours, strict=True)]
-    return ours if isinstance(theirs, int | float) and isinstance(ours, int | float) and theirs == ours and not isinstance(ours, bool) else theirs
+    return (
+        ours
+        if isinstance(theirs, int | float) and isinstance(ours, int | float) and theirs == ours and not isinstance(ours, bool)
+        else theirs
+    )

@@ -130,7 +130,10 @@ def _merge_list_field(result: dict[str, Any], patch: Mapping[str, Any], key: str
         if isinstance(given, list):
             result[key] = [_clean(each) for each in given]
         return
-    merged = [each for each in _merge_list(original, given or [], shape, order) if _identity(each) not in deleted]
+    if key in result:
+        merged = [each for each in _merge_list(original, given or [], shape, order) if _identity(each) not in deleted]
+    else:  # a new list is taken as it is
+        merged = _ordered([_clean(each) for each in given or [] if not _is_directive_itself(each)], order, original, shape.merge_key)
     if merged or key in result or isinstance(given, list):
         result[key] = merged
 
@@ -156,10 +159,16 @@ def _merge_list(original: Sequence[Any], patch: Sequence[Any], shape: Shape, ord
     replaced, edits, removed = _directives(patch, key)
     if replaced:
         return [_clean(each) for each in edits]
-    merged = {_key(each, key): each for each in original if _key(each, key) not in removed}
+    # The merge key need not be unique in the list: of several elements, the first is merged with, and the others stay.
+    merged = [each for each in original if _key(each, key) not in removed]
+    places = _positions(merged, key)
     for edit in edits:
-        merged[_key(edit, key)] = _merge_map(merged.get(_key(edit, key), {}), edit, shape.element())
-    return _ordered(list(merged.values()), order or edits, original, key)
+        place = places.setdefault(_key(edit, key), len(merged))
+        if place == len(merged):
+            merged.append(_merge_map({}, edit, shape.element()))
+        else:
+            merged[place] = _merge_map(merged[place], edit, shape.element())
+    return _ordered(merged, order or edits, original, key)
 
 
 def _directives(patch: Sequence[Any], key: str) -> tuple[bool, list[dict[str, Any]], set[str]]:
@@ -230,10 +239,13 @@ def _clean(value: Any) -> Any:  # noqa: ANN401 - any JSON value
     if isinstance(value, dict):
         return {} if value.get(_PATCH) == "delete" else _clean_map(value)
     if isinstance(value, list):
-        return [
-            _clean(each) for each in value if not (isinstance(each, dict) and each.get(_PATCH) in ("delete", "replace") and len(each) <= 2)
-        ]
+        return [_clean(each) for each in value if not _is_directive_itself(each)]
     return value
+
+
+def _is_directive_itself(element: Any) -> bool:  # noqa: ANN401 - any JSON value
+    """Whether an element of a list only says what to do with its like."""
+    return isinstance(element, dict) and element.get(_PATCH) in ("delete", "replace") and len(element) <= 2
 
 
 def _clean_map(value: Mapping[str, Any]) -> dict[str, Any]:

@@ -13,7 +13,12 @@ from apiserver.endpoints.openapi.operations import Operation, Parameter
 
 JSON_TYPES: Final = ("application/json", "application/yaml")
 STREAM_TYPES: Final = (*JSON_TYPES, "application/json;stream=watch")
-PATCH_TYPES: Final = ("application/json-patch+json", "application/merge-patch+json", "application/strategic-merge-patch+json")
+PATCH_TYPES: Final = (
+    "application/json-patch+json",
+    "application/merge-patch+json",
+    "application/strategic-merge-patch+json",
+    "application/apply-patch+yaml",
+)
 
 Document = dict[str, Any]
 

@@ -62,8 +62,18 @@ async def _apply(served: Served, call: Call, representation: Representation) -> 
     options = write_options(call, "PatchOptions", apply=True)
     applied, duplicates = patches.parse_apply(await bodies.read(call.request))
     call.received(applied)
+    if duplicates and options.field_validation == "Strict":
+        listed = ", ".join(f'duplicate field "{each}"' for each in duplicates)
+        raise BadRequest(f"error strict decoding YAML: {listed}")
     _judge_duplicates(served, call, options, duplicates)
-    item, made = await served.store.apply(call.info.namespace, call.info.name, applied, options, part=_part(call))
+
+    async def may_create() -> None:
+        if call.authorize is not None:
+            await call.authorize("create")
+
+    item, made = await served.store.apply(
+        call.info.namespace, call.info.name, applied, options, part=_part(call), may_create=may_create
+    )  # fmt: skip
     return await served.answer_one(call, item, representation, code=201 if made else 200)
 
 

@@ -33,3 +33,19 @@ def no_owners(subresource: str) -> FieldOwners | None:
     """Keep no count."""
     del subresource
     return None
+
+
+def keep_times(new: Object, old: Object) -> None:
+    """Put the old times back into ``managedFields``, in place, where nothing else differs (Go: IgnoreManagedFieldsTimestampsTransformer).
+
+    A write that only says the same again would otherwise change the object, and wake everybody who watches it.
+    """
+    mine, before = new["metadata"].get("managedFields"), old["metadata"].get("managedFields")
+    if not mine or not before or len(mine) != len(before) or mine == before:
+        return
+    for each, other in zip(mine, before, strict=True):
+        if each["fieldsV1"] != other["fieldsV1"] or {**each, "time": ""} != {**other, "time": ""}:
+            return
+    same = new.keys() == old.keys() and all(new[key] == old[key] for key in new if key != "metadata")
+    if same and {**new["metadata"], "managedFields": before} == old["metadata"]:
+        new["metadata"]["managedFields"] = before

@@ -15,14 +15,14 @@ from datetime import datetime
 from typing import Any, Final
 
 from apiserver.apis.meta import names
-from apiserver.apis.meta.errors import AlreadyExists, BadRequest, Conflict, InternalError, NotFound, StatusError
+from apiserver.apis.meta.errors import AlreadyExists, BadRequest, InternalError, NotFound, RequestEntityTooLarge, StatusError
 from apiserver.apis.meta.objects import Object, dig, is_deleting, name_of, uid_of
 from apiserver.apis.meta.validation import FieldError
 from apiserver.registry.generic import codec, metadata
 from apiserver.registry.generic.admission import Admission, Attributes, Operation
 from apiserver.registry.generic.items import Item
 from apiserver.registry.generic.options import Caller, DeleteOptions, WriteOptions
-from apiserver.registry.generic.ownership import FieldOwners, OwnersOf, no_owners
+from apiserver.registry.generic.ownership import FieldOwners, OwnersOf, keep_times, no_owners
 from apiserver.registry.generic.planning import Part, Plan, Planner
 from apiserver.registry.generic.scaling import Scaling
 from apiserver.registry.generic.strategy import Strategy, Verb
@@ -153,7 +153,11 @@ class Store:
                 raise Overtaken(entry)
             await self._transactions.check_claims(key, None, new)
             return Item(key, 0, new, codec.dump(new))
-        revision = await self._transactions.create(key, new, value, repeatable=repeatable)
+        try:
+            revision = await self._transactions.create(key, new, value, repeatable=repeatable)
+        except RequestEntityTooLarge as error:
+            value = self._without_owners(new, error)
+            revision = await self._transactions.create(key, new, value, repeatable=repeatable)
         item = codec.written(self.strategy.hub, key, revision, new, value)
         self.cache.wrote(item)
         return item
@@ -191,10 +195,19 @@ class Store:
         """Return whether managed fields are kept, without which nothing can be applied."""
         return self._owners(part) is not None
 
-    async def apply(self, namespace: str, name: str, applied: Object, options: WriteOptions, *, part: Part = "") -> tuple[Item, bool]:
+    async def apply(
+        self,
+        namespace: str,
+        name: str,
+        applied: Object,
+        options: WriteOptions,
+        *,
+        part: Part = "",
+        may_create: Callable[[], Awaitable[None]] | None = None,
+    ) -> tuple[Item, bool]:
         """Merge ``applied`` into the object, which is made when it is absent; return it and whether it was (server-side apply).
 
-        The caller may create, too: that was authorized before.
+        ``may_create`` is asked before it is made, and raises Forbidden if the caller may only patch.
 
         Raises:
             Conflict: fields of other managers would change, and ``options.force`` does not say that they may; or ``applied`` has a
@@ -221,6 +234,8 @@ class Store:
             else:
                 return item, False
             try:
+                if may_create is not None:
+                    await may_create()
                 return await self._create_applied(namespace, name, owners, applied, options), True
             except AlreadyExists:
                 continue  # somebody was faster: merge with what is there
@@ -248,7 +263,11 @@ class Store:
     async def _create_applied(self, namespace: str, name: str, owners: FieldOwners, applied: Object, options: WriteOptions) -> Item:
         if uid := (applied.get("metadata") or {}).get("uid"):
             why = f"uid mismatch: the provided object specified uid {str(uid)[:64]}, and no existing object was found"
-            raise Conflict(f'{metadata.qualified(self.resource)} "{name}": {why}', metadata.details(self.resource, name))
+            raise metadata.conflict(self.resource, name, why)
+        if (applied.get("metadata") or {}).get("resourceVersion"):
+            raise metadata.conflict(
+                self.resource, name, "the provided object specified a resourceVersion, and no existing object was found"
+            )
         obj = owners.apply(None, applied, options.manager, force=options.force, now=self._now())
         metadata.match_request(obj, self.resource, namespace, name)
         refused = self._planner.read(obj, options)
@@ -326,6 +345,7 @@ class Store:
                 obj={},
                 warn=caller.warn,
                 annotate=caller.annotate,
+                wait=caller.wait,
             )
             await self._admission.mutate(attributes)
             await self._admission.validate(attributes)
@@ -381,6 +401,7 @@ class Store:
             dry_run=options.dry_run,
             warn=caller.warn,
             annotate=caller.annotate,
+            wait=caller.wait,
         )
 
     async def _mutated(self, attributes: Attributes, obj: Object, old: Object | None) -> Object:
@@ -415,6 +436,8 @@ class Store:
             item = await self._live(namespace, name)
         while True:
             planned = await self._planned(plan, item)
+            if isinstance(planned, Plan) and not planned.remove:
+                keep_times(planned.obj, item.object)
             settled = not isinstance(planned, StatusError) and not planned.remove and not item.stale and planned.obj == item.object
             if not isinstance(planned, StatusError) and not settled and not dry_run:
                 try:
@@ -450,10 +473,24 @@ class Store:
         if planned.remove:
             revision = await self._transactions.remove(item)
             return codec.written(strategy, item.key, revision, planned.obj, value), True
-        revision = await self._transactions.replace(item, planned.obj, value, repeatable=repeatable)
+        try:
+            revision = await self._transactions.replace(item, planned.obj, value, repeatable=repeatable)
+        except RequestEntityTooLarge as error:
+            value = self._without_owners(planned.obj, error)
+            revision = await self._transactions.replace(item, planned.obj, value, repeatable=repeatable)
         left = codec.written(strategy, item.key, revision, planned.obj, value)
         self.cache.wrote(left)
         return left, False
+
+    def _without_owners(self, obj: Object, error: RequestEntityTooLarge) -> bytes:
+        """Forget who owns what, in place, and return what storage then keeps: an object that is too large may be stored without.
+
+        Raises:
+            RequestEntityTooLarge: nobody owned anything: ``error`` stands.
+        """
+        if obj["metadata"].pop("managedFields", None) is None:
+            raise error
+        return codec.encode(self.strategy.hub, obj)
 
     async def _live(self, namespace: str, name: str) -> Item:
         entry = await self._read(self.key(namespace, name))

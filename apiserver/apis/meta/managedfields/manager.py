@@ -62,7 +62,8 @@ class FieldManager:
         self._api_version = api_version
         self._kind = kind
         self._subresource = subresource
-        self._empty: Object = {"apiVersion": api_version, "kind": kind, **(empty or {})}
+        self._bare: Object = {"apiVersion": api_version, "kind": kind}
+        self._empty: Object = {**self._bare, **(empty or {})}
         self._schemas = schemas
         self._convert = convert
         self._reader = Reader(schemas)
@@ -142,9 +143,9 @@ class FieldManager:
     def _apply(
         self, live: Object | None, applied: Object, managed: Managed, manager: str, *, force: bool, now: datetime
     ) -> tuple[Object, Managed]:  # fmt: skip
-        before = self._empty if live is None else live
-        if not managed:
-            managed = self._update(None, before, {}, BEFORE_FIRST_APPLY, now)
+        before = self._bare if live is None else live
+        if not managed and live is not None:
+            managed = self._update(None, live, {}, BEFORE_FIRST_APPLY, now)
         try:
             merged, managed = self._merged(before, applied, managed, manager, force=force, now=now)
         except Conflicts as conflicts:

@@ -1,0 +1,66 @@
+"""Field managers for the stores, out of the very documents that clients are shown."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Final
+
+from apiserver.apis.meta.managedfields import openapi
+from apiserver.apis.meta.managedfields.manager import FieldManager
+from apiserver.apis.meta.managedfields.schema import Atom
+from apiserver.apis.meta.managedfields.sets import Fields
+from apiserver.apis.meta.objects import Object
+from apiserver.registry.generic.codec import copy
+from apiserver.registry.generic.ownership import FieldOwners, OwnersOf
+from apiserver.registry.generic.strategy import Strategy
+
+_ALL_BUT_STATUS: Final[Fields] = {"f:metadata": {}, "f:spec": {}}
+_STATUS: Final[Fields] = {"f:status": {}}
+
+Types = Mapping[tuple[str, str], Atom]
+"""By (apiVersion, kind)."""
+
+
+def types_of(documents: Mapping[str, Object]) -> Types:
+    """Return the types of all objects in the OpenAPI documents of all group versions."""
+    return {key: atom for document in documents.values() for key, atom in openapi.types(document).items()}
+
+
+def owners_of(strategy: Strategy, strategies: Sequence[Strategy], types: Types) -> OwnersOf:
+    """Return the field managers of a resource in one version; those of its subresources are made when they are first asked for."""
+    kind = strategy.resource.kind
+    versions = {each.resource.api_version: each for each in strategies if each.hub is strategy.hub}
+    schemas = {version: types[version, kind] for version in versions}
+
+    def convert(obj: Object, api_version: str) -> Object:
+        """Return an object in another version, by way of the stored one."""
+        found = versions[obj["apiVersion"]].to_hub(copy(obj))
+        return versions[api_version].from_hub(found)
+
+    @cache
+    def of(subresource: str) -> FieldOwners:
+        return FieldManager(
+            strategy.resource.api_version,
+            kind,
+            schemas,
+            subresource=subresource,
+            ignored=dict.fromkeys(schemas, _ignored(strategy, subresource)),
+            empty=_empty(schemas[strategy.resource.api_version]),
+            convert=convert,
+        )
+
+    return of
+
+
+def _ignored(strategy: Strategy, subresource: str) -> Fields:
+    """Return what a write there leaves as it is, whatever its body says (Go: ``GetResetFields``). Verbs write all of the object."""
+    if not strategy.has_status or subresource not in {"", "status", "scale"}:
+        return {}
+    return _ALL_BUT_STATUS if subresource == "status" else _STATUS
+
+
+def _empty(atom: Atom) -> Object:
+    """Return an object before it is created: its structs are there and empty, as those of a Go type are."""
+    assert atom.map is not None  # noqa: S101 - the type of a kind
+    return {name: {} for name, field in atom.map.fields.items() if field.map is not None}
