@@ -533,3 +533,79 @@ async def test_nobody_is_asked_twice_about_the_same_change(world: World) -> None
         assert (await api.patch("w1?dryRun=All", {"spec": {"size": 2}})).code == 200
         assert (await api.patch("w1", {"spec": {"size": 1}})).code == 200
         assert len(hook.reviews) == 5
+
+
+async def test_match_conditions_leave_requests_out(world: World) -> None:
+    """ADM-03: CEL; one that is false decides, an error is the failurePolicy's."""
+    user = {"name": "user", "expression": "request.userInfo.username == 'developer'"}
+    big = {"name": "big", "expression": "object.spec.size > 5"}
+    wrong = {"name": "wrong", "expression": "object.spec.nope == 1"}
+    await world.validating(
+        world.hook("big", no_means, matchConditions=[user, big]),
+        world.hook("false", no_means, matchConditions=[wrong, big, {"name": "no", "expression": "false"}]),
+        world.hook("open", no_means, matchConditions=[wrong], failurePolicy="Ignore"),
+        world.hook("closed", matchConditions=[wrong, user], objectSelector={"matchLabels": {"closed": "yes"}}),
+    )
+    async with world.api() as api:
+        await api.make(widget(size=5))
+        assert world.order == []
+        answer = await api.call("POST", "", widget("w2", size=6))
+        assert answer.json["message"] == 'admission webhook "big.example.test" denied the request: no means no'
+        closed = widget("w3", size=1)
+        closed["metadata"]["labels"] = {"closed": "yes"}
+        answer = await api.call("POST", "", closed)
+        assert (answer.code, answer.json["reason"]) == (403, "Forbidden")
+        assert answer.json["message"] == (
+            "widgets.example.test \"w3\" is forbidden: expression 'object.spec.nope == 1' resulted in error: no such key: nope"
+        )
+        page = (await api.get("/metrics")).body.decode()
+    about = 'name="big.example.test",kind="webhook",type="validating",operation="CREATE"'
+    assert f"apiserver_admission_match_condition_exclusions_total{{{about}}} 2" in page
+    assert f"apiserver_admission_match_condition_evaluation_seconds_count{{{about}}} 3" in page
+    about = about.replace("big.", "closed.")
+    assert f"apiserver_admission_match_condition_evaluation_errors_total{{{about}}} 1" in page
+
+
+async def test_what_webhooks_did_is_in_the_audit_log(world: World, tmp_path: Path) -> None:
+    """ADM-03, AUD: mutations by place, patches only where objects may be logged, what webhooks annotate, who failed open."""
+
+    def speak(review: Json) -> Json:
+        answer = label(review, "a", "b")
+        answer["response"]["auditAnnotations"] = {"said": "yes", "not a name": "x", "too/many": "x"}
+        return answer
+
+    await world.mutating(world.hook("m", speak))
+    await world.validating(world.hook("v", lambda _: web.Response(status=500), failurePolicy="Ignore"))
+    rules = [{"level": "Metadata", "verbs": ["update"]}, {"level": "Request", "verbs": ["create"]}, {"level": "None"}]
+    policy, log = tmp_path / "policy", tmp_path / "audit.log"
+    policy.write_text(json.dumps({"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "rules": rules, "omitStages": ["RequestReceived"]}))
+    async with world.api(f"--audit-policy-file={policy}", f"--audit-log-path={log}") as api:
+        made = await api.make(widget())
+        assert (await api.call("PUT", "w1", made | {"spec": {"size": 2}})).code == 200
+    created, updated = ({**each["annotations"]} for each in map(json.loads, log.read_text().splitlines()))
+    place = "round_0_index_0"
+    about = {"configuration": "mutating", "webhook": "m.example.test"}
+    mutation = json.loads(created.pop(f"mutation.webhook.admission.k8s.io/{place}"))
+    assert mutation == about | {"mutated": True}
+    patch_ = json.loads(created.pop(f"patch.webhook.admission.k8s.io/{place}"))
+    operation = {"op": "add", "path": "/metadata/labels", "value": {"a": "b"}}
+    assert patch_ == about | {"patch": [operation], "patchType": "JSONPatch"}
+    kept = {key: value for key, value in created.items() if not key.startswith(("authorization.", "apiserver.latency"))}
+    assert kept == {"m.example.test/said": "yes", f"failed-open.validating.webhook.admission.k8s.io/{place}": "v.example.test"}
+    assert json.loads(updated[f"mutation.webhook.admission.k8s.io/{place}"])["mutated"] is False
+    assert f"patch.webhook.admission.k8s.io/{place}" not in updated
+
+
+async def test_slow_webhooks_are_named_where_a_request_was_slow(world: World, tmp_path: Path) -> None:
+    """ADM-03, AUD: time that others took is not the server's."""
+    await world.mutating(world.hook("m"))
+    await world.validating(world.hook("v"))
+    world.hooks["m"].seconds, world.hooks["v"].seconds = 0.4, 0.2
+    policy, log = tmp_path / "policy", tmp_path / "audit.log"
+    rules = [{"level": "Metadata", "verbs": ["create"]}, {"level": "None"}]
+    policy.write_text(json.dumps({"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "rules": rules, "omitStages": ["RequestReceived"]}))
+    async with world.api(f"--audit-policy-file={policy}", f"--audit-log-path={log}") as api:
+        await api.make(widget())
+    (event,) = map(json.loads, log.read_text().splitlines())
+    seconds = [float(event["annotations"][f"apiserver.latency.k8s.io/{each}-webhook"].rstrip("s")) for each in ("mutating", "validating")]
+    assert [0.4 <= seconds[0] < 5, 0.2 <= seconds[1] < 5] == [True, True]
