@@ -90,15 +90,18 @@ async def running(options: Options, make_kinds: MakeKinds, storage: Storage | No
         audit = await auditing.build(options.audit, metrics.audit, stack)
         trusting = Trusting(tls, authenticator, options.client_ca_file)
         kinds = make_kinds(client)
-        admission = admitting(options, client, kinds.strategies, metrics.registry)
+        authorizer = _authorizer(options, client, metrics)
+        admission = admitting(options, client, kinds.strategies, metrics.registry, authorizer)
         for caller in admission.callers:
             await stack.enter_async_context(caller)
-        assembly, informers = _assembled(options, kinds, admission, client, kept, authenticator, trusting, metrics, users, audit)
+        assembly, informers = _assembled(
+            options, kinds, admission, client, kept, authenticator, authorizer, trusting, metrics, users, audit
+        )
         listener = Listener(assembly.chain, assembly.watches, assembly.streams)
         async with asyncio.TaskGroup() as tasks:
             address = await listener.listen(options.bind_address, options.secure_port, tls.context)
             caches = [cache.run() for cache in assembly.caches]
-            others = [informer.run() for informer in informers]
+            others = [*(each.run() for each in informers), *(each.run() for each in admission.sources)]
             long_lived = (*caches, *others, tls.run(), trusting.run(), *assembly.background(), _compact(kept))
             background = [tasks.create_task(each) for each in long_lived]
             recording = [tasks.create_task(each.run()) for each in (audit.buffers if audit else ())]
@@ -124,6 +127,7 @@ def _assembled(
     client: Client | None,
     storage: Storage,
     authenticator: Authenticator,
+    authorizer: Authorizer,
     trusting: Trusting,
     metrics: Metrics,
     users: Users,
@@ -134,7 +138,6 @@ def _assembled(
         trusted = config_map(client)
         trusting.subscribe(trusted)
         needed.append(trusted)
-    authorizer = _authorizer(options, client, metrics)
     assembly = assemble(
         kinds.strategies,
         storage,

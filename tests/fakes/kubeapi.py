@@ -46,6 +46,8 @@ class FakeAPI:
         self.authorize: Callable[[str, str, Mapping[str, str]], bool] | None = None
         """Whether a request (method, path, query) is allowed; others are Forbidden, and noted in ``forbidden``."""
         self.forbidden: list[tuple[str, str]] = []
+        self.discovery: dict[str, list[Object]] = {}
+        """Resources by group version path (``/api/v1``): what discovery tells of them."""
         self._changed = asyncio.Condition()
         self._generation = itertools.count()
         self._cut = 0
@@ -170,6 +172,10 @@ class FakeAPI:
             return web.json_response(error.to_json(), status=error.code, headers=headers)
 
     async def _serve(self, request: web.Request) -> web.StreamResponse:
+        if request.path in self.discovery:
+            return web.json_response({"kind": "APIResourceList", "resources": self.discovery[request.path]})
+        if request.path.count("/") < (4 if request.path.startswith("/apis") else 3):
+            raise errors.NotFound("the server could not find the requested resource")
         collection, namespace, name, subresource = _split(request.path)
         if request.method == "GET" and not name:
             if request.query.get("watch") == "true":

@@ -7,10 +7,11 @@ answer into ``Authorizer.answers`` and evaluates again (:func:`apiserver.cel.ask
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import ClassVar, Final
 
 from apiserver.apis.meta import names
-from apiserver.apis.meta.users import User
+from apiserver.apis.meta.users import ANONYMOUS, User
 from apiserver.cel import cost
 from apiserver.cel.frame import Frame
 from apiserver.cel.registry import NOMINAL, Library
@@ -37,6 +38,8 @@ class Question:
     name: str = ""
     field_selector: str = ""
     label_selector: str = ""
+    who: User = field(default=ANONYMOUS, compare=False)
+    """The user as the authenticator knows them: authorizers may tell users apart by identity."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,8 +130,12 @@ def _service_account(frame: Frame, authorizer: Authorizer, namespace: str, name:
         raise CelError("Invalid service account name")
     if names.label_errors(namespace):
         raise CelError("Invalid service account namespace")
-    groups = ("system:serviceaccounts", f"system:serviceaccounts:{namespace}")
-    return Authorizer(User(f"system:serviceaccount:{namespace}:{name}", groups), authorizer.answers)
+    return Authorizer(_account(namespace, name), authorizer.answers)
+
+
+@lru_cache(maxsize=256)
+def _account(namespace: str, name: str) -> User:
+    return User(f"system:serviceaccount:{namespace}:{name}", ("system:serviceaccounts", f"system:serviceaccounts:{namespace}"))
 
 
 @_member("resource", GroupCheck, str)
@@ -172,7 +179,7 @@ def _label_selector(frame: Frame, check: ResourceCheck, selector: str) -> Resour
 def _ask(frame: Frame, authorizer: Authorizer, verb: str, check: ResourceCheck | None, path: str) -> Decision:
     frame.charge(cost.AUTHORIZATION)
     user = authorizer.user
-    question = Question(user.name, tuple(user.groups), user.uid, tuple(sorted(user.extra.items())), verb, path)
+    question = Question(user.name, tuple(user.groups), user.uid, tuple(sorted(user.extra.items())), verb, path, who=user)
     if check is not None:
         question = replace(
             question,

@@ -17,6 +17,12 @@ Schema = dict[str, Any]
 
 _DROPPED: Final = frozenset({"title", "$defs", "additionalProperties", "default", "const", "x-meta", "anyOf", "$ref", "allOf"})
 _LOCAL: Final = "#/$defs/"
+_ALWAYS: Final[dict[str, Schema]] = {
+    "apiVersion": {"type": "string", "description": "The version of this representation of the object."},
+    "kind": {"type": "string", "description": "The kind of the object."},
+    "metadata": {"allOf": [metatypes.ref("ObjectMeta")], "description": "The object's metadata."},
+}
+"""What every object has, whether or not its model says so."""
 
 
 def components(described: Described) -> dict[str, Schema]:
@@ -31,7 +37,8 @@ def components(described: Described) -> dict[str, Schema]:
     root = structural(raw, name_of)
     resource = described.resource
     gvk = [{"group": resource.group, "version": resource.version, "kind": resource.kind}]
-    found[described.component] = {**root, "x-kubernetes-group-version-kind": gvk}
+    properties = {**_ALWAYS, **(root.get("properties") or {})}
+    found[described.component] = {**root, "properties": properties, "x-kubernetes-group-version-kind": gvk}
     found[f"{described.component}List"] = _list_of(described)
     return found
 
