@@ -6,6 +6,7 @@ together cost some 4 µs. What could be a secret never gets here: headers but th
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -22,12 +23,12 @@ _TRUNCATED: Final = "...TRUNCATED"
 _MAX_KNOWN: Final = 4096
 
 
-def quoted(text: str) -> str:
-    """Return a JSON string; what cannot be encoded (lone surrogates of a broken header) is replaced."""
+def encoded(value: Any) -> str:  # noqa: ANN401 - any JSON value
+    """Return a value as JSON; half a surrogate pair, which is no UTF-8, is escaped."""
     try:
-        return orjson.dumps(text).decode()
+        return orjson.dumps(value).decode()
     except TypeError:
-        return orjson.dumps(text.encode(errors="replace").decode()).decode()
+        return json.dumps(value, separators=(",", ":"))
 
 
 class Pieces:
@@ -46,7 +47,7 @@ class Pieces:
             return known[1]
         if len(self._users) >= _MAX_KNOWN:
             self._users.clear()
-        text = orjson.dumps(user_info(user)).decode()
+        text = encoded(user_info(user))
         self._users[id(user)] = (user, text)
         return text
 
@@ -56,7 +57,7 @@ class Pieces:
         if known is None:
             if len(self._texts) >= _MAX_KNOWN:
                 self._texts.clear()
-            known = self._texts[value] = quoted(value)
+            known = self._texts[value] = encoded(value)
         return known
 
     def texts(self, values: Sequence[str]) -> str:
@@ -114,7 +115,7 @@ class Record:
         if len(agent) > MAX_USER_AGENT:
             agent = agent[:MAX_USER_AGENT] + _TRUNCATED
         who = "{}" if user is None else pieces.user(user)
-        self._what = f'"requestURI":{quoted(uri)},"verb":{pieces.text(self._info.verb)},"user":{who}'
+        self._what = f'"requestURI":{encoded(uri)},"verb":{pieces.text(self._info.verb)},"user":{who}'
         where = f',"sourceIPs":{pieces.texts(addresses)}' if addresses else ""
         self._where = f'{where},"userAgent":{pieces.text(agent)}' if agent else where
 
@@ -143,12 +144,12 @@ class Record:
             obj = without_managed_fields(orjson.loads(obj) if isinstance(obj, bytes) else obj)
         elif self.verdict.omit_managed_fields and not isinstance(obj, bytes):
             obj = without_managed_fields(obj)
-        self._objects = {**(self._objects or {}), name: obj.strip() if isinstance(obj, bytes) else orjson.dumps(obj)}
+        self._objects = {**(self._objects or {}), name: obj.strip() if isinstance(obj, bytes) else encoded(obj).encode()}
 
     def event(self, stage: Stage, nanoseconds: int, code: int = 0, annotations: Mapping[str, str] | None = None) -> str:
         """Return one event, without the line's end."""
         text = (
-            f'{{"kind":"Event","apiVersion":"audit.k8s.io/v1","level":"{self.verdict.level.text}","auditID":{quoted(self.audit_id)},'
+            f'{{"kind":"Event","apiVersion":"audit.k8s.io/v1","level":"{self.verdict.level.text}","auditID":{encoded(self.audit_id)},'
             f'"stage":"{stage.value}",{self._what}{self._impersonation(self.impersonated) if self.impersonated else ""}{self._where}'
         )
         if self._info.is_resource:
@@ -162,14 +163,14 @@ class Record:
 
     def _annotations(self, others: Mapping[str, str] | None) -> str:
         if others:
-            rest = orjson.dumps(dict(others)).decode()[1:-1]
+            rest = encoded(dict(others))[1:-1]
             return f',"annotations":{{{self._decision},{rest}}}}}' if self._decision else f',"annotations":{{{rest}}}}}'
         return f',"annotations":{{{self._decision}}}}}' if self._decision else "}"
 
     def _impersonation(self, user: User) -> str:
         text = f',"impersonatedUser":{self._pieces.user(user)}'
         if self.constraint:
-            text += f',"authenticationMetadata":{{"impersonationConstraint":{quoted(self.constraint)}}}'
+            text += f',"authenticationMetadata":{{"impersonationConstraint":{encoded(self.constraint)}}}'
         return text
 
     def _reference(self) -> str:
@@ -179,17 +180,17 @@ class Record:
         if info.namespace:
             reference += f',"namespace":{text(info.namespace)}'
         if info.name or name:
-            reference += f',"name":{quoted(info.name or name)}'
+            reference += f',"name":{encoded(info.name or name)}'
         if uid:
-            reference += f',"uid":{quoted(uid)}'
+            reference += f',"uid":{encoded(uid)}'
         reference += f',"apiGroup":{text(info.group)},"apiVersion":{text(info.version)}'
         if version:
-            reference += f',"resourceVersion":{quoted(version)}'
+            reference += f',"resourceVersion":{encoded(version)}'
         return f'{reference},"subresource":{text(info.subresource)}}}' if info.subresource else reference + "}"
 
     def _outcome(self, code: int) -> str:
         kept = {key: value for key, value in (self.status or {}).items() if key in {"status", "message", "reason", "details"}}
-        return f',"responseStatus":{orjson.dumps({"metadata": {}, **kept, "code": code}).decode()}'
+        return f',"responseStatus":{encoded({"metadata": {}, **kept, "code": code})}'
 
     def _with_objects(self, text: str, annotations: Mapping[str, str] | None) -> tuple[str, Mapping[str, str] | None]:
         objects = self._objects or {}

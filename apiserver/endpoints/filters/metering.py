@@ -7,7 +7,8 @@ Measured at some 1 µs a request: a request finds its series by one dictionary a
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Final
 
 from apiserver.apis.meta.instruments import (
@@ -17,6 +18,7 @@ from apiserver.apis.meta.instruments import (
     Counter,
     Gauge,
     Histogram,
+    HistogramCell,
     Registry,
     exponential,
     heading,
@@ -110,16 +112,7 @@ class Requests:
         self.body_sizes = Histogram(
             "apiserver_request_body_size_bytes", "Sizes of request bodies.", BODY_SIZES, ("group", "resource", "verb")
         )
-        self.watch_events = Counter("apiserver_watch_events_total", "Events sent to watchers.", ("group", "version", "resource"))
-        self.watch_sizes = Histogram(
-            "apiserver_watch_events_sizes", "Sizes of events sent to watchers.", exponential(1024, 2, 8), ("group", "version", "resource")
-        )
-        self.watch_lists = Histogram(
-            "apiserver_watch_list_duration_seconds",
-            "Time from a WatchList request to the end of its initial events.",
-            WATCH_LIST_SECONDS,
-            ("group", "version", "resource", "scope"),
-        )
+        self.watches = WatchMeters()
 
     def serve(self, resources: Iterable[tuple[str, str]]) -> None:
         """Take the served (group, resource)s."""
@@ -166,7 +159,44 @@ class Requests:
         """Put all of it on the page."""
         registry.add(_Total(self._series), _Durations(self._series), _Sli(self._series), _Sizes(self._series))
         registry.add(self.long_running, self.terminations, self.aborts, self.body_sizes)
-        registry.add(self.watch_events, self.watch_sizes, self.watch_lists)
+        registry.add(self.watches.events, self.watches.sizes, self.watches.lists)
+
+
+class WatchMeters:
+    """What is counted of watches."""
+
+    def __init__(self) -> None:
+        labels = ("group", "version", "resource")
+        self.events = Counter("apiserver_watch_events_total", "Events sent to watchers.", labels)
+        self.sizes = Histogram("apiserver_watch_events_sizes", "Sizes of events sent to watchers.", exponential(1024, 2, 8), labels)
+        about = "Time from a WatchList request to the end of its initial events."
+        self.lists = Histogram("apiserver_watch_list_duration_seconds", about, WATCH_LIST_SECONDS, (*labels, "scope"))
+
+    def watch(self, group: str, version: str, resource: str) -> WatchMeter:
+        """Return what counts the events of one resource."""
+        names = (group, version, resource)
+        return WatchMeter(self.events.cell(*names), self.sizes.cell(*names), self.lists, names)
+
+
+@dataclass(slots=True)
+class WatchMeter:
+    """Counts the events of one resource."""
+
+    _events: Cell
+    _sizes: HistogramCell
+    _lists: Histogram
+    _names: tuple[str, str, str]
+
+    def sent(self, frames: Collection[bytes]) -> None:
+        """Count events."""
+        self._events.value += len(frames)
+        observe = self._sizes.observe
+        for each in frames:
+            observe(len(each))
+
+    def listed(self, seconds: float, scope: str) -> None:
+        """Count a WatchList whose initial events were sent."""
+        self._lists.observe(seconds, *self._names, scope)
 
 
 class Deciding:

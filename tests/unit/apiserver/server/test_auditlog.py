@@ -1,0 +1,126 @@
+"""AUD-01: where events go, and what happens when the other side is slow."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import stat
+from pathlib import Path
+
+import pytest
+
+from apiserver.apis.meta.instruments import Cell
+from apiserver.server.auditlog import Buffer, Buffering, LogFile, Mode
+
+
+class Slow:
+    """Stores when it is let."""
+
+    def __init__(self) -> None:
+        self.stored: list[str] = []
+        self.go = asyncio.Event()
+        self.fails = False
+
+    async def store(self, batch: list[str]) -> None:
+        await self.go.wait()
+        if self.fails:
+            raise OSError("disk is full")
+        self.stored += batch
+
+
+def buffer(slow: Slow, mode: Mode, size: int = 2) -> tuple[Buffer, Cell]:
+    lost = Cell()
+    return Buffer("log", slow.store, Buffering(mode, size, wait_seconds=0.001), lost), lost
+
+
+async def test_a_batch_backend_loses_what_does_not_fit_and_counts_it() -> None:
+    slow = Slow()
+    made, lost = buffer(slow, "batch")
+    for each in "abc":
+        made.add(each)
+    assert lost.value == 1
+    assert not made.full
+    slow.go.set()
+    made.close()
+    await made.run()
+    assert slow.stored == ["a", "b"]
+
+
+async def test_a_blocking_backend_lets_requests_wait_and_loses_nothing() -> None:
+    slow = Slow()
+    made, lost = buffer(slow, "blocking")
+    for each in "abc":
+        made.add(each)
+    assert made.full
+    async with asyncio.TaskGroup() as tasks:
+        running = tasks.create_task(made.run())
+        waiting = tasks.create_task(made.room())
+        await asyncio.sleep(0.01)
+        assert not waiting.done()
+        slow.go.set()
+        await waiting
+        made.close()
+        await running
+    assert slow.stored == ["a", "b", "c"]
+    assert lost.value == 0
+
+
+async def test_a_strict_backend_refuses_what_it_cannot_store() -> None:
+    slow = Slow()
+    slow.go.set()
+    slow.fails = True
+    made, lost = buffer(slow, "blocking-strict")
+    assert made.full
+    made.add("a")
+    async with asyncio.TaskGroup() as tasks:
+        running = tasks.create_task(made.run())
+        with pytest.raises(OSError, match="does not store"):
+            await made.room()
+        slow.fails = False
+        made.add("b")
+        await made.room()
+        made.close()
+        await running
+    assert (slow.stored, lost.value) == (["b"], 1)
+
+
+async def test_everything_is_stored_at_the_end() -> None:
+    slow = Slow()
+    slow.go.set()
+    made, _ = buffer(slow, "blocking", 1000)
+    async with asyncio.TaskGroup() as tasks:
+        running = tasks.create_task(made.run())
+        for each in range(500):
+            made.add(str(each))
+        made.close()
+        await running
+    assert slow.stored == [str(each) for each in range(500)]
+
+
+def test_the_file_is_rotated_and_old_ones_go(tmp_path: Path) -> None:
+    path = tmp_path / "audit.log"
+    log = LogFile(str(path), megabytes=1, backups=2, compress=True)
+    for each in range(5):
+        log.write([f"{each}" * 600_000])
+    log.close()
+    old = sorted(each for each in tmp_path.iterdir() if each != path)
+    assert len(old) == 2
+    assert path.read_text() == "4" * 600_000 + "\n"
+    assert gzip.decompress(old[-1].read_bytes()) == b"3" * 600_000 + b"\n"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_the_file_is_gone_on_with_after_a_restart(tmp_path: Path) -> None:
+    path = tmp_path / "audit.log"
+    for each in "ab":
+        log = LogFile(str(path))
+        log.write([each])
+        log.close()
+    assert path.read_text() == "a\nb\n"
+
+
+def test_standard_output_is_a_place(capfd: pytest.CaptureFixture[str]) -> None:
+    log = LogFile("-")
+    log.write(["one", "two"])
+    log.close()
+    assert capfd.readouterr().out == "one\ntwo\n"
