@@ -94,8 +94,9 @@ def assemble(
     impersonation: Impersonation | None = None,
     auditor: Auditor | None = None,
     informers: Sequence[Informer] = (),
+    probes: tuple[Check, Check] | None = None,
 ) -> Assembly:
-    """Put a server together."""
+    """Put a server together. ``probes``: whether storage is well, for /healthz and for /readyz; by default whether it answers at all."""
     storage = MeasuredStorage(storage, metrics.storage)
     caches = {
         strategy: WatchCache(storage, codec.collection(root, strategy.resource), partial(codec.decode, strategy))
@@ -132,7 +133,7 @@ def assemble(
         Application(parts), authenticator, authorizer, limiter, metrics.requests, metrics.deciding, impersonation, auditor
     )  # fmt: skip
     assembly = Assembly(chain, stores, watches, streams, tuple(caches.values()), peaks, informers)
-    for path, checks in _checks(assembly, storage).items():
+    for path, checks in _checks(assembly, storage, probes).items():
         pages[path] = Health(path, checks).page
     return assembly
 
@@ -151,7 +152,7 @@ def _served(store: Store, v3: Mapping[str, Object]) -> Served:
     return Served(store, Presenter(store.strategy, now), shape)
 
 
-def _checks(assembly: Assembly, storage: Storage) -> dict[str, dict[str, Check]]:
+def _checks(assembly: Assembly, storage: Storage, probes: tuple[Check, Check] | None) -> dict[str, dict[str, Check]]:
     """Return the health checks by path and name. An outage of storage makes us not ready; a restart would not mend it."""
 
     async def etcd() -> bool:
@@ -160,6 +161,8 @@ def _checks(assembly: Assembly, storage: Storage) -> dict[str, dict[str, Check]]
         except StorageError:
             return False
         return True
+
+    healthy, serving = probes or (etcd, etcd)
 
     async def informers() -> bool:
         return assembly.chain.phase is not Phase.STARTING

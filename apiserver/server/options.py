@@ -11,8 +11,9 @@ from typing import Literal
 
 from apiserver.admission import plugins
 from apiserver.apis.meta.times import parse_duration
-from apiserver.server import auditing
+from apiserver.server import auditing, storing
 from apiserver.server.auditing import AuditOptions
+from apiserver.server.storing import StorageOptions
 
 AuthorizationMode = Literal["Delegated", "AlwaysAllow"]
 
@@ -32,6 +33,7 @@ class Options:
     etcd_certfile: Path | None
     etcd_keyfile: Path | None
     etcd_prefix: str
+    keeping: StorageOptions
     kubeconfig: str | None
     authentication_skip_lookup: bool
     anonymous_auth: bool
@@ -69,6 +71,7 @@ def parse(arguments: Sequence[str] | None = None) -> Options:
     if any(files) and not all(files):
         parser.error("--etcd-cafile, --etcd-certfile and --etcd-keyfile go together")
     given.audit = AuditOptions.of(given)
+    given.keeping = StorageOptions.of(given)
     return Options(**{each.name: getattr(given, each.name) for each in fields(Options)})
 
 
@@ -124,6 +127,7 @@ def _storage(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--etcd-certfile", metavar="FILE", type=Path, help="our client certificate for etcd")
     group.add_argument("--etcd-keyfile", metavar="FILE", type=Path, help="its key")
     group.add_argument("--etcd-prefix", metavar="PREFIX", default="/registry", help="before every key")
+    storing.add_flags(group)
 
 
 def _access(parser: argparse.ArgumentParser) -> None:

@@ -27,17 +27,15 @@ from apiserver.server.assembly import Assembly, assemble, now
 from apiserver.server.metrics import Metrics
 from apiserver.server.options import Options
 from apiserver.server.serving import Listener
+from apiserver.server.storing import Storing
 from apiserver.server.trusting import Trusting, config_map
 from certs.reloading import Files, ServerTls
 from storage.etcd.connection import Tls
 from storage.etcd.store import EtcdStorage, Settings
 from storage.memory import MemoryStorage
-from storage.port import Storage, StorageError
+from storage.port import Storage
 
 logger = logging.getLogger(__name__)
-
-COMPACT_SECONDS: Final = 300.0
-"""How long a page of a list, or a watch's past, stays readable: five to ten minutes, as with Kubernetes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +72,10 @@ async def running(options: Options, make_kinds: MakeKinds, storage: Storage | No
         client = await stack.enter_async_context(_client(options)) if options.asks_cluster else None
         kept = storage or _storage(options)
         stack.push_async_callback(kept.close)
+        storing = Storing(kept, options.keeping, root=options.etcd_prefix)
         tls = ServerTls(Files(options.tls_cert_file, options.tls_private_key_file), clients=ssl.CERT_OPTIONAL)
         metrics = Metrics(root=options.etcd_prefix)
+        storing.register(metrics.registry)
         if client is not None:
             metrics.delegation.follow(client)
         users = Users()
@@ -95,14 +95,14 @@ async def running(options: Options, make_kinds: MakeKinds, storage: Storage | No
         for caller in admission.callers:
             await stack.enter_async_context(caller)
         assembly, informers = _assembled(
-            options, kinds, admission, client, kept, authenticator, authorizer, trusting, metrics, users, audit
+            options, kinds, admission, client, storing, authenticator, authorizer, trusting, metrics, users, audit
         )
         listener = Listener(assembly.chain, assembly.watches, assembly.streams)
         async with asyncio.TaskGroup() as tasks:
             address = await listener.listen(options.bind_address, options.secure_port, tls.context)
             caches = [cache.run() for cache in assembly.caches]
             others = [*(each.run() for each in informers), *(each.run() for each in admission.sources)]
-            long_lived = (*caches, *others, tls.run(), trusting.run(), *assembly.background(), _compact(kept))
+            long_lived = (*caches, *others, tls.run(), trusting.run(), *assembly.background(), *storing.background())
             background = [tasks.create_task(each) for each in long_lived]
             recording = [tasks.create_task(each.run()) for each in (audit.buffers if audit else ())]
             gc.collect()
@@ -125,7 +125,7 @@ def _assembled(
     kinds: Kinds,
     admission: Admitting,
     client: Client | None,
-    storage: Storage,
+    storing: Storing,
     authenticator: Authenticator,
     authorizer: Authorizer,
     trusting: Trusting,
@@ -140,13 +140,14 @@ def _assembled(
         needed.append(trusted)
     assembly = assemble(
         kinds.strategies,
-        storage,
+        storing.storage,
         root=options.etcd_prefix.rstrip("/"),
         admission=admission.admission,
         authenticator=authenticator,
         authorizer=authorizer,
         limiter=InFlight(options.max_requests_inflight, options.max_mutating_requests_inflight),
         metrics=metrics,
+        probes=(storing.healthy, storing.ready),
         impersonation=Impersonation(authorizer, users),
         auditor=audit.auditor if audit is not None else None,
         informers=needed,
@@ -171,16 +172,3 @@ def _storage(options: Options) -> Storage:
     if options.etcd_cafile and options.etcd_certfile and options.etcd_keyfile:
         tls = Tls(options.etcd_cafile, options.etcd_certfile, options.etcd_keyfile)
     return EtcdStorage(Settings(options.etcd_servers, tls))
-
-
-async def _compact(storage: Storage) -> None:
-    """Forget history every five minutes, up to where it was five minutes before. Several servers do so at once without harm."""
-    revision = 0
-    while True:
-        try:
-            if revision:
-                await storage.compact(revision)
-            revision = await storage.revision()
-        except StorageError as error:
-            logger.warning("the history of storage was not compacted; trying again later", extra={"error": str(error)})
-        await asyncio.sleep(COMPACT_SECONDS)

@@ -11,8 +11,8 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-ENCRYPTED: Final = b"k8s:enc:"
-"""Before every value that a provider other than ``identity`` wrote."""
+from storage.encryption import ENCRYPTED
+
 _GCM_NONCE: Final = 12
 _GCM_TAG: Final = 16
 _BLOCK: Final = 16

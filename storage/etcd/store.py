@@ -29,6 +29,7 @@ Method = Callable[[Endpoint], bytes]
 _RANGE: Method = attrgetter("range")
 _TXN: Method = attrgetter("txn")
 _COMPACT: Method = attrgetter("compact")
+_STATUS: Method = attrgetter("status")
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +124,15 @@ class EtcdStorage:
         request = rpc.CompactionRequest(revision=revision).SerializeToString()
         with suppress(Compacted):  # already, by us or by another server
             await self._call(f"compact to {revision}", _COMPACT, request, repeat=True)
+
+    async def size(self) -> int:
+        """Return how many bytes the member that answers has allocated for its data; not in the port.
+
+        Raises:
+            Unavailable: it does not answer.
+        """
+        answer = await self._call("read the status", _STATUS, b"", repeat=True)
+        return rpc.StatusResponse.FromString(answer).dbSize
 
     async def close(self) -> None:
         """Release connections; calls under way raise ``Unavailable``."""

@@ -14,6 +14,7 @@ from apiserver.registry.generic import canonical
 from apiserver.registry.generic.canonical import Form
 from apiserver.registry.generic.items import Item
 from apiserver.registry.generic.strategy import Strategy
+from storage.encryption import ENCRYPTED
 from storage.port import Entry
 
 at_revision = canonical.at_revision
@@ -53,15 +54,18 @@ def decode(strategy: Strategy, entry: Entry) -> Item:
     form = form_of(strategy)
     item = form.read(entry.key, entry.mod_revision, entry.value)
     if item is not None:
+        item.stale = entry.stale
         return item
+    if entry.value.startswith(ENCRYPTED):
+        raise ValueError("it is encrypted with a key that this server does not have")
     obj = orjson.loads(entry.value)
     if not isinstance(obj, dict) or not isinstance(obj.get("metadata"), dict) or not obj["metadata"]:
         raise ValueError(f"the value of {entry.key} is no object")
-    stale = obj.get("apiVersion") != strategy.resource.api_version
-    if stale:
+    another = obj.get("apiVersion") != strategy.resource.api_version
+    if another:
         obj = _converted(strategy, obj)
     strategy.default(obj)
-    return form.item(entry.key, entry.mod_revision, obj, stale=stale)
+    return form.item(entry.key, entry.mod_revision, obj, stale=another or entry.stale)
 
 
 def _converted(strategy: Strategy, obj: Object) -> Object:

@@ -450,7 +450,7 @@ class Store:
             if not certain:
                 live = await self._live(namespace, name)
                 certain = True
-                if live.revision != item.revision:
+                if (live.revision, live.stale) != (item.revision, item.stale):
                     item = live
                     continue  # nobody is asked twice about the same state
             if isinstance(planned, StatusError):

@@ -35,6 +35,9 @@ SOURCES = {
         "WatchCancelRequest",
         "WatchProgressRequest",
         "WatchResponse",
+        "StatusRequest",
+        "StatusResponse",
+        "DowngradeInfo",
     ),
 }
 HERE = Path(__file__).parent

@@ -1,0 +1,196 @@
+"""The storage of one server: etcd or memory, encrypted or not, and what must be done with it meanwhile."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Iterator
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, Final
+
+from apiserver.apis.meta.instruments import Counter, Gauge, Read, Registry
+from apiserver.apis.meta.times import parse_duration
+from apiserver.server.compacting import Compactor
+from storage.encryption.ciphers import PLAIN, Chain
+from storage.encryption.configuration import Misconfigured, Rules, parse
+from storage.encryption.store import EncryptedStorage
+from storage.etcd.store import EtcdStorage
+from storage.port import Storage, StorageError
+
+logger = logging.getLogger(__name__)
+
+CLAIMS: Final = "claims"
+"""Keys that stand for claims; their values are names of keys, which are never secret."""
+FILE_SECONDS: Final = 5.0
+_CLUSTER: Final = "etcd-0"
+"""What Go calls the first and only etcd of a server, in metrics."""
+
+
+@dataclass(frozen=True, slots=True)
+class StorageOptions:
+    """The flags, with Go's names and defaults."""
+
+    encryption_provider_config: Path | None = None
+    encryption_provider_config_automatic_reload: bool = False
+    etcd_compaction_interval: float = 300.0
+    etcd_healthcheck_timeout: float = 2.0
+    etcd_readycheck_timeout: float = 2.0
+    etcd_db_metric_poll_interval: float = 30.0
+
+    @classmethod
+    def of(cls, given: argparse.Namespace) -> StorageOptions:
+        """Take them out of the parsed command line."""
+        return cls(**{each.name: getattr(given, each.name) for each in fields(cls)})
+
+
+def add_flags(group: argparse._ArgumentGroup) -> None:
+    """Add the flags."""
+    defaults = StorageOptions()
+
+    def add(name: str, about: str, **more: Any) -> None:  # noqa: ANN401 - argparse's own
+        group.add_argument(f"--{name}", default=getattr(defaults, name.replace("-", "_")), help=about, **more)
+
+    add("encryption-provider-config", "EncryptionConfiguration: which resources are encrypted in etcd", metavar="FILE", type=Path)
+    add("encryption-provider-config-automatic-reload", "read it again when it changes", action=argparse.BooleanOptionalAction)
+    add("etcd-compaction-interval", "how long history stays readable; 0: never compact", metavar="DURATION", type=_seconds)
+    add("etcd-healthcheck-timeout", "how long /healthz waits for etcd", metavar="DURATION", type=_seconds)
+    add("etcd-readycheck-timeout", "how long /readyz waits for etcd", metavar="DURATION", type=_seconds)
+    add("etcd-db-metric-poll-interval", "how often etcd is asked for its size; 0: never", metavar="DURATION", type=_seconds)
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = parse_duration(text).total_seconds()
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+    if seconds < 0:
+        raise argparse.ArgumentTypeError(f"{text}: want a duration that is not negative")
+    return seconds
+
+
+class Storing:
+    """``storage`` is for everybody; ``background`` is to run beside it."""
+
+    def __init__(self, plain: Storage, options: StorageOptions, *, root: str) -> None:
+        """Wrap ``plain``, whose keys are those in etcd; objects are under ``root``.
+
+        Raises:
+            OSError, Misconfigured: the file of the encryption cannot be used.
+        """
+        self._plain = plain
+        self._options = options
+        self._compactor = Compactor(plain)
+        self._size = Gauge("apiserver_storage_size_bytes", "Size of the storage database file.", ("storage_cluster_id",))
+        self._reloads = Counter(
+            "apiserver_encryption_config_controller_automatic_reloads_total", "Changes of the encryption's file.", ("status",)
+        )
+        self.storage = plain
+        self._encryption: Encryption | None = None
+        if options.encryption_provider_config is not None:
+            self._encryption = Encryption(plain, options.encryption_provider_config, root, self._reloads)
+            self.storage = self._encryption.storage
+
+    def register(self, registry: Registry) -> None:
+        """Put what is counted on the page."""
+        registry.add(self._size)
+        if self._encryption is not None:
+            encrypted = self._encryption.storage
+            name, about = "apiserver_storage_decryption_failures_total", "Stored values that could not be decrypted."
+            registry.add(self._reloads, Read(name, "counter", about, (), lambda: [((), float(encrypted.undecryptable))]))
+
+    def background(self) -> Iterator[Coroutine[Any, Any, None]]:
+        """Yield what must run, until cancelled."""
+        if self._options.etcd_compaction_interval:
+            yield self._compactor.run(self._options.etcd_compaction_interval)
+        if self._options.etcd_db_metric_poll_interval and isinstance(self._plain, EtcdStorage):
+            yield self._measure(self._plain)
+        if self._encryption is not None and self._options.encryption_provider_config_automatic_reload:
+            yield self._encryption.run()
+
+    async def healthy(self) -> bool:
+        """Say whether storage answers a linearizable read, for /healthz."""
+        return await self._answers(self._options.etcd_healthcheck_timeout)
+
+    async def ready(self) -> bool:
+        """Say the same for /readyz, which may be given another time."""
+        return await self._answers(self._options.etcd_readycheck_timeout)
+
+    async def _answers(self, seconds: float) -> bool:
+        try:
+            async with asyncio.timeout(seconds):
+                await self._plain.revision()
+        except (StorageError, TimeoutError):
+            return False
+        return True
+
+    async def _measure(self, etcd: EtcdStorage) -> None:
+        while True:
+            try:
+                self._size.cell(_CLUSTER).value = await etcd.size()
+            except StorageError as error:
+                logger.debug("etcd did not say how large it is", extra={"error": str(error)})
+            await asyncio.sleep(self._options.etcd_db_metric_poll_interval)
+
+
+class Encryption:
+    """The file, followed, and the storage that it governs."""
+
+    def __init__(self, plain: Storage, file: Path, root: str, reloads: Counter) -> None:
+        """Read the file.
+
+        Raises:
+            OSError, Misconfigured: it cannot be used.
+        """
+        self._file = file
+        self._root = root
+        self._reloads = reloads
+        self._content = file.read_bytes()
+        self.storage = EncryptedStorage(plain, chain_of(_rules(file, self._content), root))
+
+    async def run(self) -> None:
+        """Look every few seconds whether the file changed, until cancelled. A file that cannot be used changes nothing."""
+        while True:
+            await asyncio.sleep(FILE_SECONDS)
+            self.reload()
+
+    def reload(self) -> None:
+        """Put the file in force if it changed."""
+        try:
+            content = self._file.read_bytes()
+            if content == self._content:
+                return
+            self._content = content  # also when it is bad: that is said once
+            self.storage.use(chain_of(_rules(self._file, content), self._root))
+        except (OSError, Misconfigured) as error:
+            self._reloads.increment("failure")
+            logger.error("The encryption's configuration cannot be used; going on with the one before", extra={"error": str(error)})  # noqa: TRY400 - a traceback could show lines of it
+            return
+        self._reloads.increment("success")
+        logger.info("The encryption's configuration changed", extra={"file": str(self._file)})
+
+
+def _rules(file: Path, content: bytes) -> Rules:
+    try:
+        return parse(content)
+    except Misconfigured as error:
+        raise Misconfigured(f"{file}: {error}") from None
+
+
+def chain_of(rules: Rules, root: str) -> Callable[[str], Chain]:
+    """Return the function from a key, ``ROOT/GROUP/RESOURCE/…``, to its chain."""
+    begin = f"{root.rstrip('/')}/"
+    known: dict[tuple[str, str], Chain] = {}
+
+    def find(key: str) -> Chain:
+        if not key.startswith(begin):
+            return PLAIN
+        group, _, rest = key[len(begin) :].partition("/")
+        resource = rest.partition("/")[0]
+        chain = known.get((group, resource))
+        if chain is None:
+            chain = known[group, resource] = PLAIN if group == CLAIMS else rules.chain(group, resource)
+        return chain
+
+    return find

@@ -1,0 +1,96 @@
+"""Which keys are encrypted, and the file that says so, followed while it changes."""
+
+import asyncio
+import base64
+import random
+from pathlib import Path
+
+import pytest
+
+from apiserver.apis.meta.instruments import Registry
+from apiserver.server import storing
+from apiserver.server.storing import StorageOptions, Storing
+from storage.encryption.configuration import Misconfigured
+from storage.memory import MemoryStorage
+from storage.port import Put
+
+KEY = "/registry/kubevirt.io/virtualmachines/default/a"
+CLAIM = "/registry/claims/kubevirt.io/disk"
+
+
+def configure(file: Path, *names: str, resources: str = "'*.kubevirt.io'") -> None:
+    keys = ", ".join(f"{{name: {each}, secret: {base64.b64encode(random.Random(each).randbytes(32)).decode()}}}" for each in names)
+    file.write_text(
+        "apiVersion: apiserver.config.k8s.io/v1\nkind: EncryptionConfiguration\n"
+        f"resources: [{{resources: [{resources}], providers: [{{secretbox: {{keys: [{keys}]}}}}, {{identity: {{}}}}]}}]\n"
+    )
+
+
+async def stored(inner: MemoryStorage, key: str) -> bytes:
+    entry = await inner.get(key)
+    assert entry is not None
+    return entry.value
+
+
+async def test_objects_of_the_rules_are_encrypted_and_nothing_else(tmp_path: Path) -> None:
+    configure(tmp_path / "file", "one", resources="'*.*'")
+    inner = MemoryStorage()
+    kept = Storing(inner, StorageOptions(encryption_provider_config=tmp_path / "file"), root="/registry/")
+    for key in (KEY, CLAIM, "compact_rev_key", "/registry2/kubevirt.io/virtualmachines/a"):
+        await kept.storage.commit([], [Put(key, b"value")])
+    assert (await stored(inner, KEY)).startswith(b"k8s:enc:secretbox:v1:one:")
+    for key in (CLAIM, "compact_rev_key", "/registry2/kubevirt.io/virtualmachines/a"):
+        assert await stored(inner, key) == b"value"
+
+
+async def test_a_file_that_changes_is_read_again_and_a_bad_one_changes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(storing, "FILE_SECONDS", 0.01)
+    file = tmp_path / "file"
+    configure(file, "one")
+    inner = MemoryStorage()
+    options = StorageOptions(None, etcd_compaction_interval=0)
+    assert list(Storing(inner, options, root="/registry").background()) == []
+    options = StorageOptions(file, encryption_provider_config_automatic_reload=True, etcd_compaction_interval=0)
+    kept = Storing(inner, options, root="/registry")
+    registry = Registry()
+    kept.register(registry)
+    async with asyncio.TaskGroup() as tasks:
+        (running,) = [tasks.create_task(each) for each in kept.background()]
+
+        async def until(status: str, count: int) -> None:
+            async with asyncio.timeout(5):
+                while f'reloads_total{{status="{status}"}} {count}' not in registry.page().decode():
+                    await asyncio.sleep(0.01)
+
+        configure(file, "two", "one")
+        await until("success", 1)
+        await kept.storage.commit([], [Put(KEY, b"value")])
+        assert (await stored(inner, KEY)).startswith(b"k8s:enc:secretbox:v1:two:")
+        file.write_text("secret: hush: hush")
+        await until("failure", 1)
+        assert "hush" not in caplog.text
+        await kept.storage.commit([], [Put(KEY, b"value")])
+        assert (await stored(inner, KEY)).startswith(b"k8s:enc:secretbox:v1:two:")
+        running.cancel()
+
+
+def test_a_file_that_cannot_be_used_ends_the_start(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("kind: Nothing")
+    with pytest.raises(Misconfigured, match="file"):
+        Storing(MemoryStorage(), StorageOptions(encryption_provider_config=tmp_path / "file"), root="/registry")
+
+
+async def test_health_waits_as_long_as_the_flags_say() -> None:
+    class Hanging(MemoryStorage):
+        async def revision(self) -> int:
+            await asyncio.sleep(3600)
+            return 0
+
+    kept = Storing(Hanging(), StorageOptions(etcd_healthcheck_timeout=0.01, etcd_readycheck_timeout=0.02), root="")
+    assert not await kept.healthy()
+    assert not await kept.ready()
+    well = Storing(MemoryStorage(), StorageOptions(), root="")
+    assert await well.healthy()
+    assert await well.ready()
