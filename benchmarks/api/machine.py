@@ -31,13 +31,16 @@ def describe(revision: str) -> dict[str, Any]:
 
 
 def export(revision: str, directory: Path) -> Path:
-    """Return a directory with the sources of a revision, so that nobody's unfinished work is measured.
+    """Return a new directory with the sources of a revision; without one, as they are: editing may go on meanwhile.
 
     Raises:
         ProgramFailed: there is no such revision.
     """
     directory.mkdir()
-    archive = subprocess.Popen(["git", "archive", revision], stdout=subprocess.PIPE, cwd=layout.REPOSITORY)
+    source = ["git", "archive", revision]
+    if not revision:
+        source = ["sh", "-c", "git ls-files -z --cached --others --exclude-standard | tar -c --null --ignore-failed-read -T -"]
+    archive = subprocess.Popen(source, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd=layout.REPOSITORY)
     unpacked = subprocess.run(["tar", "-x"], stdin=archive.stdout, check=False, cwd=directory)
     if archive.wait() != 0 or unpacked.returncode != 0:
         raise ProgramFailed(f"there is no revision {revision}")

@@ -16,7 +16,6 @@ from benchmarks.api import machine, payloads
 from benchmarks.api.loading import Generator, SampleFailed
 from benchmarks.api.operations import DELETE, MEMORY, OPERATIONS, Operation
 from benchmarks.api.payloads import Kind
-from tests.testbed import layout
 from tests.twin import environment, servers
 from tests.twin.certificates import ADMIN, USER
 from tests.twin.environment import Environment
@@ -131,7 +130,7 @@ def prepared(variants: Sequence[Variant], *, rounds: int, quick: bool, revision:
     mine, others = machine.split()
     with ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-api-", dir=machine.place())))
-        tree = machine.export(revision, directory / "tree") if revision else layout.REPOSITORY
+        tree = machine.export(revision, directory / "tree")
         here = stack.enter_context(environment.environment(directory, others=others))
         bench = Bench([], Generator(others), rounds, quick)
         for variant in variants:
