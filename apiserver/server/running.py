@@ -10,7 +10,6 @@ import ssl
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from typing import Final
 
 from apiserver.client.config import Config
 from apiserver.client.informer import Informer

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import aclosing, asynccontextmanager, suppress
@@ -17,6 +18,8 @@ from storage.etcd.keys import Keys
 from storage.etcd.rpc import rpc_pb2 as rpc
 from storage.etcd.watching import Watch
 from storage.port import Batch, Compacted, Condition, Delete, Entry, Page, Put, RevisionMismatch, Unavailable
+
+logger = logging.getLogger(__name__)
 
 PAGE_LIMIT = 500  # keys in one answer; larger ranges are read in several, at one revision
 AGAIN_SECONDS = 0.05
@@ -60,6 +63,8 @@ class EtcdStorage:
         self._timeout_seconds = settings.timeout_seconds
         self._loop = asyncio.get_running_loop()
         self._watches: set[Watch] = set()
+        self._newest = 0
+        """The highest revision that a linearizable answer has shown."""
 
     async def get(self, key: str) -> Entry | None:
         """Return ``key`` now."""
@@ -91,7 +96,9 @@ class EtcdStorage:
             raise ValueError("a key stands in the writes of one commit twice")
         request = self._transaction(conditions, writes)
         # Never repeated, unless it surely was not begun: the first attempt may have been applied although nobody heard of it.
+        before = self._newest
         response = rpc.TxnResponse.FromString(await self._call("commit", _TXN, request, repeat=False))
+        self._follow(before, response.header.revision)
         if not response.succeeded:
             raise self._mismatch(conditions, response)
         return response.header.revision
@@ -99,7 +106,7 @@ class EtcdStorage:
     @asynccontextmanager
     async def watch(self, prefix: str, *, after: int) -> AsyncIterator[AsyncIterator[Batch]]:
         """Watch ``prefix`` from the revision that follows ``after``."""
-        watch = Watch(self._connection, self._keys, prefix, after, self._timeout_seconds)
+        watch = Watch(self._connection, self._keys, prefix, after, self._timeout_seconds, self.revision)
         self._watches.add(watch)
         try:
             async with aclosing(watch.batches()) as batches:
@@ -116,8 +123,11 @@ class EtcdStorage:
 
     async def revision(self) -> int:
         """Return the store's revision: the header of a linearizable read of nothing."""
+        before = self._newest
         answer = await self._call("read the revision", _RANGE, _NOTHING, repeat=True)
-        return rpc.RangeResponse.FromString(answer).header.revision
+        revision = rpc.RangeResponse.FromString(answer).header.revision
+        self._follow(before, revision)
+        return revision
 
     async def compact(self, revision: int) -> None:
         """Forget history below ``revision``."""
@@ -159,6 +169,22 @@ class EtcdStorage:
                 if not again or self._loop.time() + AGAIN_SECONDS >= until or self._connection.closed:
                     raise translated(error, doing) from error
             await asyncio.sleep(AGAIN_SECONDS)
+
+    def _follow(self, before: int, revision: int) -> None:
+        """Take note of the revision of an answer; ``before`` is the newest that was known when it was asked for.
+
+        Revisions never go back, except when somebody restores etcd from a backup: what watches have seen then is another history.
+        """
+        if revision > self._newest:
+            self._newest = revision
+        elif revision < before and self._newest == before:  # else another call has seen the same already
+            logger.error(
+                "etcd's revision went back, as if it was restored from a backup; everything is read again",
+                extra={"revision": revision, "before": before},
+            )
+            self._newest = revision
+            for watch in self._watches:
+                watch.abandon()
 
     def _transaction(self, conditions: Sequence[Condition], writes: Sequence[Put | Delete]) -> bytes:
         # Field by field: messages made from keyword arguments cost twice as much.

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator
+from contextlib import aclosing, suppress
 
 from storage.etcd.connection import Connection, Endpoint
 from storage.etcd.failures import translated
@@ -90,12 +90,24 @@ def _change(event: rpc.Event, keys: Keys) -> Change:
 class Watch:
     """See ``Storage.watch``. Nothing is buffered here: what is not read stays in etcd, held back by HTTP/2's flow control."""
 
-    def __init__(self, connection: Connection, keys: Keys, prefix: str, after: int, timeout_seconds: float) -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        keys: Keys,
+        prefix: str,
+        after: int,
+        timeout_seconds: float,
+        revision_now: Callable[[], Awaitable[int]],
+    ) -> None:
+        """Begin at ``after``; ``revision_now`` asks the store for its revision, which tells it whether its history is still the same."""
         self._connection = connection
         self._keys = keys
         self._prefix = prefix
         self._position = after
         self._timeout_seconds = timeout_seconds
+        self._revision_now = revision_now
+        self._messages: Messages | None = None
+        self._is_abandoned = False
         self._progress: Progress | None = None
         self._asked = False
 
@@ -105,6 +117,12 @@ class Watch:
             self._progress.ask()
         else:
             self._asked = True
+
+    def abandon(self) -> None:
+        """Give the position up: the store's history is another one now."""
+        self._is_abandoned = True
+        if self._messages:
+            self._messages.cancel()
 
     async def batches(self) -> AsyncGenerator[Batch, None]:
         """Yield batches until closed.
@@ -123,14 +141,28 @@ class Watch:
             except Unavailable as error:
                 if self._connection.closed:
                     raise
+                if self._is_abandoned:
+                    raise Compacted from error
                 logger.info("A watch of etcd broke; resuming", extra={"prefix": self._prefix, "after": self._position, "error": str(error)})
             failures += 1
             await asyncio.sleep(min(0.02 * 2**failures, MAX_BACKOFF_SECONDS))
+            await self._look_back()
+
+    async def _look_back(self) -> None:
+        """Ask, after an interruption, whether the store's history is still the one that this watch has read.
+
+        Raises:
+            Compacted: it is not.
+        """
+        with suppress(Unavailable):
+            await self._revision_now()
+        if self._is_abandoned:
+            raise Compacted
 
     async def _stream(self) -> AsyncGenerator[Batch, None]:
         loop = asyncio.get_running_loop()
         endpoint, link = await self._connection.ready(loop.time() + self._timeout_seconds)
-        messages = link.stream(endpoint.watch)
+        messages = self._messages = link.stream(endpoint.watch)
         messages.send(self._creation())
         progress = self._progress = Progress(lambda: messages.send(_PROGRESS), asked=self._asked)
         self._asked = False
@@ -159,7 +191,7 @@ class Watch:
                 response = await self._read(messages, endpoint)
         finally:
             self._asked = progress.is_asked
-            self._progress = None
+            self._progress = self._messages = None
             progress.close()
             messages.cancel()
 

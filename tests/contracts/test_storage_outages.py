@@ -11,7 +11,7 @@ import pytest
 from storage.etcd import connection
 from storage.etcd.connection import Tls
 from storage.etcd.store import EtcdStorage, Settings
-from storage.port import Change, Condition, Put, RevisionMismatch, Unavailable
+from storage.port import Batch, Change, Compacted, Condition, Put, RevisionMismatch, Unavailable
 from tests.fakes.etcd_server import EtcdServer, free_port
 from tests.fakes.etcd_tls import Authority
 
@@ -183,6 +183,40 @@ async def test_9_an_endpoint_that_hangs_is_left_for_another(etcd_server: EtcdSer
         entry = await store.get("endpoints")
         assert entry is not None
         assert entry.value == b"on the second"
+
+
+async def test_7_a_restored_backup_ends_watches_whose_history_is_gone(
+    durable: EtcdServer, caplog: pytest.LogCaptureFixture
+) -> None:  # fmt: skip
+    async with connected(durable.endpoint) as store:
+        await store.commit([], [Put("a", b"kept")])
+        durable.kill()
+        durable.back_up()
+        await asyncio.to_thread(durable.start)
+        revision = 0
+        for number in range(20):
+            revision = await store.commit([], [Put("a", b"lost %d" % number)])
+        async with asyncio.timeout(20), store.watch("a", after=revision) as batches, asyncio.TaskGroup() as tasks:
+            following = tasks.create_task(expect_compacted(batches))
+            await asyncio.sleep(0.1)
+            durable.kill()
+            durable.restore()
+            await asyncio.to_thread(durable.start)
+            await following
+        assert "restored from a backup" in caplog.text
+        entry = await store.get("a")
+        assert entry is not None
+        assert entry.value == b"kept"
+        again = await store.commit([], [Put("a", b"new")])
+        assert again < revision
+        async with asyncio.timeout(5), store.watch("a", after=again - 1) as batches:
+            assert (await anext(batches)).revision == again
+
+
+async def expect_compacted(batches: AsyncIterator[Batch]) -> None:
+    with pytest.raises(Compacted):
+        async for _ in batches:
+            pass
 
 
 async def test_a_prefix_separates_stores_and_is_not_seen(etcd_server: EtcdServer) -> None:

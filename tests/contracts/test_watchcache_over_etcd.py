@@ -89,3 +89,32 @@ async def again(store: EtcdStorage, write: Put | Delete) -> None:
         except Unavailable:
             continue
         return
+
+
+async def test_a_restored_backup_is_what_the_cache_shows(tmp_path: Path) -> None:
+    server = EtcdServer(tmp_path / "etcd", durable=True)
+    server.start()
+    store = EtcdStorage(Settings((server.endpoint,)))
+    try:
+        await store.commit([], [Put("vm/a", b"1")])
+        async with cached(store) as cache:
+            server.kill()
+            server.back_up()
+            await asyncio.to_thread(server.start)
+            last = 0
+            for number in range(10):
+                last = await store.commit([], [Put("vm/a", b"2"), Put(f"vm/{number}", b"3")])
+            assert await cache.wait_fresh() >= last
+            server.kill()
+            server.restore()
+            await asyncio.to_thread(server.start)
+            async with asyncio.timeout(20):
+                while [(item.key, item.object["number"]) for item in cache.list().items] != [("vm/a", 1)]:
+                    await asyncio.sleep(0.05)
+            again = await store.commit([], [Put("vm/b", b"4")])
+            assert again < last
+            assert await cache.wait_fresh() >= again
+            assert len(cache.list().items) == 2
+    finally:
+        await store.close()
+        server.close()

@@ -91,6 +91,15 @@ class EtcdServer:
         """Let it go on."""
         self._signal(signal.SIGCONT)
 
+    def back_up(self, name: str = "backup") -> None:
+        """Keep the data of now; it must be killed."""
+        shutil.copytree(self._directory / "data", self._directory / name)
+
+    def restore(self, name: str = "backup") -> None:
+        """Go back to the data of then; it must be killed."""
+        shutil.rmtree(self._directory / "data")
+        shutil.copytree(self._directory / name, self._directory / "data")
+
     def close(self) -> None:
         """End it and remove its data."""
         self.kill()

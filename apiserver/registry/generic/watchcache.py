@@ -278,6 +278,8 @@ class WatchCache:
                 break
             start = page.entries[-1].key + "\0"
         self._items = SortedItems(items)
+        self._indices.clear()
+        self._own.clear()  # an etcd restored from a backup gives the same revisions to other writes
         self.undecodable = bad
         self._window.reset(revision)
         self.is_usable = True
