@@ -8,6 +8,7 @@ from typing import Any, Final, TypeVar
 
 from apiserver.admission import configuration, plugins
 from apiserver.admission.chain import Chain, Plugin
+from apiserver.admission.changes import Changes
 from apiserver.admission.metrics import AdmissionMetrics, Type
 from apiserver.admission.namespace_lifecycle import NamespaceLifecycle
 from apiserver.admission.namespaces import Namespaces
@@ -71,11 +72,17 @@ class _Parts:
     namespaces: Namespaces
     made: Admitting
     ask: Ask
+    changes: Changes = field(default_factory=Changes)
+
+    def follow(self, informer: Informer) -> None:
+        """Let the server wait for what a plug-in needs, and the chain notice its changes."""
+        self.made.informers.append(informer)
+        self.changes.follow(informer)
 
     def informer(self, resource: Resource) -> Informer:
         """Return a copy of a kind of configurations."""
         informer = Informer(self.client, resource, trim=_without_managers)
-        self.made.informers.append(informer)
+        self.follow(informer)
         return informer
 
     def policies(
@@ -84,6 +91,8 @@ class _Parts:
         """Return the policies of a kind."""
         source = policy_source.Source(self.client, policies, bindings, ServedVersions(self.strategies), compile_)
         self.made.sources.append(source)
+        source.subscribe(self.changes.note)
+        self.changes.wait_for(source.known)
         return source
 
     def judging(self, source: policy_source.Source[_Compiled]) -> Judging[_Compiled]:
@@ -119,6 +128,13 @@ def _validating_webhooks(parts: _Parts) -> Plugin:
 def _quotas(parts: _Parts) -> Plugin:
     quotas = ResourceQuotas(parts.client)
     parts.made.informers.append(quotas.informer)
+    parts.changes.wait_for(quotas.informer.synced)
+
+    def came_or_went(old: Object | None, new: Object | None) -> None:
+        if old is None or new is None:  # usage changes all the time, and nobody's mind with it
+            parts.changes.note()
+
+    quotas.informer.subscribe(came_or_went)
     return quotas
 
 
@@ -172,6 +188,7 @@ def admitting(
         mutating=[_MUTATING[each](parts) for each in on if each in _MUTATING],
         validating=[_VALIDATING[each](parts) for each in on if each in _VALIDATING],
         metrics=metrics,
+        changes=parts.changes,
     )
     return made
 

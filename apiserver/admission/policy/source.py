@@ -21,6 +21,7 @@ from apiserver.apis.meta.resources import Resource
 from apiserver.client.backoff import Backoff
 from apiserver.client.informer import Informer
 from apiserver.client.rest import Client, TransportError
+from apiserver.client.store import Callback
 
 logger = logging.getLogger(__name__)
 
@@ -67,6 +68,11 @@ class Source(Generic[Program]):
         self._index: dict[tuple[str, str, str, str, str], tuple[Hook[Program], ...]] = {}
         self._informers[0].subscribe(self._policy_changed)
         self._informers[1].subscribe(self._binding_changed)
+
+    def subscribe(self, callback: Callback) -> None:
+        """Tell of every change of policies and bindings."""
+        for each in self._informers:
+            each.subscribe(callback)
 
     async def run(self) -> None:
         """Follow policies, bindings and parameters until cancelled."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 
 import pytest
 
 from apiserver.admission import plugins
 from apiserver.admission.chain import Chain
+from apiserver.admission.changes import Changes
 from apiserver.admission.metrics import AdmissionMetrics
 from apiserver.apis.meta.errors import Forbidden
 from apiserver.apis.meta.instruments import Registry
@@ -62,7 +64,10 @@ def test_plugins_are_on_and_off_as_in_go() -> None:
 async def test_the_first_refusal_ends_it() -> None:
     log: list[str] = []
     chain = Chain(
-        mutating=[Plugin("a", log), Plugin("b", log, refuse), Plugin("c", log)], validating=[Plugin("d", log)], metrics=AdmissionMetrics()
+        mutating=[Plugin("a", log), Plugin("b", log, refuse), Plugin("c", log)],
+        validating=[Plugin("d", log)],
+        metrics=AdmissionMetrics(),
+        changes=Changes(),
     )
     with pytest.raises(Forbidden):
         await chain.mutate(Attributes("CREATE", THINGS))
@@ -72,7 +77,7 @@ async def test_the_first_refusal_ends_it() -> None:
 
 async def test_the_chain_runs_at_most_twice() -> None:
     log: list[str] = []
-    chain = Chain(mutating=[Plugin("a", log), Plugin("b", log, again)], validating=(), metrics=AdmissionMetrics())
+    chain = Chain(mutating=[Plugin("a", log), Plugin("b", log, again)], validating=(), metrics=AdmissionMetrics(), changes=Changes())
     attributes = Attributes("CREATE", THINGS)
     await chain.mutate(attributes)
     assert log == ["a mutates", "b mutates"] * 2
@@ -81,17 +86,19 @@ async def test_the_chain_runs_at_most_twice() -> None:
 
 async def test_only_those_who_handle_it_are_asked() -> None:
     log: list[str] = []
-    chain = Chain(mutating=[Plugin("a", log, only="DELETE"), Plugin("b", log)], validating=(), metrics=AdmissionMetrics())
+    chain = Chain(
+        mutating=[Plugin("a", log, only="DELETE"), Plugin("b", log)], validating=(), metrics=AdmissionMetrics(), changes=Changes()
+    )
     await chain.mutate(Attributes("CREATE", THINGS))
     assert log == ["b mutates"]
-    lone = Chain(mutating=[Plugin("a", log, only="DELETE")], validating=(), metrics=AdmissionMetrics())
+    lone = Chain(mutating=[Plugin("a", log, only="DELETE")], validating=(), metrics=AdmissionMetrics(), changes=Changes())
     assert (lone.handles("DELETE", THINGS, ""), lone.handles("CREATE", THINGS, "")) == (True, False)
 
 
 async def test_what_is_counted() -> None:
     metrics, registry = AdmissionMetrics(), Registry()
     metrics.register(registry)
-    chain = Chain(mutating=[Plugin("a", []), Plugin("b", [], refuse)], validating=(), metrics=metrics)
+    chain = Chain(mutating=[Plugin("a", []), Plugin("b", [], refuse)], validating=(), metrics=metrics, changes=Changes())
     with pytest.raises(Forbidden):
         await chain.mutate(Attributes("UPDATE", THINGS))
     page = registry.page().decode()
@@ -99,3 +106,32 @@ async def test_what_is_counted() -> None:
     assert f'{prefix}{{name="a",type="admit",operation="UPDATE",rejected="false"}} 1' in page
     assert f'{prefix}{{name="b",type="admit",operation="UPDATE",rejected="true"}} 1' in page
     assert 'apiserver_admission_step_admission_duration_seconds_summary_count{type="admit",operation="UPDATE",rejected="true"} 1' in page
+
+
+class Choosy(Plugin):
+    """Counts how often it is asked whether it wants to be asked."""
+
+    asked = 0
+    wants = False
+
+    def handles(self, operation: Operation, resource: Resource, subresource: str) -> bool:
+        self.asked += 1
+        return self.wants
+
+
+async def test_who_wants_to_see_what_is_asked_once_for_every_change() -> None:
+    changes, known = Changes(), asyncio.Event()
+    changes.wait_for(known)
+    plugin = Choosy("a", [])
+    chain = Chain(mutating=[plugin], validating=(), metrics=AdmissionMetrics(), changes=changes)
+    for expected in (1, 2):
+        assert not chain.handles("CREATE", THINGS, "")
+        assert plugin.asked == expected  # nothing is remembered before everything is known
+    known.set()
+    for _ in range(3):
+        assert not chain.handles("CREATE", THINGS, "")
+    assert plugin.asked == 3
+    plugin.wants = True
+    changes.note()
+    assert chain.handles("CREATE", THINGS, "")
+    assert chain.handles("DELETE", THINGS, "")
