@@ -23,7 +23,7 @@ from typing import Final
 
 import orjson
 
-from apiserver.apis.meta.errors import BadRequest, Expired
+from apiserver.apis.meta.errors import BadRequest, Expired, Timeout
 from apiserver.registry.generic.items import Item
 from apiserver.registry.generic.selection import Selection
 from apiserver.registry.generic.store import Store
@@ -144,45 +144,61 @@ async def run(store: Store, query: ListQuery) -> Listing:
 
 
 async def _from_cache(store: Store, query: ListQuery, *, at_least: int | None = None, start: str = "") -> Listing:
-    """List what the cache has, once it has ``at_least`` (None: everything committed before now)."""
-    await store.cache.wait_fresh(at_least)
+    """List what the cache has, once it has ``at_least`` (None: everything committed before now).
+
+    Where the cache is wrong, or cannot tell in time what is committed now, storage is read.
+    """
+    cache = store.cache
+    if cache.synced.is_set() and not cache.is_usable:
+        return await _from_storage(store, query, Position(0, start))
+    try:
+        await cache.wait_fresh(at_least)
+    except Timeout:
+        if at_least is not None:
+            raise
+        return await _from_storage(store, query, Position(0, start))
     prefix = store.prefix(query.namespace)
     start_key = prefix + start if start else ""
     if query.selection.is_everything:
-        page = store.cache.list(prefix, start=start_key, limit=query.limit)
+        page = cache.list(prefix, start=start_key, limit=query.limit)
         return _page(page.items, prefix, page.revision, page.remaining, counted=True)
     if query.namespace and (name := query.selection.name):
-        item = store.cache.get(store.key(query.namespace, name))
+        item = cache.get(store.key(query.namespace, name))
         found = [item] if item is not None and query.selection(item) and item.key >= start_key else []
-        return Listing(found, store.cache.list(prefix, limit=1).revision)
-    page = store.cache.list(prefix, start=start_key)
+        return Listing(found, cache.revision)
+    trigger = query.selection.trigger
+    if trigger is not None:
+        await cache.prepare(trigger)
+    page = cache.list(prefix, start=start_key, trigger=trigger)
     selected = [item for item in page.items if query.selection(item)]
     kept = selected[: query.limit] if query.limit else selected
     return _page(kept, prefix, page.revision, len(selected) - len(kept), counted=False)
 
 
 async def _from_storage(store: Store, query: ListQuery, position: Position) -> Listing:
-    """List what storage had at one revision."""
+    """List what storage had at one revision (0: what it has now)."""
     prefix = store.prefix(query.namespace)
     start = prefix + position.start if position.start else ""
+    revision = position.revision
     found: list[Item] = []
     while True:
         wanted = query.limit - len(found) if query.limit else 0
         size = max(wanted, 1) if query.selection.is_everything and query.limit else _PAGE
         try:
             with reading(f"list {store.resource.plural}"):
-                page = await store.storage.range(prefix, start=start, limit=size, revision=position.revision)
+                page = await store.storage.range(prefix, start=start, limit=size, revision=revision)
         except Compacted:
             raise _expired(query, position) from None
+        revision = page.revision
         for index, entry in enumerate(page.entries, 1):
             item = _decoded(store, entry)
             if item is not None and query.selection(item):
                 found.append(item)
             if query.limit and len(found) >= query.limit:
                 left = page.count - index
-                return _page(found, prefix, position.revision, left, counted=query.selection.is_everything, last=entry.key)
+                return _page(found, prefix, revision, left, counted=query.selection.is_everything, last=entry.key)
         if not page.more:
-            return Listing(found, position.revision)
+            return Listing(found, revision)
         start = page.entries[-1].key + "\0"
 
 

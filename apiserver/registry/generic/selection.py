@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from apiserver.apis.meta import fields, labels
 from apiserver.apis.meta.errors import BadRequest
+from apiserver.apis.meta.labels import Operator
 from apiserver.registry.generic.items import Item
 from apiserver.registry.generic.strategy import Strategy
+from apiserver.registry.generic.window import Trigger
 
 _METADATA = frozenset({"metadata.name", "metadata.namespace"})
 
@@ -30,6 +33,17 @@ class Selection:
         """The one name that can match, if there is but one."""
         return self.fields.exact("metadata.name")
 
+    @property
+    def trigger(self) -> Trigger | None:
+        """A label or field that has to have one value, if there is one: by it, what is selected is found without looking at all."""
+        for requirement in self.labels.requirements:
+            if requirement.operator in (Operator.EQUALS, Operator.IN) and len(requirement.values) == 1 and requirement.values[0]:
+                return Trigger(f"label {requirement.key}", requirement.values[0], _label(requirement.key))
+        for term in self.fields.terms:
+            if term.equal and term.value and term.field not in _METADATA:
+                return Trigger(f"field {term.field}", term.value, _field(self.strategy.hub, term.field))
+        return None
+
     def __call__(self, item: Item) -> bool:
         """Return whether the item is selected."""
         if not self.labels.is_everything and not self.labels.matches(item.labels):
@@ -42,6 +56,14 @@ class Selection:
         if self.fields.field_names <= _METADATA:
             return known
         return {**self.strategy.selectable_fields(item.object), **known}
+
+
+def _label(key: str) -> Callable[[Item], str]:
+    return lambda item: item.labels.get(key) or ""
+
+
+def _field(strategy: Strategy, field: str) -> Callable[[Item], str]:
+    return lambda item: strategy.selectable_fields(item.object).get(field) or ""
 
 
 def parse(strategy: Strategy, label_selector: str, field_selector: str) -> Selection:

@@ -28,6 +28,7 @@ from apiserver.apis.meta import errors
 from apiserver.registry.generic import consistency
 from apiserver.registry.generic.freshness import Freshness
 from apiserver.registry.generic.history import History, Replay
+from apiserver.registry.generic.indexing import Indices
 from apiserver.registry.generic.items import Item, Snapshot, SortedItems
 from apiserver.registry.generic.window import Event, EventType, Predicate, Record, Trigger, Watch, Window
 from storage.port import Batch, Change, Compacted, Entry, Storage, StorageError
@@ -86,6 +87,7 @@ class WatchCache:
         self._on_undecodable = on_undecodable
         self._items = SortedItems()
         self._own: dict[tuple[str, int], Item] = {}
+        self._indices = Indices()
         self._window = Window(capacity)
         self._freshness = Freshness(storage, timeout_seconds=timeout_seconds)
         self._history = History(storage, prefix, self._read, self._window)
@@ -149,10 +151,20 @@ class WatchCache:
         """Return the item of ``key`` as the cache has it now."""
         return self._items.get(key)
 
-    def list(self, prefix: str = "", *, start: str = "", limit: int = 0) -> Snapshot:
-        """Return the items under ``prefix`` (default: all), from key ``start`` (inclusive) on, at most ``limit`` (0: all)."""
-        items, remaining = self._items.slice(prefix or self._prefix, start=start, limit=limit)
+    def list(self, prefix: str = "", *, start: str = "", limit: int = 0, trigger: Trigger | None = None) -> Snapshot:
+        """Return the items under ``prefix`` (default: all), from key ``start`` (inclusive) on, at most ``limit`` (0: all).
+
+        With a ``trigger``, which must be :meth:`prepared <prepare>` and excludes a limit, some that do not have its value may be missing.
+        """
+        prefix = prefix or self._prefix
+        if trigger is not None and (found := self._indices.find(trigger, prefix, start, self._items)) is not None:
+            return Snapshot(found, self.revision)
+        items, remaining = self._items.slice(prefix, start=start, limit=limit)
         return Snapshot(items, self.revision, remaining)
+
+    async def prepare(self, trigger: Trigger) -> None:
+        """Make ready to :meth:`list` what has the trigger's value without looking at everything."""
+        await self._indices.prepare(trigger, self._items)
 
     def count(self, prefix: str = "") -> int:
         """Return how many items there are under ``prefix`` (default: all)."""
@@ -304,6 +316,7 @@ class WatchCache:
             self._items.remove(change.key)
         else:
             return None
+        self._indices.changed(change.key, new)
         return Record(change.key, revision, old, new)
 
     def _decoded(self, entry: Entry, bad: dict[str, Undecodable]) -> Item | None:

@@ -196,9 +196,42 @@ async def test_a_watch_from_a_forgotten_revision_gets_one_error_event(pki: Pki) 
     storage = MemoryStorage()
     for _ in range(3):
         await storage.commit([], [Put("/elsewhere", b"")])
+    await storage.compact(await storage.revision())
     async with serving(pki, storage=storage) as api, api.watch("resourceVersion=1") as frames:
         events = [each async for each in frames]
     assert [(each["type"], each["object"]["code"], each["object"]["reason"]) for each in events] == [("ERROR", 410, "Expired")]
+
+
+class Outliving(MemoryStorage):
+    """Stays open when a server goes."""
+
+    async def close(self) -> None:
+        return
+
+
+async def test_a_watch_goes_on_from_before_the_server_started(pki: Pki) -> None:
+    storage = Outliving()
+    async with serving(pki, storage=storage) as api:
+        first = await fill(api, "a")
+        await fill(api, "b", "c")
+    async with serving(pki, storage=storage) as api, api.watch(f"resourceVersion={first}") as frames:
+        assert [(await anext(frames))["object"]["metadata"]["name"] for _ in range(2)] == ["b", "c"]
+        await fill(api, "d")
+        assert (await anext(frames))["object"]["metadata"]["name"] == "d"
+
+
+async def test_a_watch_by_name_or_selector_hears_what_it_asked_for(api: Api) -> None:
+    revision = await fill(api, "a", "b", "c", "d")
+    queries = ("fieldSelector=metadata.name=b", "labelSelector=letter=b", "fieldSelector=spec.color=green", "labelSelector=letter in (b,d)")
+    for query in queries:
+        async with api.watch(f"{query}&resourceVersion={revision}") as later, api.watch(query) as initial:
+            expected = ["b", "d"] if "green" in query or "in (" in query else ["b"]
+            assert [(await anext(initial))["object"]["metadata"]["name"] for _ in expected] == expected
+            for name in "abcd":
+                changed = await api.patch(name, {"metadata": {"annotations": {"for": query}}})
+                assert changed.code == 200
+            for frames in (initial, later):
+                assert [(await anext(frames))["object"]["metadata"]["name"] for _ in expected] == expected
 
 
 async def test_a_watch_ends_cleanly_after_its_time_with_a_last_bookmark(api: Api) -> None:

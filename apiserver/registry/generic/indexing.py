@@ -1,0 +1,113 @@
+"""Which objects have a certain label, or value of a field: found out when somebody first asks, kept up to date from then on.
+
+Without it a list by selector would look at every object: a tenth of a second for 100,000 of them by a label, a second by a field, for
+which each has to be decoded.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from apiserver.registry.generic.items import Item, SortedItems
+from apiserver.registry.generic.window import Trigger
+
+FIELDS: Final = 8
+"""How many labels and fields are indexed at once; those that were asked for longest ago go. Each costs a write about a microsecond."""
+_SLICE: Final = 128
+_RARE: Final = 8
+"""An index is used for values that fewer than one in so many objects have; else looking at all in order is no slower."""
+
+
+class _Index:
+    """The objects by one label's or field's value."""
+
+    def __init__(self, read: Callable[[Item], str]) -> None:
+        self._read = read
+        self._values: dict[str, str] = {}
+        self._keys: dict[str, set[str]] = {}
+        self.ready = asyncio.Event()
+
+    def put(self, item: Item) -> None:
+        value = self._read(item)
+        old = self._values.get(item.key, "")
+        if value != old:
+            self.remove(item.key)
+            if value:
+                keys = self._keys.get(value)
+                if keys is None:
+                    keys = self._keys[value] = set()
+                self._values[item.key] = value
+                keys.add(item.key)
+
+    def remove(self, key: str) -> None:
+        value = self._values.pop(key, "")
+        if value:
+            keys = self._keys[value]
+            keys.discard(key)
+            if not keys:
+                del self._keys[value]
+
+    def keys(self, value: str) -> set[str]:
+        return self._keys.get(value, set())
+
+
+class Indices:
+    """The indices of one cache."""
+
+    def __init__(self) -> None:
+        self._by_field: OrderedDict[str, _Index] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._by_field)
+
+    def clear(self) -> None:
+        """Forget all of them: the objects are others."""
+        for index in self._by_field.values():
+            index.ready.set()  # who waits for it finds it gone, and looks at all objects
+        self._by_field = OrderedDict()
+
+    def changed(self, key: str, new: Item | None) -> None:
+        """Take note of a change."""
+        for index in self._by_field.values():
+            if new is not None:
+                index.put(new)
+            else:
+                index.remove(key)
+
+    async def prepare(self, trigger: Trigger, items: SortedItems) -> None:
+        """See that there is an index for the trigger's field; ``items`` are all there are, now and while this waits."""
+        index = self._by_field.get(trigger.field)
+        if index is not None:
+            self._by_field.move_to_end(trigger.field)
+            await index.ready.wait()
+            return
+        index = self._by_field[trigger.field] = _Index(trigger.read)
+        if len(self._by_field) > FIELDS:
+            self._by_field.popitem(last=False)[1].ready.set()
+        try:
+            snapshot, _ = items.slice("")
+            for start in range(0, len(snapshot), _SLICE):
+                for item in snapshot[start : start + _SLICE]:
+                    if items.get(item.key) is item:  # others changed since, which the index was told
+                        index.put(item)
+                await asyncio.sleep(0)
+        except BaseException:
+            if self._by_field.get(trigger.field) is index:
+                del self._by_field[trigger.field]
+            raise
+        finally:
+            index.ready.set()
+
+    def find(self, trigger: Trigger, prefix: str, start: str, items: SortedItems) -> Sequence[Item] | None:
+        """Return the items under ``prefix``, from ``start`` on, that have the trigger's value; None where looking at all is as good."""
+        index = self._by_field.get(trigger.field)
+        if index is None or not index.ready.is_set():
+            return None
+        keys = index.keys(trigger.value)
+        if len(keys) * _RARE > len(items):
+            return None
+        found = sorted(key for key in keys if key.startswith(prefix) and key >= start)
+        return [item for key in found if (item := items.get(key)) is not None]
