@@ -23,6 +23,7 @@ from apiserver.registry.generic.strategy import CreatingVerb, Strategy
 Page = Callable[[Call], Awaitable[Response]]
 """Answers a path outside of the API: health, metrics, version."""
 
+_METHODS: Final = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE"})
 _ACTIONS: Final = frozenset({"POST", "PUT"})
 
 
@@ -44,6 +45,7 @@ class Application:
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
         self._by_path = {(each.group, each.version, each.plural): served for each, served in parts.served.items()}
+        self._versions = {(group, version) for group, version, _ in self._by_path}
         self._discovery = _documents([each.strategy for each in parts.served.values()])
         self._aggregated = Document.of(discovery.aggregated([each.strategy for each in parts.served.values()]), discovery.AGGREGATED_TYPE)
 
@@ -60,12 +62,9 @@ class Application:
         Raises:
             StatusError: everything that is not a success.
         """
-        if call.info.is_resource and (call.info.group, call.info.version) in self._versions():
+        if call.info.is_resource and (call.info.group, call.info.version) in self._versions:
             return await self._resource(call)
         return await self._path(call)
-
-    def _versions(self) -> set[tuple[str, str]]:
-        return {(group, version) for group, version, _ in self._by_path}
 
     async def _path(self, call: Call) -> Response:
         if call.request.method not in {"GET", "HEAD"}:
@@ -92,7 +91,7 @@ class Application:
         served = self._by_path.get((info.group, info.version, info.resource))
         if served is None or info.rest:
             raise responses.unknown_resource(call)
-        if call.request.method not in {"GET", "POST", "PUT", "PATCH", "DELETE"}:
+        if call.request.method not in _METHODS:
             raise responses.wrong_method()
         if info.verb == "watch":
             return await self._watch(served, call)

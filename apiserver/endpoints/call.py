@@ -40,7 +40,7 @@ class Call:
     @property
     def accept(self) -> str:
         """The whole Accept header, several lines of it joined."""
-        return ", ".join(self.request.headers.getall("Accept", ()))
+        return self.request.fields.accept
 
     def represent(self, *transforms: str, stream: bool = False) -> Representation:
         """Return how the answer is to be written, among JSON, YAML and ``transforms``.
@@ -48,7 +48,7 @@ class Call:
         Raises:
             NotAcceptable: none that the client takes.
         """
-        return negotiate(self.accept, frozenset(transforms), stream=stream)
+        return negotiate(self.request.fields.accept, transforms, stream=stream)
 
     @property
     def caller(self) -> Caller:

@@ -42,7 +42,7 @@ async def serve(call: Call, document: Document, *, public: bool = False) -> Resp
     if document.etag in known:
         return Response(status=304, headers=headers)
     response = Response(body=document.body, headers=headers, content_type=document.content_type)
-    return await responses.compressed(call.request, response, document.body)
+    return await responses.compressed(call.request, response)
 
 
 class OpenAPI:

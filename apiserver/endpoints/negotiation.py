@@ -6,7 +6,7 @@ first alternative that can be served wins, as with custom resources.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final
@@ -76,7 +76,7 @@ def _encodings(alternative: MediaType) -> Iterator[str]:
 
 
 @lru_cache(maxsize=512)
-def negotiate(header: str, transforms: frozenset[str] = frozenset(), *, stream: bool = False) -> Representation:
+def negotiate(header: str, transforms: Collection[str] = (), *, stream: bool = False) -> Representation:
     """Return the representation for an Accept header among JSON, YAML (not for streams) and the transforms offered.
 
     Raises:
@@ -96,6 +96,15 @@ def negotiate(header: str, transforms: frozenset[str] = frozenset(), *, stream: 
                 return Representation(encoding, wanted, version)
     offered = [JSON] if stream else [JSON, YAML]
     raise NotAcceptable(f"only the following media types are accepted: {', '.join(offered)}")
+
+
+@lru_cache(maxsize=512)
+def accepts_pretty(header: str) -> bool:
+    """Return whether the best alternative among JSON and YAML asks to be written for people (``;pretty=1``)."""
+    for alternative in accepted(header):
+        if any(True for _ in _encodings(alternative)):
+            return alternative.parameters.get("pretty") == "1"
+    return False
 
 
 def wants_aggregated_discovery(header: str) -> bool:

@@ -10,14 +10,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 from apiserver.apis.meta import fields
+from apiserver.endpoints.http import Request
+from apiserver.endpoints.http.messages import path_of, query_of
 from apiserver.endpoints.queries import truth
 
 _VERBS: Final = {"POST": "create", "GET": "get", "HEAD": "get", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 _OF_NAMESPACES: Final = frozenset({"status", "finalize"})
 _MUTATING: Final = frozenset({"create", "update", "patch", "delete", "deletecollection"})
+_REMEMBERED_LENGTH: Final = 256
 _NAME_FIELD: Final = "metadata.name"
 
 
@@ -53,6 +57,21 @@ class RequestInfo:
         if self.name and not self.selected_name:
             return "resource"
         return "namespace" if self.namespace else "cluster" if self.is_resource else ""
+
+
+def of(request: Request) -> RequestInfo:
+    """Return what a request is about; the answer for the same method and target is the same object, while it is remembered."""
+    target = request.target
+    return _remembered(request.method, target) if len(target) <= _REMEMBERED_LENGTH else _of(request.method, target)
+
+
+@lru_cache(maxsize=2048)
+def _remembered(method: str, target: str) -> RequestInfo:
+    return _of(method, target)
+
+
+def _of(method: str, target: str) -> RequestInfo:
+    return parse(method, path_of(target), query_of(target))
 
 
 def parse(method: str, path: str, query: Mapping[str, str]) -> RequestInfo:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import gzip
 import hashlib
+import zlib
+from collections.abc import Iterable
 from typing import Any, Final
 
 import orjson
@@ -13,13 +15,16 @@ import yaml
 from apiserver.apis.meta.errors import Details, MethodNotAllowed, NotFound, StatusError
 from apiserver.apis.meta.objects import Object
 from apiserver.endpoints.call import Call
-from apiserver.endpoints.http import Request, Response
-from apiserver.endpoints.negotiation import JSON, YAML
-from apiserver.endpoints.queries import truth
+from apiserver.endpoints.http import Joined, Request, Response
+from apiserver.endpoints.negotiation import JSON, YAML, accepts_pretty
 
 _GZIP_FROM: Final = 128 << 10
 _HUMANS: Final = ("curl", "Wget", "Mozilla/5.0")
-_WARNING_BYTES: Final = 4096
+_TRUE: Final = frozenset({"1", "t", "T", "TRUE", "true", "True"})
+_GZIP_LEVEL: Final = 1
+_GZIP_WINDOW: Final = 31  # zlib's way to say: with gzip's head
+_NOT_CACHED: Final = b"Cache-Control: no-cache, private\r\n"
+_WARNINGS: Final = 4096
 _ONE_WARNING: Final = 256
 
 
@@ -30,31 +35,53 @@ def dump(value: Any, media_type: str = JSON, *, pretty: bool = False) -> bytes: 
     return orjson.dumps(value, option=orjson.OPT_APPEND_NEWLINE | (orjson.OPT_INDENT_2 if pretty else 0))
 
 
-def is_pretty(request: Request) -> bool:
-    """Return whether a person reads the answer: asked for by ``pretty``, else guessed by the client's name."""
-    wish = request.query.get("pretty")
-    return truth(wish) if wish is not None else request.headers.get("User-Agent", "").startswith(_HUMANS)
+def is_pretty(call: Call) -> bool:
+    """Return whether a person reads the answer: ``pretty`` says so (read as by Go's ``ParseBool``), else the client's name or Accept."""
+    request = call.request
+    if "pretty" in request.target and (wish := request.query.get("pretty")):
+        return wish in _TRUE
+    remembered = request.fields.remembered
+    human = remembered.get(_HUMANS)
+    if human is None:
+        human = remembered[_HUMANS] = request.headers.get("User-Agent", "").startswith(_HUMANS) or accepts_pretty(call.accept)
+    return bool(human)
 
 
 async def answer(call: Call, value: Any, *, code: int = 200, media_type: str = JSON) -> Response:  # noqa: ANN401 - any JSON value
-    """Return the response that carries ``value``; bytes are JSON already."""
-    pretty = is_pretty(call.request)
-    if isinstance(value, bytes):
+    """Return the response that carries ``value``; bytes, whole or joined, are JSON already."""
+    pretty = is_pretty(call)
+    if isinstance(value, Joined) and (media_type != JSON or pretty):
+        value = b"".join(value.slices(value.length))
+    if isinstance(value, Joined):
+        body: bytes | Joined = value
+    elif isinstance(value, bytes):
         body = value if media_type == JSON and not pretty else dump(orjson.loads(value), media_type, pretty=pretty)
     else:
         body = dump(value, media_type, pretty=pretty)
     response = Response(status=code, body=body, content_type=media_type)
-    return await compressed(call.request, response, body)
+    return response if response.length < _GZIP_FROM else await compressed(call.request, response)
 
 
-async def compressed(request: Request, response: Response, body: bytes) -> Response:
+async def compressed(request: Request, response: Response) -> Response:
     """Compress a large answer for a client that takes gzip, outside the event loop."""
-    if len(body) >= _GZIP_FROM:
+    if response.length >= _GZIP_FROM:
         response.headers["Vary"] = "Accept-Encoding"
-        if "gzip" in request.headers.get("Accept-Encoding", ""):
-            response.body = await asyncio.to_thread(gzip.compress, body, 1, mtime=0)
+        if takes_gzip(request):
+            response.body = await asyncio.to_thread(_gzip, response.body)
             response.headers["Content-Encoding"] = "gzip"
     return response
+
+
+def takes_gzip(request: Request) -> bool:
+    """Return whether the client names gzip among the encodings that it takes; one with a quality is not it, as in Go."""
+    return any(each.strip() == "gzip" for each in request.headers.get("Accept-Encoding", "").split(","))
+
+
+def _gzip(body: bytes | Joined) -> bytes:
+    if isinstance(body, bytes):
+        return gzip.compress(body, _GZIP_LEVEL, mtime=0)
+    packer = zlib.compressobj(_GZIP_LEVEL, wbits=_GZIP_WINDOW)
+    return b"".join((*map(packer.compress, body.slices(_GZIP_FROM)), packer.flush()))
 
 
 def status_of(error: StatusError) -> Response:
@@ -75,19 +102,32 @@ def plain(code: int, text: str) -> Response:
 
 def add_headers(call: Call, response: Response) -> None:
     """Set the headers that every answer carries; call it before the answer is prepared."""
-    response.headers["Audit-Id"] = call.audit_id
-    response.headers.setdefault("Cache-Control", "no-cache, private")
-    room = _WARNING_BYTES
-    for text in call.warnings:
-        room -= len(text)
-        if room < 0:
+    response.encoded = b"Audit-Id: %b\r\n" % call.audit_id.encode()
+    if not response.sets("Cache-Control"):
+        response.encoded += _NOT_CACHED
+    if call.warnings:
+        for value in warnings(call.warnings):
+            response.headers.add("Warning", value)
+
+
+def warnings(texts: Iterable[str]) -> list[str]:
+    """Return the values of the ``Warning`` headers for these texts: whole while they stay below 4096 characters together, else cut."""
+    listed = [each for each in texts if each]
+    if sum(map(len, listed)) <= _WARNINGS:
+        return [warning(each) for each in listed]
+    values, written = [], 0
+    for each in listed:
+        if written >= _WARNINGS:
             break
-        response.headers.add("Warning", warning(text))
+        cut = each[:_ONE_WARNING]
+        written += len(cut)
+        values.append(warning(cut))
+    return values
 
 
 def warning(text: str) -> str:
-    """Return a ``Warning`` header's value (RFC 7234 §5.5): kubectl prints its text."""
-    clean = "".join(each if each.isprintable() and each.isascii() else "?" for each in text)[:_ONE_WARNING]
+    """Return a ``Warning`` header's value (RFC 7234 §5.5): kubectl prints its text. Control characters become question marks."""
+    clean = "".join([each if each.isprintable() else "?" for each in text])
     escaped = clean.replace("\\", "\\\\").replace('"', '\\"')
     return f'299 - "{escaped}"'
 

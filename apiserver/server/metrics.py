@@ -126,7 +126,7 @@ class Metrics:
         """Answer in Prometheus' text format."""
         body = self.registry.page() + generate_latest(self._process)
         response = Response(body=body, content_type=CONTENT_TYPE)
-        return await responses.compressed(call.request, response, body)
+        return await responses.compressed(call.request, response)
 
 
 def _caches(stores: Collection[Store]) -> Iterable[Read]:

@@ -82,7 +82,7 @@ class Chain:
     async def __call__(self, request: Request) -> Response:
         """Answer one request, whatever happens."""
         started = time.perf_counter()  # uvloop's clock stands still within a turn
-        info = requestinfo.parse(request.method, request.path, request.query)
+        info = requestinfo.of(request)
         call = Call(request, info, _audit_id(request))
         long_running = self.application.is_long_running(info)
         code, size = _CLIENT_CLOSED, 0

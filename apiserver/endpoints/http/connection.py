@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable
 from http import HTTPStatus
+from itertools import chain
 from math import inf
 from time import time
 from typing import TYPE_CHECKING, Final, cast
@@ -213,11 +214,11 @@ class Connection(asyncio.Protocol):
         if request.method == "HEAD" or response.status in _BODILESS:
             self._transport.write(begin)
         elif not isinstance(body, bytes):
-            return _slices(begin, body)
+            return body.slices(SLICE, begin)
         elif len(body) <= SLICE:
             self._transport.write(begin + body)
         else:
-            return (begin, *(body[start : start + SLICE] for start in range(0, len(body), SLICE)))
+            return chain((begin + body[:SLICE],), (body[start : start + SLICE] for start in range(SLICE, len(body), SLICE)))
         return None
 
     async def _send_all(self, pieces: Iterable[bytes]) -> None:
@@ -378,16 +379,3 @@ class Connection(asyncio.Protocol):
         if self._paused_reading and self._transport is not None and not self._transport.is_closing():
             self._paused_reading = False
             self._transport.resume_reading()
-
-
-def _slices(head: bytes, pieces: Sequence[bytes]) -> Iterator[bytes]:
-    """Yield the pieces joined to slices: one write for many small ones, and no copy of the whole."""
-    gathered, size = [head], len(head)
-    for piece in pieces:
-        gathered.append(piece)
-        size += len(piece)
-        if size >= SLICE:
-            yield b"".join(gathered)
-            gathered, size = [], 0
-    if gathered:
-        yield b"".join(gathered)

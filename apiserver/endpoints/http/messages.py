@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from email.utils import formatdate
 from functools import lru_cache
 from http import HTTPStatus
@@ -166,8 +166,34 @@ def _parse_query(text: str) -> MultiDictProxy[str]:
     return MultiDictProxy(MultiDict(parse_qsl(text, keep_blank_values=True, errors="replace")))
 
 
+class Joined:
+    """A long body that is never whole in memory: many parts that others hold, with something between them."""
+
+    __slots__ = ("_between", "_head", "_parts", "_tail", "length")
+
+    def __init__(self, head: bytes, parts: Sequence[bytes], between: bytes, tail: bytes) -> None:
+        self._head = head
+        self._parts = parts
+        self._between = between
+        self._tail = tail
+        self.length = len(head) + sum(map(len, parts)) + max(0, len(parts) - 1) * len(between) + len(tail)
+
+    def slices(self, size: int, lead: bytes = b"") -> Iterator[bytes]:
+        """Yield all of it, behind ``lead``, in slices of about ``size`` bytes."""
+        parts, between = self._parts, self._between
+        number = max(1, size * len(parts) // self.length)
+        lead += self._head
+        for start in range(0, len(parts), number):
+            end = start + number
+            tail = self._tail if end >= len(parts) else between
+            yield b"%b%b%b" % (lead, between.join(parts[start:end]), tail)
+            lead = b""
+        if not parts:
+            yield lead + self._tail
+
+
 class Response:
-    """An answer with its whole body, in one piece or in several that follow each other."""
+    """An answer with its whole body."""
 
     __slots__ = ("_headers", "body", "close", "content_type", "encoded", "status")
     prepared: bool = False
@@ -177,7 +203,7 @@ class Response:
         self,
         *,
         status: int = 200,
-        body: bytes | Sequence[bytes] = b"",
+        body: bytes | Joined = b"",
         content_type: str = "",
         headers: Mapping[str, str] | None = None,
     ) -> None:
@@ -196,10 +222,14 @@ class Response:
             self._headers = CIMultiDict()
         return self._headers
 
+    def sets(self, name: str) -> bool:
+        """Return whether a header field was put here."""
+        return self._headers is not None and name in self._headers
+
     @property
     def length(self) -> int:
         """How many bytes the body has."""
-        return len(self.body) if isinstance(self.body, bytes) else sum(map(len, self.body))
+        return len(self.body) if isinstance(self.body, bytes) else self.body.length
 
     def force_close(self) -> None:
         """End the connection with this answer."""

@@ -9,7 +9,7 @@ import orjson
 from apiserver.apis.meta.objects import Object
 from apiserver.endpoints import queries, responses
 from apiserver.endpoints.call import Call
-from apiserver.endpoints.http import Response
+from apiserver.endpoints.http import Joined, Response
 from apiserver.endpoints.presenting import MANY, ONE, include_of
 from apiserver.endpoints.verbs.served import Served
 from apiserver.registry.generic import listing, selection
@@ -66,8 +66,8 @@ def metadata_of(page: listing.Listing) -> Object:
     return metadata
 
 
-def _whole(served: Served, items: Sequence[Item], metadata: Object) -> bytes:
-    """Return the List, joined from the bytes that the cache holds: nothing is encoded again."""
+def _whole(served: Served, items: Sequence[Item], metadata: Object) -> Joined:
+    """Return the List, made of the bytes that the cache holds: nothing is encoded again, and they are joined while they are sent."""
     resource = served.strategy.resource
     head = orjson.dumps({"kind": f"{resource.kind}List", "apiVersion": resource.api_version, "metadata": metadata})
-    return b"".join((head[:-1], b',"items":[', b",".join([served.store.shown_bytes(item) for item in items]), b"]}\n"))
+    return Joined(head[:-1] + b',"items":[', [served.store.shown_bytes(item) for item in items], b",", b"]}\n")

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from apiserver.apis.meta.errors import Conflict, Details, TooManyRequests
-from apiserver.endpoints.responses import dump, etag_of, status_of, warning
+from apiserver.endpoints.responses import dump, etag_of, status_of, warning, warnings
 
 
-def test_a_warning_is_quoted_and_cannot_break_the_header() -> None:
+def test_wrn_01_a_warning_is_quoted_and_cannot_break_the_header() -> None:
     assert warning('unknown field "a\\b"') == '299 - "unknown field \\"a\\\\b\\""'
     assert warning("a\r\nSet-Cookie: x") == '299 - "a??Set-Cookie: x"'
-    assert len(warning("x" * 10_000)) < 300
+    assert warning("größer") == '299 - "größer"'
+
+
+def test_wrn_01_warnings_are_whole_while_they_are_few_and_cut_when_they_are_many() -> None:
+    assert warnings(["x" * 4000, "", "y" * 96]) == [warning("x" * 4000), warning("y" * 96)]
+    many = warnings([*("x" * 1000 + str(each) for each in range(100)), "y"])
+    assert set(many) == {warning("x" * 256)}
+    assert len(many) == 4096 // 256
 
 
 def test_retry_after_is_a_header_exactly_if_the_status_says_so() -> None:

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from apiserver.endpoints.http import BodyError, BodyTooLarge, Request, Response, Stream
+from apiserver.endpoints.http import BodyError, BodyTooLarge, Joined, Request, Response, Stream
 from apiserver.endpoints.http.connection import SLICE
 from apiserver.endpoints.http.reading import ENOUGH
 from tests.unit.apiserver.endpoints.http.transports import Line, settle
@@ -58,7 +58,7 @@ class Handler:
             case "/fails":
                 raise RuntimeError("on purpose")
             case "/large":
-                return Response(body=[b"x" * SLICE] * 3)
+                return Response(body=Joined(b"", [b"x" * SLICE] * 3, b"", b""))
             case "/none":
                 return Response(status=304, headers={"ETag": '"x"'})
             case _:
