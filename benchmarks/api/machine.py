@@ -33,9 +33,13 @@ def describe(revision: str) -> dict[str, Any]:
 def export(revision: str, directory: Path) -> Path:
     """Return a new directory with the sources of a revision; without one, as they are: editing may go on meanwhile.
 
+    A revision that is the path of a directory is that directory.
+
     Raises:
         ProgramFailed: there is no such revision.
     """
+    if "/" in revision and Path(revision).is_dir():
+        return Path(revision).absolute()
     directory.mkdir()
     source = ["git", "archive", revision]
     if not revision:
