@@ -7,9 +7,10 @@ import random
 import sys
 import time
 
-from tests.oracle.compare import Comparison, Difference
+from tests.oracle.compare import Difference
 from tests.oracle.histories import History, generate
 from tests.oracle.program import Oracle
+from tests.oracle.steps import Comparison
 
 
 def run(count: int, seed: int, *, progress: bool = False) -> None:

@@ -27,9 +27,9 @@ class Values:
         if kind == "scalar":
             return self.scalar(atom)
         if kind == "map" and atom.map is not None:
-            return self.map(atom.map, depth)
+            return self.fields(atom.map, depth)
         if kind == "list" and atom.list is not None:
-            return self.list(atom.list, depth)
+            return self.items(atom.list, depth)
         return {} if atom.map is not None else []
 
     def scalar(self, atom: Atom) -> Any:
@@ -42,9 +42,10 @@ class Values:
                 return choice((True, False))
             case "string":
                 return choice(_STRINGS)
-        return choice(_STRINGS) if atom.exact else choice((*_STRINGS[:3], 0, 1, 1.5, True, False))
+            case _:
+                return choice(_STRINGS) if atom.exact else choice((*_STRINGS[:3], 0, 1, 1.5, True, False))
 
-    def map(self, shape: MapAtom, depth: int) -> dict[str, Any]:
+    def fields(self, shape: MapAtom, depth: int) -> dict[str, Any]:
         """Return a struct or a map with some of its fields."""
         names = [each for each in shape.fields if each not in _NEVER]
         if shape.element is not None:
@@ -52,14 +53,14 @@ class Values:
         chosen = self.random.sample(names, min(len(names), self.random.choice((0, 1, 1, 2, 2, 3, 4))))
         return {name: self.of(shape.child(name), depth - 1) for name in chosen}
 
-    def list(self, shape: ListAtom, depth: int) -> list[Any]:
+    def items(self, shape: ListAtom, depth: int) -> list[Any]:
         """Return a list, of an associative one without duplicates and with keys."""
-        items: dict[str, Any] = {}
+        found: dict[str, Any] = {}
         for position in range(self.random.choice((0, 1, 1, 2, 3, 4))):
             item = self.item(shape, depth)
             if item is not None:
-                items[shape.step_to(item) if shape.associative else str(position)] = item
-        return list(items.values())
+                found[shape.step_to(item) if shape.associative else str(position)] = item
+        return list(found.values())
 
     def item(self, shape: ListAtom, depth: int) -> Any:
         """Return an item that can be told from others; None if the type has none."""
@@ -100,7 +101,7 @@ class Values:
             name = self.random.choice(present)
             value[name] = self._changed(shape.child(name), value[name], depth - 1)
         else:
-            value.update(self.map(shape, depth))
+            value.update(self.fields(shape, depth))
         return value
 
     def _changed_list(self, shape: ListAtom, value: list[Any], depth: int) -> list[Any]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from orjson import dumps
+
 from apiserver.apis.meta.managedfields.elements import SELF
 from apiserver.apis.meta.managedfields.schema import Atom, ListAtom, MapAtom, Mismatch, same
 from apiserver.apis.meta.managedfields.sets import EMPTY, LEAF, Fields, ordered, union
@@ -37,6 +39,9 @@ def present(atom: Atom, value: Any) -> Fields:  # noqa: ANN401 - any JSON value
             return LEAF
         tree: Fields = {SELF: LEAF}
         fields, other = shape.fields, shape.element
+        if other is not None and not fields and not set(map(type, value.values())) - other.accepted:
+            tree.update(dict.fromkeys(["f:" + name for name in sorted(value)], LEAF))
+            return tree
         for name in sorted(value):
             child = fields.get(name, other)
             if child is None:
@@ -102,8 +107,8 @@ def _maps(shape: MapAtom, old: Any, new: Any) -> Found:  # noqa: ANN401 - any JS
         kept += 1
         if was is value:
             continue
-        child = shape.child(name)
-        if child.exact and was == value:
+        child = shape.fields.get(name) or shape.child(name)
+        if was == value and (child.exact or dumps(was) == dumps(value)):
             continue
         found, gone = _compare(child, was, value)
         if found is not None:

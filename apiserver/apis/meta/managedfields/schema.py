@@ -10,11 +10,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, Literal
 
+import orjson
+
 from apiserver.apis.meta.managedfields import elements
 from apiserver.apis.meta.managedfields.elements import quote
 
 Scalar = Literal["numeric", "string", "boolean", "untyped"]
 
+_REMEMBERED: Final = 256
+"""Keys of items whose steps a list remembers: types of conditions, names of disks."""
 _ACCEPTED: Final[dict[Scalar, frozenset[type]]] = {
     "numeric": frozenset({int, float}),
     "string": frozenset({str}),
@@ -62,13 +66,14 @@ class MapAtom:
 class ListAtom:
     """A list."""
 
-    __slots__ = ("associative", "element", "keys")
+    __slots__ = ("_steps", "associative", "element", "keys")
 
     def __init__(self, element: Atom, *, associative: bool = False, keys: tuple[str, ...] = ()) -> None:
         self.element = element
         self.associative = associative
         self.keys = keys
         """By which an associative list tells its items apart; none: by their value."""
+        self._steps: dict[str, str] = {}
 
     def step_to(self, item: Any) -> str:  # noqa: ANN401 - any JSON value
         """Return the step to an item.
@@ -87,8 +92,13 @@ class ListAtom:
             raise Mismatch(f"associative list with keys may not have {what}")
         if len(self.keys) == 1:
             only = item.get(self.keys[0])
-            if isinstance(only, str):
-                return "k:{" + quote(self.keys[0]) + ":" + quote(only) + "}"
+            if type(only) is str:
+                step = self._steps.get(only)
+                if step is None:
+                    if len(self._steps) >= _REMEMBERED:
+                        self._steps.clear()
+                    step = self._steps[only] = "k:{" + quote(self.keys[0]) + ":" + quote(only) + "}"
+                return step
         return elements.key(self._keys_of(item))
 
     def _keys_of(self, item: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
@@ -151,8 +161,12 @@ class Atom:
 
 def same(first: Any, second: Any) -> bool:  # noqa: ANN401 - any JSON values
     """Whether two values are equal, and a number is no truth value."""
+    if first is second:
+        return True
     if first != second:
         return False
+    if isinstance(first, dict | list) and orjson.dumps(first) == orjson.dumps(second):
+        return True  # as it mostly is: so much is quicker than to look at everything
     if isinstance(first, dict):
         return all(same(each, second[name]) for name, each in first.items())
     if isinstance(first, list):

@@ -94,7 +94,8 @@ class Updater:
 
     def _changes(self, live: Object, new: Object, version: str) -> tuple[Fields, Fields]:
         touched, removed = compare(self._schemas[version], live, new)
-        removed = sets.without(removed, _OWN_BOOKS)
+        if removed:
+            removed = sets.without(removed, _OWN_BOOKS)
         if ignored := self._ignored.get(version):
             return sets.without(touched, ignored), sets.without(removed, ignored)
         return touched, removed
