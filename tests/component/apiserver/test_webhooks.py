@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from tests.component.apiserver.conftest import Pki
 from tests.component.apiserver.test_delegation import NAMESPACES
 from tests.component.apiserver.webhooks import RULE, VALIDATING, Json, World, allow, deny, label, patch
 from tests.component.apiserver.widgets import OLD_WIDGETS, WIDGETS, widget
+from tests.fakes import rbac
 
 UPGRADE = {"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13", "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ=="}
 
@@ -609,3 +611,16 @@ async def test_slow_webhooks_are_named_where_a_request_was_slow(world: World, tm
     (event,) = map(json.loads, log.read_text().splitlines())
     seconds = [float(event["annotations"][f"apiserver.latency.k8s.io/{each}-webhook"].rstrip("s")) for each in ("mutating", "validating")]
     assert [0.4 <= seconds[0] < 5, 0.2 <= seconds[1] < 5] == [True, True]
+
+
+async def test_what_the_chart_grants_suffices(world: World) -> None:
+    """ADM-01: webhooks and policies of the cluster, with the rights of virt-api and those that everybody has."""
+    granted = rbac.authorizer("virt-api")
+    discovery = re.compile("/apis?(/[^/]+){0,2}/?")
+    world.kube.authorize = lambda method, path, query: bool(discovery.fullmatch(path)) or granted(method, path, query)
+    await world.validating(world.hook("v", no_means, namespaceSelector={"matchLabels": {"team": "a"}}))
+    async with world.api() as api:
+        assert "no means no" in (await api.call("POST", "", widget())).json["message"]
+        assert (await api.call("POST", WIDGETS.path("nope"), widget())).code == 404
+        assert (await api.call("POST", WIDGETS.path("other"), widget())).code == 201
+    assert world.kube.forbidden == []
