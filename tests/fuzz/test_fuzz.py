@@ -1,0 +1,116 @@
+"""Whatever is sent: an answer that is no 500, within seconds, and a log that shows no accident.
+
+``FUZZ_SECONDS`` gives each of the fuzzers longer than the usual run does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import itertools
+import os
+import random
+import ssl
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, seed, settings
+
+from tests.fuzz.requests import Sent, requests
+from tests.fuzz.server import Server, serving
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
+
+ROOT = Path(__file__).parents[2]
+SECONDS = float(os.environ.get("FUZZ_SECONDS", "30"))
+ANSWER_SECONDS = 15.0
+ALLOWED = frozenset({503, 504})
+"""A state that cannot be had in time is no accident."""
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with serving(tmp_path_factory.mktemp("fuzz")) as made:
+        yield made
+
+
+def test_no_request_that_the_documents_allow_is_a_server_error_or_answered_otherwise_than_they_say(server: Server) -> None:
+    command = [
+        sys.executable, "-m", "schemathesis.cli", "run", f"{server.url}/openapi/v3/apis/kubevirt.io/v1alpha1", "--url", server.url,
+        "--tls-verify", str(server.directory / "ca.crt"), "--request-cert", str(server.directory / "client.crt"),
+        "--request-cert-key", str(server.directory / "client.key"),
+        "--max-time", str(int(SECONDS)), "--request-timeout", str(ANSWER_SECONDS),
+        "--checks", "not_a_server_error,content_type_conformance,response_schema_conformance", "--continue-on-failure", "--no-color",
+    ]  # fmt: skip
+    environment = {**os.environ, "SCHEMATHESIS_HOOKS": "tests.fuzz.hooks", "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        command, cwd=server.directory, env=environment, capture_output=True, text=True, timeout=SECONDS + 120, check=False
+    )
+    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
+    assert server.failures() == []
+
+
+class Wire:
+    """A connection that is opened again when the server closed it."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._tls: ssl.SSLContext = server.tls()
+        self._connection: http.client.HTTPSConnection | None = None
+
+    def send(self, sent: Sent) -> tuple[int, bytes]:
+        """Return status and body; a status of 0 is a connection that was closed on a request that is none."""
+        for _ in range(2):
+            connection = self._connection or http.client.HTTPSConnection(
+                self._server.host, self._server.port, context=self._tls, timeout=ANSWER_SECONDS
+            )  # fmt: skip
+            reused, self._connection = self._connection is not None, connection
+            try:
+                connection.putrequest(sent.method, sent.target, skip_accept_encoding=True)
+                for name, value in sent.headers.items():
+                    connection.putheader(name, value.encode())
+                connection.putheader("Content-Length", str(len(sent.body)))
+                connection.endheaders(sent.body)
+                response = connection.getresponse()
+                if response.status == 101:
+                    self.close()
+                    return 101, b""
+                return response.status, response.read()
+            except (http.client.BadStatusLine, ConnectionError, ssl.SSLError):
+                self.close()
+                if not reused:
+                    return 0, b""
+        return 0, b""
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+        self._connection = None
+
+
+def test_no_request_at_all_is_a_server_error_or_hangs(server: Server) -> None:
+    wire, counted = Wire(server), [0]
+
+    def one(sent: Sent) -> None:
+        began = time.monotonic()
+        code, body = wire.send(sent)
+        counted[0] += 1
+        assert code < 500 or code in ALLOWED, (sent, code, body[:500])
+        assert b"Traceback" not in body, (sent, body[:500])
+        assert time.monotonic() - began < ANSWER_SECONDS, sent
+
+    first, deadline = random.randrange(2**32), time.monotonic() + SECONDS
+    with contextlib.closing(wire):
+        for number in itertools.count(first):
+            if time.monotonic() > deadline:
+                break
+            quick = settings(max_examples=150, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+            seed(number)(quick(given(requests())(one)))()
+        assert wire.send(Sent("GET", "/livez"))[0] == 200
+    print(f"[{counted[0]} requests, seeds from {first}]")
+    assert counted[0] > SECONDS
+    assert server.failures() == []
