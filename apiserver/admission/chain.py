@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from apiserver.admission import managed_fields
 from apiserver.admission.changes import Changes
 from apiserver.admission.metrics import AdmissionMetrics, Step
 from apiserver.apis.meta.resources import Resource
@@ -70,12 +71,14 @@ class Chain:
             self._metrics.step("admit", attributes.operation, time.perf_counter() - began, rejected=rejected)
 
     async def _mutate(self, attributes: Attributes) -> None:
+        owners = managed_fields.of(attributes.obj)
         for _ in range(2):
             for each in self._plan(attributes.operation, attributes.resource, attributes.subresource).mutating:
                 await self._ask(each.name, "admit", each.mutate, attributes)
             if not attributes.reinvocation.requested:
-                return
+                break
             attributes.reinvocation.again = True
+        managed_fields.keep(attributes, owners)
 
     async def validate(self, attributes: Attributes) -> None:
         """Ask the validating plug-ins.

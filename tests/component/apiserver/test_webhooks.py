@@ -156,6 +156,10 @@ async def test_a_refusal_may_choose_its_status(world: World) -> None:
         answer = await api.call("POST", "", widget())
         assert (answer.code, answer.json["code"], answer.json["reason"]) == (429, 429, "TooManyRequests")
         assert (answer.headers["Retry-After"], answer.json["details"]["kind"]) == ("7", "x")
+        for code in (418, 599, 999):
+            status.clear()
+            status |= {"code": code}
+            assert (await api.call("POST", "", widget())).code == code
         status.clear()
         status |= {"code": 200, "status": "Success", "reason": "Teapot"}
         answer = await api.call("POST", "", widget())
@@ -624,3 +628,25 @@ async def test_what_the_chart_grants_suffices(world: World) -> None:
         assert (await api.call("POST", WIDGETS.path("nope"), widget())).code == 404
         assert (await api.call("POST", WIDGETS.path("other"), widget())).code == 201
     assert world.kube.forbidden == []
+
+
+async def test_managed_fields_that_a_webhook_breaks_are_put_back(world: World) -> None:
+    """CRE-11: with Go's warning."""
+    broken: list[Any] = []
+    await world.mutating(
+        world.hook("m", lambda review: patch(review, {"op": "add", "path": "/metadata/managedFields", "value": broken}))
+    )  # fmt: skip
+    async with world.api() as api:
+        for number, (entry, why) in enumerate(
+            (
+                ({"operation": "Guess"}, "operation must be `Apply` or `Update`"),
+                ({"operation": "Update", "apiVersion": "v1", "fieldsType": "X"}, 'invalid fieldsType "X" in managed fields entry 0'),
+            )
+        ):
+            broken[:] = [entry]
+            answer = await api.call("POST", "?fieldManager=me", widget(f"w{number}"))
+            assert answer.code == 201, answer.body
+            assert [each["manager"] for each in answer.json["metadata"]["managedFields"]] == ["me"]
+            (warning,) = answer.headers.getall("Warning")
+            assert ".metadata.managedFields was in an invalid state after admission" in warning
+            assert why.replace('"', '\\"')[:20] in warning
