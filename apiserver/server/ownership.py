@@ -33,10 +33,17 @@ def owners_of(strategy: Strategy, strategies: Sequence[Strategy], types: Types) 
     versions = {each.resource.api_version: each for each in strategies if each.hub is strategy.hub}
     schemas = {version: types[version, kind] for version in versions}
 
+    structs = _empty(schemas[strategy.resource.api_version])
+
     def convert(obj: Object, api_version: str) -> Object:
-        """Return an object in another version, by way of the stored one."""
-        found = versions[obj["apiVersion"]].to_hub(copy(obj))
-        return versions[api_version].from_hub(found)
+        """Return an object in another version, by way of the stored one.
+
+        Conversions may rely on an object's structs. A configuration, or what pruning leaves, need not have them: they are lent.
+        """
+        lent = [name for name in structs if name not in obj]
+        whole = copy(obj) | {name: {} for name in lent}
+        found = versions[api_version].from_hub(versions[obj["apiVersion"]].to_hub(whole))
+        return {name: value for name, value in found.items() if name not in lent or value != {}}
 
     @cache
     def of(subresource: str) -> FieldOwners:

@@ -154,7 +154,8 @@ class Both:
 
     def _differ(self, what: str, ours: Any, theirs: Any, body: Json) -> None:
         raise Difference(
-            f"{self._where}: {what}\nours {json.dumps(ours)}\nGo's {json.dumps(theirs)}\nlive {json.dumps(self._live)}\nbody {json.dumps(body)}"
+            f"{self._where}: {what}\nours {json.dumps(ours)}\nGo's {json.dumps(theirs)}\n"
+            f"live {json.dumps(self._live)}\nbody {json.dumps(body)}"
         )
 
 

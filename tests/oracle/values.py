@@ -116,7 +116,7 @@ class Values:
             if not shape.associative or self._is_item(shape, item):
                 value[position] = item
         elif shape.associative:
-            known = {shape.step_to(each) for each in value}
+            known = {shape.step_to(each) for each in value if self._is_item(shape, each)}
             item = self.item(shape, depth)
             if item is not None and (self.random.random() < 0.05 or shape.step_to(item) not in known):
                 value.insert(self.random.randint(0, len(value)), item)  # now and then a duplicate
