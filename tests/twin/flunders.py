@@ -1,56 +1,68 @@
-"""``wardle.example.com/v1alpha1`` as the sample-apiserver has it: flunders and fischers, as strategies on our own machinery."""
+"""``wardle.example.com`` as the sample-apiserver has it: flunders in two versions, and fischers, as strategies on our own machinery."""
 
 from __future__ import annotations
 
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import Field
 
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.meta.resources import Resource
-from apiserver.apis.meta.validation import FieldError
-from apiserver.registry.generic.strategy import Strategy
+from apiserver.apis.meta.schema import ATOMIC, Kind, Model
+from apiserver.apis.meta.validation import FieldError, Path, invalid
+from apiserver.registry.generic.strategy import Reading, Spoke, Strategy
 
 GROUP: Final = "wardle.example.com"
-VERSION: Final = "v1alpha1"
+ReferenceType = Literal["", "Flunder", "Fischer"]
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(strict=True, extra="forbid")
-
-
-class FlunderSpec(_Strict):
+class FlunderSpec(Model):
     """What a flunder refers to."""
 
-    reference: str = ""
-    referenceType: Literal["Flunder", "Fischer"] | None = None  # noqa: N815 - the API's name
+    reference: str | None = Field(None, description="A name of another flunder or fischer, depending on the reference type.")
+    reference_type: ReferenceType | None = Field(None, description='The reference type, defaults to "Flunder" if reference is set.')
 
 
-class FlunderStatus(_Strict):
+class FlunderSpecV1beta1(Model):
+    """What a flunder refers to."""
+
+    flunder_reference: str | None = Field(None, description="A name of another flunder, mutually exclusive to the FischerReference.")
+    fischer_reference: str | None = Field(None, description="A name of a fischer, mutually exclusive to the FlunderReference.")
+    reference_type: ReferenceType | None = Field(None, description="The reference type.")
+
+
+class FlunderStatus(Model):
     """Has no fields."""
 
 
-class Flunder(_Strict):
+class Flunder(Kind):
     """An example type with a spec and a status."""
 
-    spec: FlunderSpec = FlunderSpec()
-    status: FlunderStatus = FlunderStatus()
+    spec: FlunderSpec | None = None
+    status: FlunderStatus | None = None
 
 
-class Fischer(_Strict):
+class FlunderV1beta1(Kind):
+    """An example type with a spec and a status."""
+
+    spec: FlunderSpecV1beta1 | None = None
+    status: FlunderStatus | None = None
+
+
+class Fischer(Kind):
     """Lists the flunders that are not allowed."""
 
-    disallowedFlunders: list[str] | None = None  # noqa: N815 - the API's name
+    disallowed_flunders: list[str] | None = Field(None, json_schema_extra=ATOMIC)
 
 
 class FlunderStrategy(Strategy):
-    """Namespaced, with a status."""
+    """The stored version."""
 
     singular = "flunder"
     model = Flunder
 
     def __init__(self, group: str = GROUP) -> None:
-        self.resource = Resource(group, VERSION, "flunders", "Flunder")
+        self.resource = Resource(group, "v1alpha1", "flunders", "Flunder")
 
     def default(self, obj: Object) -> None:
         spec = obj.setdefault("spec", {})
@@ -58,8 +70,65 @@ class FlunderStrategy(Strategy):
         if spec.get("reference") and not spec.get("referenceType"):
             spec["referenceType"] = "Flunder"
 
+    def validate(self, obj: Object) -> list[FieldError]:
+        spec = obj["spec"]
+        kind = spec.get("referenceType")
+        if not kind or spec.get("reference"):
+            return []
+        field = Path("spec").child("fischerReference" if kind == "Fischer" else "flunderReference")
+        return [invalid(field, "", f"cannot be empty if referenceType is {kind}")]
+
     def validate_update(self, obj: Object, old: Object) -> list[FieldError]:
         return []  # as the sample's
+
+
+class FlunderV1beta1Strategy(Spoke):
+    """The version in which the reference's kind has two fields: what only they can say wrongly is refused when it is read."""
+
+    model = FlunderV1beta1
+
+    def __init__(self, hub: FlunderStrategy) -> None:
+        self.resource = Resource(hub.resource.group, "v1beta1", "flunders", "Flunder")
+        super().__init__(hub)
+
+    def read(self, obj: Object) -> Reading:
+        reading = super().read(obj)
+        return reading if reading.errors else Reading(reading.unknown, tuple(_contradictions(obj.get("spec") or {})))
+
+    def default(self, obj: Object) -> None:
+        obj.setdefault("spec", {})
+        obj.setdefault("status", {})
+
+    def upgrade(self, obj: Object) -> Object:
+        spec = obj.get("spec") or {}
+        return {**obj, "spec": _without_nothing(reference=_reference(spec), referenceType=spec.get("referenceType"))}
+
+    def downgrade(self, obj: Object) -> Object:
+        spec = obj.get("spec") or {}
+        kind = spec.get("referenceType")
+        name = "fischerReference" if kind == "Fischer" else "flunderReference"
+        return {**obj, "spec": _without_nothing(**{name: spec.get("reference"), "referenceType": kind})}
+
+
+def _reference(spec: Object) -> str | None:
+    found: str | None = spec.get("fischerReference") if spec.get("referenceType") == "Fischer" else spec.get("flunderReference")
+    return found
+
+
+def _without_nothing(**fields: str | None) -> dict[str, str]:
+    return {name: value for name, value in fields.items() if value}
+
+
+def _contradictions(spec: Object) -> list[FieldError]:
+    flunder, fischer, kind = (spec.get(name) or "" for name in ("flunderReference", "fischerReference", "referenceType"))
+    path = Path("spec")
+    if flunder and fischer:
+        return [invalid(path.child("fischerReference"), fischer, "cannot be set with flunderReference at the same time")]
+    if flunder and kind != "Flunder":
+        return [invalid(path.child("flunderReference"), flunder, "cannot be set if referenceType is not Flunder")]
+    if fischer and kind != "Fischer":
+        return [invalid(path.child("fischerReference"), fischer, "cannot be set if referenceType is not Fischer")]
+    return []
 
 
 class FischerStrategy(Strategy):
@@ -70,10 +139,10 @@ class FischerStrategy(Strategy):
     has_status = False
 
     def __init__(self, group: str = GROUP) -> None:
-        self.resource = Resource(group, VERSION, "fischers", "Fischer", namespaced=False)
+        self.resource = Resource(group, "v1alpha1", "fischers", "Fischer", namespaced=False)
 
 
 def strategies(group: str = GROUP) -> tuple[Strategy, ...]:
     """Return what the sample-apiserver serves, under ``group``."""
-    kinds: tuple[Any, ...] = (FlunderStrategy, FischerStrategy)
-    return tuple(kind(group) for kind in kinds)
+    flunders = FlunderStrategy(group)
+    return (flunders, FlunderV1beta1Strategy(flunders), FischerStrategy(group))

@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+import json
+
+from benchmarks.api import report
+from benchmarks.api.operations import KEYS, OPERATIONS
+
+
+def a_result(**samples: dict[str, list[dict[str, object]]]) -> report.Result:
+    about = {
+        "revision": "abc",
+        "time": "now",
+        "processors": 2,
+        "model": "some",
+        "python": "3",
+        "load_at_start": 0,
+        "features": {"audit": False},
+        "asked": "the servers directly",
+    }
+    return {"machine": about, "samples": samples, "failures": {}}
+
+
+def a_sample(server_seconds: float, count: int, **more: object) -> dict[str, object]:
+    sample = {"cpu_seconds": {"server": server_seconds, "etcd": 0.1}, "count": count, "seconds": 1.0, "connections": 16}
+    return {**sample, "p50_us": 100, "p99_us": 200, "bytes_per_answer": 4400, **more}
+
+
+def test_a_ratio_is_that_of_medians_of_processor_time_for_one_operation() -> None:
+    twin = [a_sample(1.0, 1000), a_sample(1.0, 500), a_sample(1.0, 100)]  # 1,000, 2,000 and 10,000 microseconds
+    ours = [a_sample(1.0, 10_000), a_sample(1.0, 5_000), a_sample(1.0, 5_000)]  # 100, 200, 200
+    assert report.finish(a_result(get={"twin": twin, "ours": ours}))["ratios"] == {"get": 10.0}
+
+
+def test_a_watch_is_counted_by_what_was_delivered() -> None:
+    assert report.cost("watch_50", a_sample(1.0, 50, deliveries=5_000)) == 200.0
+
+
+def test_memory_is_compared_as_it_is() -> None:
+    result = a_result(memory_10k={"twin": [{"rss_kib": 400_000}], "ours": [{"rss_kib": 100_000}]})
+    assert report.finish(result)["ratios"] == {"memory_10k": 4.0}
+
+
+def test_what_was_not_measured_on_both_sides_has_no_ratio() -> None:
+    assert report.finish(a_result(get={"twin": [a_sample(1.0, 1000)]}))["ratios"] == {}
+
+
+def test_the_table_says_which_row_falls_short_and_what_failed() -> None:
+    result = a_result(get={"twin": [a_sample(1.0, 1000)], "ours": [a_sample(1.0, 2000)]})
+    result["failures"] = {"apply": {"ours": "status 415"}}
+    table = report.table(report.finish(result))
+    (row,) = [line for line in table.splitlines() if line.startswith("get ") and "SHORT" in line]
+    assert "2.0" in row
+    assert "apply at ours failed: status 415" in table
+    assert "audit NOT YET" in table
+
+
+def test_the_json_can_be_read_again() -> None:
+    result = report.finish(a_result(get={"twin": [a_sample(1.0, 1000)], "ours": [a_sample(1.0, 2000)]}))
+    assert json.loads(report.encode(result)) == result
+
+
+def test_every_row_that_a_ratio_is_wanted_of_is_measured() -> None:
+    assert set(KEYS) == {
+        "get", "get_rv0", "list_1k", "list_10k", "create", "update", "patch", "apply", "watch_50", "watch_saturated", "memory_10k",
+        "handshake",
+    }  # fmt: skip
+    assert all(each.wanted > 0 for each in OPERATIONS)
