@@ -12,7 +12,8 @@ from apiserver.endpoints.call import Call
 from apiserver.endpoints.http import Response
 
 Check = Callable[[], Awaitable[bool]]
-_SECONDS: Final = 2.0
+_SECONDS: Final = 20.0
+"""For checks that set no time for themselves."""
 
 
 async def ping() -> bool:

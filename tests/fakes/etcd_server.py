@@ -1,5 +1,6 @@
 """A real etcd for tests, on loopback with a directory of its own: start, kill, stop, continue, restart on the same data."""
 
+import concurrent.futures
 import contextlib
 import functools
 import os
@@ -38,13 +39,16 @@ def free_port() -> int:
 class EtcdServer:
     """One member. ``tls``: (CA, certificate, key) files; clients must then present a certificate of that CA."""
 
-    def __init__(self, directory: Path, *, durable: bool, tls: tuple[Path, Path, Path] | None = None) -> None:
+    def __init__(self, directory: Path, *, durable: bool, tls: tuple[Path, Path, Path] | None = None, name: str = "test") -> None:
         self._directory = directory
         self._tls = tls
         self._durable = durable
         scheme = "https" if tls else "http"
         self.endpoint = f"{scheme}://127.0.0.1:{free_port()}"
-        self._peer = f"http://127.0.0.1:{free_port()}"
+        self.name = name
+        self.peer = f"http://127.0.0.1:{free_port()}"
+        self.cluster = f"{name}={self.peer}"
+        """All members, as etcd wants them."""
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
@@ -52,13 +56,13 @@ class EtcdServer:
         self._directory.mkdir(parents=True, exist_ok=True)
         arguments = [
             etcd_binary(),
-            "--name=test",
+            f"--name={self.name}",
             f"--data-dir={self._directory / 'data'}",
             f"--listen-client-urls={self.endpoint}",
             f"--advertise-client-urls={self.endpoint}",
-            f"--listen-peer-urls={self._peer}",
-            f"--initial-advertise-peer-urls={self._peer}",
-            f"--initial-cluster=test={self._peer}",
+            f"--listen-peer-urls={self.peer}",
+            f"--initial-advertise-peer-urls={self.peer}",
+            f"--initial-cluster={self.cluster}",
             "--log-level=warn",
             "--heartbeat-interval=50",
             "--election-timeout=500",
@@ -126,6 +130,22 @@ class EtcdServer:
                 return
             time.sleep(0.02)
         raise RuntimeError(f"etcd does not serve at {self.endpoint}: {self.log()}")
+
+
+@contextlib.contextmanager
+def three_members(directory: Path) -> Iterator[list[EtcdServer]]:
+    """A cluster, serving."""
+    members = [EtcdServer(directory / name, durable=True, name=name) for name in ("a", "b", "c")]
+    cluster = ",".join(member.cluster for member in members)
+    try:
+        with concurrent.futures.ThreadPoolExecutor(len(members)) as threads:  # none serves before two of them run
+            for member in members:
+                member.cluster = cluster
+            list(threads.map(EtcdServer.start, members))
+        yield members
+    finally:
+        for member in members:
+            member.close()
 
 
 @pytest.fixture(scope="session")
