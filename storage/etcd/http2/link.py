@@ -30,7 +30,7 @@ class Link(asyncio.Protocol):
         self._flushing = False
         self._paused = False
         self._heard_at = loop.time()
-        self._pinged = False
+        self._pinged_at = math.inf  # not since the last word of the server
         self._keepalive: asyncio.TimerHandle | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = math.inf
@@ -196,18 +196,17 @@ class Link(asyncio.Protocol):
 
     def _keep_alive(self) -> None:
         now = self._loop.time()
-        silent = now - self._heard_at
-        wait = KEEPALIVE_SECONDS - silent
+        wait = self._heard_at + KEEPALIVE_SECONDS - now
         if self._session.is_idle:
-            self._pinged = False
+            self._pinged_at = math.inf
             wait = KEEPALIVE_SECONDS
-        elif wait > 0:
-            self._pinged = False
-        elif self._pinged:
-            self._end(f"the server has not said a word for {silent:.0f} s")
+        elif self._heard_at < self._pinged_at < math.inf:
+            self._end(f"the server has not said a word for {now - self._heard_at:.0f} s")
             return
+        elif wait > 0:
+            self._pinged_at = math.inf
         else:
-            self._pinged = True
+            self._pinged_at = now
             self._session.ping()
             self._flush()
             wait = KEEPALIVE_TIMEOUT_SECONDS

@@ -1,0 +1,329 @@
+"""One connection with its socket, against servers on loopback that do what a script says."""
+
+import asyncio
+import math
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from storage.etcd import connection
+from storage.etcd.connection import Connection
+from storage.etcd.http2 import frames, link
+from storage.etcd.http2.calls import CANCELLED, DEADLINE_EXCEEDED, OK, UNAVAILABLE, RpcError, framed
+from storage.etcd.http2.link import Link, connect
+from storage.port import Unavailable
+from tests.fakes.etcd_tls import Authority
+from tests.unit.storage.etcd.http2.test_session import BLOCK, FINE, HEADERS, block, raw
+
+Script = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+SETTINGS = raw(frames.SETTINGS, 0, 0)
+
+
+async def frame_from(reader: asyncio.StreamReader) -> tuple[int, int, bytes]:
+    """Return kind, stream and payload of the next frame."""
+    length, _, stream = frames.HEADER.unpack(await reader.readexactly(frames.HEADER_BYTES))
+    return length & 0xFF, stream, await reader.readexactly(length >> 8)
+
+
+async def call_from(reader: asyncio.StreamReader) -> tuple[int, bytes]:
+    """Return stream and message of the next call, whatever comes between."""
+    while True:
+        kind, stream, payload = await frame_from(reader)
+        if kind == frames.DATA:
+            return stream, payload[5:]
+
+
+def answered(stream: int, message: bytes) -> bytes:
+    head = raw(frames.HEADERS, frames.END_HEADERS, stream, block(*HEADERS))
+    tail = raw(frames.HEADERS, frames.END_HEADERS | frames.END_STREAM, stream, block(*FINE))
+    return head + raw(frames.DATA, 0, stream, framed(message)) + tail
+
+
+async def greeted(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    await reader.readexactly(len(frames.PREFACE))
+    writer.write(SETTINGS)
+
+
+async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    await greeted(reader, writer)
+    while True:
+        writer.write(answered(*await call_from(reader)))
+
+
+@asynccontextmanager
+async def serving(script: Script, tls: ssl.SSLContext | None = None) -> AsyncIterator[int]:
+    """Yield the port."""
+    writers: list[asyncio.StreamWriter] = []
+
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writers.append(writer)
+        try:
+            await script(reader, writer)
+        except (OSError, asyncio.IncompleteReadError):
+            pass
+        finally:
+            writer.close()
+
+    server = await asyncio.start_server(handle, "127.0.0.1", 0, ssl=tls)
+    try:
+        yield server.sockets[0].getsockname()[1]
+    finally:
+        server.close()
+        for writer in writers:
+            writer.transport.abort()
+        await asyncio.sleep(0)
+
+
+@asynccontextmanager
+async def linked(script: Script) -> AsyncIterator[Link]:
+    async with serving(script) as port:
+        made = await connect("127.0.0.1", port, None, "")
+        try:
+            yield made
+        finally:
+            made.abort("the test is over")
+            await asyncio.sleep(0.01)
+
+
+def soon(seconds: float = 5.0) -> float:
+    return asyncio.get_running_loop().time() + seconds
+
+
+async def failure(made: Link, deadline: float | None = None) -> RpcError:
+    with pytest.raises(RpcError) as caught:
+        await made.unary(BLOCK, b"x", deadline or soon())
+    return caught.value
+
+
+async def test_calls_are_answered_many_at_once() -> None:
+    async with linked(echo) as made, asyncio.TaskGroup() as tasks:
+        calls = [tasks.create_task(made.unary(BLOCK, str(number).encode(), soon())) for number in range(100)]
+        for number, call in enumerate(calls):
+            assert await call == str(number).encode()
+
+
+async def test_a_deadline_is_kept_and_a_silent_connection_is_left() -> None:
+    async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await greeted(reader, writer)
+        await asyncio.sleep(60)
+
+    async with linked(silent) as made, asyncio.TaskGroup() as tasks:
+        later = tasks.create_task(failure(made, soon(0.6)))
+        began = soon(0)
+        assert (await failure(made, soon(0.3))).status == DEADLINE_EXCEEDED
+        assert 0.25 < soon(0) - began < 0.55
+        assert not made.is_usable
+        assert not (await failure(made)).processed  # never sent
+        assert (await later).status == DEADLINE_EXCEEDED  # what is under way there may still be answered
+
+
+async def test_a_call_that_is_slow_on_a_living_connection_does_not_take_it_along() -> None:
+    async def slow(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await greeted(reader, writer)
+        while True:
+            writer.write(raw(frames.PING, 0, 0, bytes(8)))
+            await asyncio.sleep(0.02)
+
+    async with linked(slow) as made:
+        assert (await failure(made, soon(0.3))).status == DEADLINE_EXCEEDED
+        assert made.is_usable
+
+
+async def test_cancelling_a_call_tells_the_server_and_leaves_the_connection_usable() -> None:
+    resets: list[int] = []
+
+    async def reluctant(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await greeted(reader, writer)
+        while True:
+            kind, stream, payload = await frame_from(reader)
+            if kind == frames.RST_STREAM:
+                resets.append(stream)
+            elif kind == frames.DATA and payload[5:] != b"never":
+                writer.write(answered(stream, payload[5:]))
+
+    async with linked(reluctant) as made:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.05):
+                await made.unary(BLOCK, b"never", soon())
+        assert await made.unary(BLOCK, b"again", soon()) == b"again"
+        assert resets == [1]
+
+
+async def test_a_lost_connection_fails_calls_under_way() -> None:
+    async def dying(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await greeted(reader, writer)
+        await call_from(reader)
+
+    async with linked(dying) as made:
+        error = await failure(made)
+        assert (error.status, error.processed) == (UNAVAILABLE, True)
+        assert not made.is_usable
+
+
+async def test_a_server_that_leaves_answers_what_it_has_and_the_connection_closes() -> None:
+    closed = asyncio.Event()
+
+    async def leaving(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await greeted(reader, writer)
+        stream, message = await call_from(reader)
+        writer.write(raw(frames.GOAWAY, 0, 0, stream.to_bytes(4, "big") + bytes(4)) + answered(stream, message))
+        await reader.read()
+        closed.set()
+
+    async with linked(leaving) as made:
+        assert await made.unary(BLOCK, b"last", soon()) == b"last"
+        assert not made.is_usable
+        async with asyncio.timeout(2):
+            await closed.wait()
+
+
+async def test_a_silent_server_is_pinged_while_calls_are_under_way_and_then_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(link, "KEEPALIVE_SECONDS", 0.1)
+    monkeypatch.setattr(link, "KEEPALIVE_TIMEOUT_SECONDS", 0.1)
+    pings: list[bytes] = []
+
+    async def deaf(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await greeted(reader, writer)
+        while True:
+            kind, _, payload = await frame_from(reader)
+            if kind == frames.PING:
+                pings.append(payload)
+
+    async with linked(deaf) as made:
+        await asyncio.sleep(0.35)
+        assert not pings  # etcd minds pings while nothing is under way
+        assert made.is_usable
+        error = await failure(made)
+        assert (error.status, len(pings)) == (UNAVAILABLE, 1)
+        assert "not said a word" in str(error)
+
+
+async def test_a_server_that_answers_pings_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(link, "KEEPALIVE_SECONDS", 0.05)
+    monkeypatch.setattr(link, "KEEPALIVE_TIMEOUT_SECONDS", 0.05)
+
+    async def patient(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await greeted(reader, writer)
+        pings = 0
+        while True:
+            kind, _, payload = await frame_from(reader)
+            if kind == frames.PING:
+                pings += 1
+                writer.write(raw(frames.PING, frames.ACK, 0, payload))
+            if pings == 4:
+                writer.write(answered(1, b"at last"))
+                pings += 1
+
+    async with linked(patient) as made:
+        assert await made.unary(BLOCK, b"x", soon()) == b"at last"
+
+
+async def test_streams_carry_messages_until_cancelled() -> None:
+    async def counting(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await greeted(reader, writer)
+        while True:
+            kind, stream, payload = await frame_from(reader)
+            if kind == frames.HEADERS:
+                writer.write(raw(frames.HEADERS, frames.END_HEADERS, stream, block(*HEADERS)))
+            elif kind == frames.DATA and payload[5:] == b"end":
+                writer.write(raw(frames.HEADERS, frames.END_HEADERS | frames.END_STREAM, stream, block(*FINE)))
+            elif kind == frames.DATA:
+                writer.write(raw(frames.DATA, 0, stream, payload))
+
+    async with linked(counting) as made:
+        messages = made.stream(BLOCK)
+        for number in range(20):
+            messages.send(b"%d" % number)
+            assert await messages.read() == b"%d" % number
+        messages.send(b"end")
+        with pytest.raises(RpcError) as caught:
+            await messages.read()
+        assert caught.value.status == OK
+        other = made.stream(BLOCK)
+        other.cancel()
+        with pytest.raises(RpcError) as caught:
+            await other.read()
+        assert caught.value.status == CANCELLED
+
+
+@pytest.mark.parametrize("greeting", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"SSH-2.0-OpenSSH_9.2\r\n", b""])
+async def test_what_is_no_http2_is_an_error_at_once(greeting: bytes) -> None:
+    async def other(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(greeting)
+        await writer.drain()
+
+    async with serving(other) as port, asyncio.timeout(2):
+        with pytest.raises((RpcError, OSError)):
+            await connect("127.0.0.1", port, None, "")
+
+
+async def test_a_server_whose_tls_does_not_offer_http2_is_refused(tmp_path: Path) -> None:
+    ca, cert, key = Authority().issue(tmp_path, "etcd")
+    theirs = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    theirs.load_cert_chain(cert, key)
+    ours = ssl.create_default_context(cafile=str(ca))
+    ours.set_alpn_protocols(["h2"])
+    async with serving(echo, theirs) as port:
+        with pytest.raises(RpcError, match="HTTP/2"):
+            await connect("127.0.0.1", port, ours, "etcd.test")
+
+
+def connection_to(*ports: int) -> Connection:
+    return Connection(tuple(f"http://127.0.0.1:{port}" for port in ports), None, asyncio.get_running_loop().time)
+
+
+async def give_up(store: Connection) -> None:
+    with pytest.raises(Unavailable):
+        await store.ready(soon(0.01))
+
+
+async def test_many_callers_wait_for_one_connection() -> None:
+    made = 0
+
+    async def counted(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal made
+        made += 1
+        await reader.readexactly(len(frames.PREFACE))
+        asyncio.get_running_loop().call_later(0.05, writer.write, SETTINGS)
+        await reader.read()
+
+    async with serving(counted) as port:
+        store = connection_to(port)
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(give_up(store))
+            waiting = [tasks.create_task(store.ready(soon())) for _ in range(20)]
+            links = {await each for each in waiting}
+        assert len(links) == 1
+        assert made <= 2  # the one of the impatient caller, and the one that all others share
+        await store.close()
+
+
+async def test_a_hanging_endpoint_gets_company_by_the_next() -> None:
+    async def hanging(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await asyncio.sleep(60)
+
+    async with serving(hanging) as first, serving(echo) as second:
+        store = connection_to(first, second)
+        began = soon(0)
+        endpoint, made = await store.ready(soon())
+        assert soon(0) - began < connection.ATTEMPT_SECONDS
+        assert endpoint.url.endswith(str(second))
+        assert await made.unary(endpoint.range, b"x", soon()) == b"x"
+        await store.close()
+
+
+async def test_closing_ends_those_who_wait_for_a_connection() -> None:
+    async def hanging(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await asyncio.sleep(60)
+
+    async with serving(hanging) as port:
+        store = connection_to(port)
+        asyncio.get_running_loop().call_later(0.05, store._closing.set)
+        began = soon(0)
+        with pytest.raises(Unavailable, match="closed"):
+            await store.ready(soon())
+        assert soon(0) - began < 1
+        assert math.isfinite(began)
