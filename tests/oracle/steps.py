@@ -175,10 +175,12 @@ class Writing:
         """Client-side apply."""
         body = self._changed()
         body["metadata"].pop("managedFields", None)
+        if not is_valid(self._atom, body):
+            return self._live
         applied = self._values.part(self._atom, {key: value for key, value in body.items() if key != "status"})
         applied.update(apiVersion=self._api_version, kind=self._side.kind.kind, metadata={"name": "n"})
-        annotations = body["metadata"].setdefault("annotations", {})
-        annotations[ANNOTATION] = to_json(applied) + "\n"
+        annotations = body["metadata"].get("annotations") or {}
+        body["metadata"]["annotations"] = {**annotations, ANNOTATION: to_json(applied) + "\n"}
         return self._both.update(body, "kubectl-client-side-apply")
 
     def _merge_patch(self) -> Json | None:
@@ -200,6 +202,8 @@ class Writing:
     def _partial(self) -> Json:
         """Return a patch: a part of a changed object, with some nulls."""
         changed = self._changed()
+        if not is_valid(self._atom, changed):
+            changed = self._object
         patch: Json = {key: self._values.part(self._child(key), changed[key]) for key in ("spec", "status") if key in changed}
         for part in patch.values():
             if isinstance(part, dict) and part and self._random.random() < 0.4:

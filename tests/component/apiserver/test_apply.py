@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from apiserver.endpoints.filters import chain
-from apiserver.endpoints.filters.authorization import Decision
+from apiserver.endpoints.filters.authorization import Decision, forbidden
 from storage.memory import MemoryStorage
 from storage.port import TooLarge
 from tests.component.apiserver.conftest import Answer, Api, Pki, serving
@@ -118,8 +118,8 @@ async def test_ssa_07_and_meta_05_other_writes_move_ownership_to_their_manager(a
 async def test_ssa_08_old_updaters_are_folded_and_untracked_objects_begin_with_the_first_apply(api: Api) -> None:
     await api.make(widget("s"))
     for number in range(12):
-        last = await api.patch(f"s?fieldManager=m{number:02}", {"metadata": {"labels": {f"l{number}": "1"}}})
-    updaters = [each["manager"] for each in last.json["metadata"]["managedFields"]]
+        await api.patch(f"s?fieldManager=m{number:02}", {"metadata": {"labels": {f"l{number}": "1"}}})
+    updaters = [each["manager"] for each in (await api.get("s")).json["metadata"]["managedFields"]]
     assert len(updaters) == 10
     assert "ancient-changes" in updaters
     forgotten = (await api.patch("s", {"metadata": {"managedFields": []}})).json
@@ -266,7 +266,7 @@ async def test_auz_06_apply_creates_only_for_those_who_may_create(pki: Pki, monk
 
     async def authorize(self: chain.Chain, call: Any, verb: str) -> None:
         asked.append(verb)
-        raise chain.forbidden(call.user, replace(call.info, verb=verb), Decision(allowed=False).reason)
+        raise forbidden(call.user, replace(call.info, verb=verb), Decision(allowed=False).reason)
 
     async with serving(pki) as api:
         await applied(api, "a", body(size=1))

@@ -143,3 +143,37 @@ def test_one_unfinished_migration_for_each_machine(kubectl: Kubectl) -> None:
     kubectl("create", "-f", migration)
     assert "already being migrated" in kubectl("create", "-f", migration, fails=True)
     kubectl("delete", "vmmig", "--all", "--wait=false")
+
+
+def test_ssa_12_and_meta_05_server_side_apply_takes_over_from_client_side(kubectl: Kubectl) -> None:
+    manifest = yaml.safe_load((ROOT / "examples" / "tiny.yaml").read_text())
+    manifest["metadata"]["name"] = "ssa"
+    manifest["spec"]["runStrategy"] = "Manual"
+    first = yaml.safe_dump(manifest)
+    kubectl("apply", "-f", "-", stdin=first)
+    manifest["spec"]["runStrategy"] = "Halted"
+    second = yaml.safe_dump(manifest)
+    assert "Halted" in kubectl("diff", "--server-side", "-f", "-", stdin=second, fails=True)  # 1: there are differences
+    assert "serverside-applied" in kubectl("apply", "--server-side", "-f", "-", stdin=second)
+    obj = loaded(kubectl("get", "vm", "ssa", "-o", "json", "--show-managed-fields"))
+    entries = {(each["manager"], each["operation"]): each["fieldsV1"] for each in obj["metadata"]["managedFields"]}
+    assert "f:runStrategy" in entries["kubectl", "Apply"]["f:spec"]
+    assert ("kubectl-client-side-apply", "Update") not in entries  # kubectl migrated it
+    assert "managedFields" not in kubectl("get", "vm", "ssa", "-o", "yaml")
+
+    before = obj["metadata"]["resourceVersion"]
+    kubectl("apply", "--server-side", "-f", "-", stdin=second)
+    assert loaded(kubectl("get", "vm", "ssa", "-o", "json"))["metadata"]["resourceVersion"] == before
+    assert kubectl("diff", "--server-side", "-f", "-", stdin=second) == ""
+
+    manifest["spec"]["runStrategy"] = "Always"
+    third = yaml.safe_dump(manifest)
+    refused = kubectl("apply", "--server-side", "--field-manager=other", "-f", "-", stdin=third, fails=True)
+    assert 'conflict with "kubectl"' in refused
+    assert ".spec.runStrategy" in refused
+    kubectl("apply", "--server-side", "--field-manager=other", "--force-conflicts", "-f", "-", stdin=third)
+    assert loaded(kubectl("get", "vm", "ssa", "-o", "json"))["spec"]["runStrategy"] == "Always"
+    manifest["spec"]["nonsense"] = 1
+    assert "spec.nonsense: field not declared in schema" in kubectl(
+        "apply", "--server-side", "--validate=false", "-f", "-", stdin=yaml.safe_dump(manifest), fails=True
+    )
