@@ -86,7 +86,7 @@ class Caller:
         """Take who we are, and who knows addresses: the cluster's DNS through the system, by default."""
         self._credentials = credentials
         self._resolver = resolver
-        self._contexts: OrderedDict[tuple[str, Credential], ssl.SSLContext] = OrderedDict()
+        self._contexts: OrderedDict[tuple[str, Credential, tuple[int, ...]], ssl.SSLContext] = OrderedDict()
         self._session: aiohttp.ClientSession | None = None
 
     async def __aenter__(self) -> Self:
@@ -154,7 +154,7 @@ class Caller:
             await asyncio.sleep(pause)
 
     def _context(self, authority: str, credential: Credential) -> ssl.SSLContext:
-        key = (authority, credential)
+        key = (authority, credential, credential.stamp())
         context = self._contexts.get(key)
         if context is None:
             context = self._contexts[key] = tls(authority, credential)

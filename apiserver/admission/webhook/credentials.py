@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
-from urllib.parse import quote
 
 import yaml
 
@@ -44,13 +43,18 @@ class Credential:
 
     def headers(self) -> dict[str, str]:
         """Return what a request carries; a token file is read anew, because tokens are rotated."""
-        headers = {"Impersonate-User": quote(self.impersonate)} if self.impersonate else {}
+        headers = {"Impersonate-User": self.impersonate} if self.impersonate else {}
         if token := (self.token_file.read_text().strip() if self.token_file else self.token):
             headers["Authorization"] = f"Bearer {token}"
         elif self.username:
             both = base64.b64encode(f"{self.username}:{self.password}".encode()).decode()
             headers["Authorization"] = f"Basic {both}"
         return headers
+
+    def stamp(self) -> tuple[int, ...]:
+        """Return what changes when one of the certificates' files does."""
+        files = (self.certificate_file, self.key_file, self.authority_file)
+        return tuple(each.stat().st_mtime_ns for each in files if each is not None)
 
     def chain(self) -> bytes:
         """Return certificate and key as one PEM; empty without."""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 from aiohttp.abc import AbstractResolver, ResolveResult
@@ -43,7 +45,7 @@ class Server:
     def __init__(self) -> None:
         self.connections = 0
         self.requests: list[bytes] = []
-        self.peers: list[object] = []
+        self.peers: list[Any] = []
         self.hangs_up = False
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -112,7 +114,7 @@ async def test_a_connection_that_ended_while_it_was_idle_is_replaced(pki: Pki) -
 
 
 async def test_a_client_certificate_is_shown_to_whom_it_is_for(pki: Pki) -> None:
-    """ADM-03: credentials by host."""
+    """ADM-03: credentials by host; one that was renewed is the one to show."""
     certificate, key = pki.issued("hook-client", Profile("virt-api", client=True))
     credentials = Credentials({"*.acc.svc": Credential(certificate_file=certificate, key_file=key)})
     async with serving(pki, "hooks.acc.svc") as (server, port), Caller(credentials, resolver=Loopback()) as caller:
@@ -120,4 +122,8 @@ async def test_a_client_certificate_is_shown_to_whom_it_is_for(pki: Pki) -> None
         named = Credentials({f"hooks.acc.svc:{port}": Credential(certificate_file=certificate, key_file=key)})
         async with Caller(named, resolver=Loopback()) as known:
             await known.call(hook(pki, port), b"{}")
-    assert [bool(each) for each in server.peers] == [False, True]
+            renewed, _ = pki.issued("hook-client", Profile("renewed", client=True))
+            os.utime(renewed, (1, 1))
+            await known.call(hook(pki, port), b"{}")
+    names = [dict(part[0] for part in each["subject"])["commonName"] if each else None for each in server.peers]
+    assert names == [None, "virt-api", "renewed"]
