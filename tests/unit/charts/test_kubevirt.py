@@ -284,3 +284,13 @@ def test_quotas_are_enforced_where_that_is_asked_for_and_only_there_may_they_be_
         rules = one("ClusterRole", "kubevirt.io:virt-api", *settings)["rules"]
         assert ("--enable-admission-plugins=ResourceQuota" in arguments) is expected
         assert any(each["resources"] == ["resourcequotas/status"] for each in rules) is expected
+
+
+def test_a_secret_with_the_encryptions_configuration_is_mounted_and_followed() -> None:
+    plain = one("Deployment", "virt-api")["spec"]["template"]["spec"]
+    assert not [each for each in plain["containers"][0]["args"] if "encryption" in each]
+    spec = one("Deployment", "virt-api", NODE, "etcd.encryptionSecret=keys")["spec"]["template"]["spec"]
+    volume = next(each for each in spec["volumes"] if each.get("secret", {}).get("secretName") == "keys")
+    (mount,) = [each for each in spec["containers"][0]["volumeMounts"] if each["name"] == volume["name"]]
+    assert f"--encryption-provider-config={mount['mountPath']}/encryption.yaml" in spec["containers"][0]["args"]
+    assert "--encryption-provider-config-automatic-reload" in spec["containers"][0]["args"]
