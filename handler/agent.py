@@ -52,9 +52,10 @@ class Agent:
         self._verdict = verdict
         clock = SystemClock()
         node = options.node_name
-        self.machines = Informer(client, VIRTUAL_MACHINES, field_selector=f"status.nodeName={node}")
-        self.leaving = Informer(client, MIGRATIONS, field_selector=f"status.sourceNode={node}")
-        self.coming = Informer(client, MIGRATIONS, field_selector=f"status.targetNode={node}")
+        trim = objects.without_managed_fields
+        self.machines = Informer(client, VIRTUAL_MACHINES, field_selector=f"status.nodeName={node}", trim=trim)
+        self.leaving = Informer(client, MIGRATIONS, field_selector=f"status.sourceNode={node}", trim=trim)
+        self.coming = Informer(client, MIGRATIONS, field_selector=f"status.targetNode={node}", trim=trim)
         self.metrics = Metrics()
         self.metrics.verdict(verdict)
         self._clock = clock

@@ -139,3 +139,11 @@ def with_condition(conditions: Iterable[Mapping[str, Any]] | None, new: Mapping[
 def without_condition(conditions: Iterable[Mapping[str, Any]] | None, type_: str) -> list[Object]:
     """Return the list without the condition of this type."""
     return [dict(each) for each in conditions or () if each.get("type") != type_]
+
+
+def without_managed_fields(obj: Object) -> Object:
+    """Return the object without ``metadata.managedFields``, which are as large as the rest and of no use to a controller."""
+    metadata = obj.get("metadata")
+    if not isinstance(metadata, dict) or "managedFields" not in metadata:
+        return obj
+    return {**obj, "metadata": {key: value for key, value in metadata.items() if key != "managedFields"}}
