@@ -168,12 +168,14 @@ class Call(Exchange):
 class Stream(Exchange):
     """Messages both ways. What is not read stays with the server: it may send more only when everything that came is read."""
 
-    __slots__ = ("_error", "_held", "_messages", "_partial", "_waiter")
+    __slots__ = ("_error", "_held", "_messages", "_parts", "_size", "_waiter", "_wanted")
 
     def __init__(self, block: bytes) -> None:
         super().__init__(block, b"", ends=False, deadline=math.inf)
         self._messages: deque[bytes] = deque()
-        self._partial = bytearray()
+        self._parts: list[bytes] = []  # of a message that is not whole
+        self._size = 0
+        self._wanted = PREFIX_BYTES
         self._held = 0
         self._error: RpcError | None = None
         self._waiter: asyncio.Future[None] | None = None
@@ -203,24 +205,33 @@ class Stream(Exchange):
 
     def receive(self, payload: bytes) -> int:
         """See ``Exchange``."""
-        self._partial += payload
-        begin = 0
-        while len(self._partial) - begin >= PREFIX_BYTES:
-            compressed, size = PREFIX.unpack_from(self._partial, begin)
-            if compressed or size > MAX_MESSAGE_BYTES:
-                self.fail(RpcError(RESOURCE_EXHAUSTED, f"a message is compressed, or larger than max {MAX_MESSAGE_BYTES} bytes: {size}"))
-                return len(payload)
-            end = begin + PREFIX_BYTES + size
-            if len(self._partial) < end:
-                break
-            self._messages.append(bytes(self._partial[begin + PREFIX_BYTES : end]))
-            begin = end
-        del self._partial[:begin]
+        self._parts.append(payload)
+        self._size += len(payload)
+        if self._size >= self._wanted:
+            self._split(self._parts[0] if len(self._parts) == 1 else b"".join(self._parts))
         self._held += len(payload)
         if not self._messages:
             return self.free()
         self._wake()
         return 0
+
+    def _split(self, data: bytes) -> None:
+        begin = 0
+        self._wanted = PREFIX_BYTES
+        while len(data) - begin >= PREFIX_BYTES:
+            compressed, size = PREFIX.unpack_from(data, begin)
+            if compressed or size > MAX_MESSAGE_BYTES:
+                self.fail(RpcError(RESOURCE_EXHAUSTED, f"a message is compressed, or larger than max {MAX_MESSAGE_BYTES} bytes: {size}"))
+                return
+            end = begin + PREFIX_BYTES + size
+            if len(data) < end:
+                self._wanted = PREFIX_BYTES + size
+                break
+            self._messages.append(data[begin + PREFIX_BYTES : end])
+            begin = end
+        rest = data[begin:]
+        self._parts = [rest] if rest else []
+        self._size = len(rest)
 
     def finish(self, trailers: Head | None) -> None:
         """See ``Exchange``."""
