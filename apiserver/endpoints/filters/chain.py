@@ -218,7 +218,7 @@ class Chain:
         """Answer within the time that the client gives, or ours. Only what cancelled the answer is a Timeout, not any TimeoutError."""
         if "timeout=" in call.request.query_string:
             return await self._in_its_time(call, queries.timeout(call.request.query, REQUEST_SECONDS))
-        deadline = self.deadlines.begin()
+        deadline = self.deadlines.begin(call.request.task)
         try:
             response = await self.application.answer(call)
         except asyncio.CancelledError:

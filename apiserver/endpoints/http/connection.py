@@ -56,19 +56,19 @@ class Connection(asyncio.Protocol):
         "_server",
         "_sink",
         "_stalled",
-        "_task",
         "_transport",
         "certificate",
         "deadline",
         "peer",
         "remembered",
+        "task",
     )  # fmt: skip
 
     def __init__(self, server: Server) -> None:
         self._server = server
         self._reader = Reader(server.heads)
         self._transport: asyncio.Transport | None = None
-        self._task: asyncio.Task[None] | None = None
+        self.task: asyncio.Task[None] | None = None
         self._request: Request | None = None
         self._answering = False
         self._began = False  # the head of the answer was sent
@@ -106,8 +106,8 @@ class Connection(asyncio.Protocol):
                 future.set_result(None)
         if self._sink is not None:
             self._sink(b"")
-        if self._task is not None:
-            self._task.cancel()
+        if self.task is not None:
+            self.task.cancel()
 
     def data_received(self, data: bytes) -> None:
         """Take what came."""
@@ -159,7 +159,7 @@ class Connection(asyncio.Protocol):
         self._continue = head.fields.expects_continue and not self._reader.complete
         self.deadline = inf
         self._request = request = Request(head, self)
-        self._task = self._server.loop.create_task(self._answer(head, request))
+        self.task = self._server.loop.create_task(self._answer(head, request))
 
     async def _answer(self, head: Head, request: Request) -> None:
         try:
@@ -177,7 +177,7 @@ class Connection(asyncio.Protocol):
             logger.exception("the answer to a request failed", extra={"method": head.method, "path": request.path})
             self.abort()
         finally:
-            self._task = self._request = None
+            self.task = self._request = None
             self._answered()
 
     def _answered(self) -> None:

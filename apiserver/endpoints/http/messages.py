@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from email.utils import formatdate
 from functools import lru_cache
@@ -36,6 +37,8 @@ class Carrier(Protocol):
     """The client's address, ``192.0.2.1:4711``."""
     certificate: bytes | None
     """The client's certificate (DER), which the handshake verified against some authority of ours."""
+    task: asyncio.Task[None] | None
+    """Which answers the request."""
     remembered: dict[object, object]
     """What others computed for this connection, by whatever key they like; goes with the connection."""
 
@@ -71,6 +74,11 @@ class Request:
         """HTTP/1.0."""
         self._path = ""
         self._query: MultiDictProxy[str] | None = None
+
+    @property
+    def task(self) -> asyncio.Task[None] | None:
+        """The task that answers it: cheaper to ask for than ``asyncio.current_task``."""
+        return self.carrier.task
 
     @property
     def headers(self) -> CIMultiDictProxy[str]:
