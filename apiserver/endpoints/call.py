@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from apiserver.apis.meta.users import ANONYMOUS, User
 from apiserver.endpoints.audit.events import Record
+from apiserver.endpoints.audit.policy import Level
 from apiserver.endpoints.http import Request
 from apiserver.endpoints.negotiation import Representation, negotiate
 from apiserver.endpoints.requestinfo import RequestInfo
 from apiserver.registry.generic.options import Caller
+
+PATCHES: Final = "patch.webhook.admission.k8s.io/"
+"""Annotations whose keys begin so carry parts of the object."""
 
 
 @dataclass(slots=True, eq=False)
@@ -27,6 +31,10 @@ class Call:
     """For the audit log."""
     waited: float = 0.0
     """Seconds in which others held it up: queues and webhooks."""
+    waits: dict[str, float] | None = None
+    """Who did, as the audit log names them."""
+    authorize: Callable[[str], Awaitable[None]] | None = None
+    """Raises Forbidden unless the caller may do a further verb to the same object; None: nobody asks."""
     record: Record | None = None
     """What the audit log keeps of it; None: nothing."""
     on_start: Callable[[int], None] | None = None
@@ -53,7 +61,7 @@ class Call:
     @property
     def caller(self) -> Caller:
         """Who asks, for the store."""
-        return Caller(self.user, self.request.headers.get("User-Agent", ""), self.warn, self.annotate)
+        return Caller(self.user, self.request.headers.get("User-Agent", ""), self.warn, self.annotate, self.wait)
 
     def received(self, body: Any) -> None:  # noqa: ANN401 - any JSON value, or bytes of JSON
         """Tell the audit log what the request carries, before anything changes it: an object, or (bytes) a patch."""
@@ -73,8 +81,17 @@ class Call:
             self.on_initialized()
 
     def annotate(self, key: str, value: str) -> None:
-        """Add an annotation to the request's audit event; the first value of a key stays."""
+        """Add an annotation to the request's audit event; the first value of a key stays. Patches are objects as far as levels go."""
+        if key.startswith(PATCHES) and (self.record is None or self.record.verdict.level < Level.REQUEST):
+            return
         self.annotations.setdefault(key, value)
+
+    def wait(self, whom: str, seconds: float) -> None:
+        """Note that somebody held the request up."""
+        self.waited += seconds
+        if self.waits is None:
+            self.waits = {}
+        self.waits[whom] = self.waits.get(whom, 0.0) + seconds
 
     def warn(self, message: str) -> None:
         """Tell the client something although all went well; once is enough."""

@@ -18,6 +18,7 @@ from apiserver.endpoints.users import User
 _NOBODY: Final = User("")
 _ORIGIN: Final = "origin"
 _MAX_ADDRESSES: Final = 32
+_MAX_REMEMBERED: Final = 64
 
 
 class Backend(Protocol):
@@ -52,7 +53,7 @@ class AuditMetrics:
         self.levels = Counter("apiserver_audit_level_total", "Requests by audit level.", ("level",))
         self.rejected = Counter("apiserver_audit_requests_rejected_total", "Requests refused because they could not be recorded.")
         self.event = self.events.cell()
-        self.level = {level: self.levels.cell(level.text) for level in Level}
+        self.level = [self.levels.cell(level.text) for level in Level]
 
     def register(self, registry: Registry) -> None:
         """Put all of it on the page."""
@@ -77,6 +78,7 @@ class Auditor:
         self._metrics = metrics
         self._now = now
         self._limit = limit
+        self._adds = [each.add for each in backends]
         self._pieces = Pieces()
 
     def received(self, call: Call) -> Record | None:
@@ -85,12 +87,12 @@ class Auditor:
         self._metrics.level[verdict.level].value += 1
         if verdict.level is Level.NONE:
             return None
-        now = self._now()
-        record = Record(verdict, self._pieces, call.audit_id, call.info, now)
+        record = Record(
+            verdict, self._pieces, call.audit_id, call.info, self._now(), call.request.target, call.user, self._origin(call.request)
+        )  # fmt: skip
         record.limit = self._limit
-        addresses, agent = origin(call.request)
-        record.describe(call.uri, call.user, addresses, agent)
-        self._emit(record, Stage.REQUEST_RECEIVED, now)
+        if Stage.REQUEST_RECEIVED not in verdict.omit_stages:
+            self._send(record.first())
         return record
 
     @property
@@ -116,16 +118,16 @@ class Auditor:
         """Note that a long-running request's answer began."""
         if not record.started:
             record.started = True
-            self._emit(record, Stage.RESPONSE_STARTED, self._now(), code)
+            self._emit(record, Stage.RESPONSE_STARTED, code)
 
     def ended(self, record: Record, code: int, annotations: Mapping[str, str]) -> None:
         """Note that a request is over."""
-        self._emit(record, Stage.RESPONSE_COMPLETE, self._now(), code, annotations)
+        self._emit(record, Stage.RESPONSE_COMPLETE, code, annotations)
 
     def panicked(self, record: Record, error: BaseException, annotations: Mapping[str, str]) -> None:
         """Note that a request ended by a mistake of ours. Of the error only its kind is told: its text may hold what a client sent."""
         record.status = {"status": "Failure", "reason": "InternalError", "message": f"APIServer panic'd: {type(error).__name__}"}
-        self._emit(record, Stage.PANIC, self._now(), 500, annotations)
+        self._emit(record, Stage.PANIC, 500, annotations)
 
     def unauthenticated(self, call: Call, code: int) -> None:
         """Note that a request failed authentication: one event, and nobody's name in it."""
@@ -133,33 +135,34 @@ class Auditor:
         self._metrics.level[verdict.level].value += 1
         if verdict.level is Level.NONE:
             return
-        now = self._now()
-        record = Record(verdict, self._pieces, call.audit_id, call.info, now)
-        addresses, agent = origin(call.request)
-        record.describe(call.uri, None, addresses, agent)
+        record = Record(
+            verdict, self._pieces, call.audit_id, call.info, self._now(), call.request.target, None, self._origin(call.request)
+        )  # fmt: skip
         record.status = {"message": _attempted(call.request)}
-        self._emit(record, Stage.RESPONSE_STARTED, now, code)
+        self._emit(record, Stage.RESPONSE_STARTED, code)
 
-    def _emit(self, record: Record, stage: Stage, now: int, code: int = 0, annotations: Mapping[str, str] | None = None) -> None:
-        if stage in record.verdict.omit_stages:
-            return
-        event = record.event(stage, now, code, annotations)
+    def _origin(self, request: Request) -> str:
+        """Return the fields of where a request came from; found once for all requests that carry the same fields on a connection.
+
+        What the headers say of the way before the last station is hearsay; only the last address is certain.
+        """
+        remembered = request.fields.remembered
+        key = (_ORIGIN, request.carrier.peer)
+        found = remembered.get(key)
+        if found is None:
+            if len(remembered) >= _MAX_REMEMBERED:
+                remembered.clear()
+            found = remembered[key] = self._pieces.origin(_addresses(request), request.headers.get("User-Agent", ""))
+        return cast("str", found)
+
+    def _emit(self, record: Record, stage: str, code: int, annotations: Mapping[str, str] | None = None) -> None:
+        if stage not in record.verdict.omit_stages:
+            self._send(record.event(stage, self._now(), code, annotations))
+
+    def _send(self, event: str) -> None:
         self._metrics.event.value += 1
-        for each in self._backends:
-            each.add(event)
-
-
-def origin(request: Request) -> tuple[tuple[str, ...], str]:
-    """Return the addresses that a request came through, the first one first, and the client's name.
-
-    What the headers say of the way before the last station is hearsay; only the last address is certain.
-    """
-    remembered = request.fields.remembered
-    key = (_ORIGIN, request.remote)
-    found = remembered.get(key)
-    if found is None:
-        found = remembered[key] = (_addresses(request), request.headers.get("User-Agent", ""))
-    return cast("tuple[tuple[str, ...], str]", found)
+        for add in self._adds:
+            add(event)
 
 
 def _addresses(request: Request) -> tuple[str, ...]:

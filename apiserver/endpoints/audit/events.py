@@ -14,13 +14,15 @@ from typing import Any, Final
 import orjson
 
 from apiserver.apis.meta.objects import Object, dig
-from apiserver.endpoints.audit.policy import Level, Stage, Verdict
+from apiserver.endpoints.audit.policy import Level, Verdict
 from apiserver.endpoints.requestinfo import RequestInfo
 from apiserver.endpoints.users import User
 
 MAX_USER_AGENT: Final = 1024
 _TRUNCATED: Final = "...TRUNCATED"
 _MAX_KNOWN: Final = 4096
+_SECOND: Final = 1_000_000_000
+_UNKNOWN: Final = ("", "", "")
 
 
 def encoded(value: Any) -> str:  # noqa: ANN401 - any JSON value
@@ -37,6 +39,8 @@ class Pieces:
     def __init__(self) -> None:
         self._users: dict[int, tuple[User, str]] = {}
         self._texts: dict[str, str] = {}
+        self._decisions: dict[tuple[bool, str], str] = {}
+        self._references: dict[tuple[str, ...], tuple[str, str, str]] = {}
         self._second = 0
         self._prefix = ""
 
@@ -60,16 +64,51 @@ class Pieces:
             known = self._texts[value] = encoded(value)
         return known
 
+    def origin(self, addresses: Sequence[str], agent: str) -> str:
+        """Return the fields of where a request came from."""
+        if len(agent) > MAX_USER_AGENT:
+            agent = agent[:MAX_USER_AGENT] + _TRUNCATED
+        where = f',"sourceIPs":{self.texts(addresses)}' if addresses else ""
+        return f'{where},"userAgent":{self.text(agent)}' if agent else where
+
+    def reference(self, info: RequestInfo) -> tuple[str, str, str]:
+        """Return ``objectRef`` in three pieces; name and uid stand behind the first, the version behind the second."""
+        key = (info.resource, info.namespace, info.group, info.version, info.subresource)
+        known = self._references.get(key)
+        if known is None:
+            if len(self._references) >= _MAX_KNOWN:
+                self._references.clear()
+            namespace = f',"namespace":{encoded(info.namespace)}' if info.namespace else ""
+            known = self._references[key] = (
+                f',"objectRef":{{"resource":{encoded(info.resource)}{namespace}',
+                f',"apiGroup":{encoded(info.group)},"apiVersion":{encoded(info.version)}',
+                f',"subresource":{encoded(info.subresource)}}}' if info.subresource else "}",
+            )
+        return known
+
+    def decision(self, reason: str, *, allowed: bool) -> str:
+        """Return the annotations of authorization."""
+        known = self._decisions.get((allowed, reason))
+        if known is None:
+            if len(self._decisions) >= _MAX_KNOWN:
+                self._decisions.clear()
+            decision = "allow" if allowed else "forbid"
+            known = f'"authorization.k8s.io/decision":"{decision}","authorization.k8s.io/reason":{encoded(reason)}'
+            self._decisions[allowed, reason] = known
+        return known
+
     def texts(self, values: Sequence[str]) -> str:
         """Return a JSON list of such strings."""
         return f"[{','.join([self.text(each) for each in values])}]"
 
     def time(self, nanoseconds: int) -> str:
         """Return a ``MicroTime``."""
-        second, rest = divmod(nanoseconds, 1_000_000_000)
-        if second != self._second:
-            self._second, self._prefix = second, time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second))
-        return f"{self._prefix}.{rest // 1000:06d}Z"
+        rest = nanoseconds - self._second
+        if not 0 <= rest < _SECOND:
+            second = nanoseconds // _SECOND
+            self._second, self._prefix = second * _SECOND, time.strftime("%Y-%m-%dT%H:%M:%S.", time.gmtime(second))
+            rest = nanoseconds - self._second
+        return f"{self._prefix}{rest // 1000:06d}Z"
 
 
 def user_info(user: User) -> Object:
@@ -87,47 +126,46 @@ def user_info(user: User) -> Object:
 class Record:
     """What is known of one request that is recorded; its events are made of it."""
 
-    __slots__ = (
-        "_decision", "_info", "_objects", "_pieces", "_received", "_ref", "_what", "_where", "audit_id", "constraint", "impersonated",
-        "limit", "started", "status", "verdict",
-    )  # fmt: skip
+    # Values of the class stand for what most requests do not have: setting them for each would cost.
+    impersonated: User | None = None
+    constraint = ""
+    status: Object | None = None
+    """Of an error; the code alone says it for a success."""
+    started = False
+    limit = 0
+    """Bytes of request and response object together, beyond which both are left out; 0: none."""
+    _decision = ""
+    _middle = ""
+    _ref: tuple[str, str, str] | None = None
+    _objects: dict[str, bytes] | None = None
 
-    def __init__(self, verdict: Verdict, pieces: Pieces, audit_id: str, info: RequestInfo, received: int) -> None:
+    def __init__(
+        self, verdict: Verdict, pieces: Pieces, audit_id: str, info: RequestInfo, received: int, uri: str, user: User | None, origin: str
+    ) -> None:
+        """Take what every event of the request says; ``origin`` is :meth:`Pieces.origin`."""
         self.verdict = verdict
-        self.audit_id = audit_id
-        self.impersonated: User | None = None
-        self.constraint = ""
-        self.status: Object | None = None
-        """Of an error; the code alone says it for a success."""
-        self.started = False
-        self.limit = 0
-        """Bytes of request and response object together, beyond which both are left out; 0: none."""
         self._pieces = pieces
         self._info = info
-        self._received = pieces.time(received)
-        self._what = self._where = self._decision = ""
-        self._ref: tuple[str, str, str] | None = None
-        self._objects: dict[str, bytes] | None = None
-
-    def describe(self, uri: str, user: User | None, addresses: Sequence[str], agent: str) -> None:
-        """Take what every event of the request says."""
-        pieces = self._pieces
-        if len(agent) > MAX_USER_AGENT:
-            agent = agent[:MAX_USER_AGENT] + _TRUNCATED
+        self._moment = moment = pieces.time(received)
+        self._received = f',"requestReceivedTimestamp":"{moment}","stageTimestamp":"'
+        self._head = f'{verdict.head}{encoded(audit_id)},"stage":"'
         who = "{}" if user is None else pieces.user(user)
-        self._what = f'"requestURI":{encoded(uri)},"verb":{pieces.text(self._info.verb)},"user":{who}'
-        where = f',"sourceIPs":{pieces.texts(addresses)}' if addresses else ""
-        self._where = f'{where},"userAgent":{pieces.text(agent)}' if agent else where
+        self._what = f'","requestURI":{encoded(uri)},"verb":{pieces.text(info.verb)},"user":{who}'
+        self._where = origin
+
+    def act_as(self, user: User, constraint: str) -> None:
+        """Take whom the request acts as."""
+        self.impersonated, self.constraint, self._middle = user, constraint, ""
 
     def about(self, metadata: Object) -> None:
         """Take from a request's object what its address does not say: the name of what is created, uid and version of what is replaced."""
         name, uid, version = (metadata.get(each) for each in ("name", "uid", "resourceVersion"))
         self._ref = (str(name or ""), str(uid or ""), str(version or ""))
+        self._middle = ""
 
     def decided(self, *, allowed: bool, reason: str) -> None:
         """Take what authorization said."""
-        decision = "allow" if allowed else "forbid"
-        self._decision = f'"authorization.k8s.io/decision":"{decision}","authorization.k8s.io/reason":{self._pieces.text(reason)}'
+        self._decision = self._pieces.decision(reason, allowed=allowed)
 
     def request(self, obj: Any) -> None:  # noqa: ANN401 - any JSON value, or bytes of JSON
         """Keep the request's object (of a patch: its bytes), if that is wanted."""
@@ -146,26 +184,27 @@ class Record:
             obj = without_managed_fields(obj)
         self._objects = {**(self._objects or {}), name: obj.strip() if isinstance(obj, bytes) else encoded(obj).encode()}
 
-    def event(self, stage: Stage, nanoseconds: int, code: int = 0, annotations: Mapping[str, str] | None = None) -> str:
-        """Return one event, without the line's end."""
-        text = (
-            f'{{"kind":"Event","apiVersion":"audit.k8s.io/v1","level":"{self.verdict.level.text}","auditID":{encoded(self.audit_id)},'
-            f'"stage":"{stage.value}",{self._what}{self._impersonation(self.impersonated) if self.impersonated else ""}{self._where}'
-        )
-        if self._info.is_resource:
-            text += self._reference()
-        if code:
-            text += self._outcome(code) if self.status else f',"responseStatus":{{"metadata":{{}},"code":{code}}}'
-        if self._objects:
-            text, annotations = self._with_objects(text, annotations)
-        text += f',"requestReceivedTimestamp":"{self._received}","stageTimestamp":"{self._pieces.time(nanoseconds)}"'
-        return text + self._annotations(annotations)
+    def first(self) -> str:
+        """Return the event of the stage ``RequestReceived``."""
+        middle = self._middle = self._said()
+        return f'{self._head}RequestReceived{middle}{self._received}{self._moment}"}}'
 
-    def _annotations(self, others: Mapping[str, str] | None) -> str:
-        if others:
-            rest = encoded(dict(others))[1:-1]
-            return f',"annotations":{{{self._decision},{rest}}}}}' if self._decision else f',"annotations":{{{rest}}}}}'
-        return f',"annotations":{{{self._decision}}}}}' if self._decision else "}"
+    def event(self, stage: str, nanoseconds: int, code: int = 0, annotations: Mapping[str, str] | None = None) -> str:
+        """Return the event of a later stage, without the line's end."""
+        middle = self._middle or self._said()
+        outcome = self._outcome(code) if self.status else f',"responseStatus":{{"metadata":{{}},"code":{code}}}'
+        if self._objects:
+            outcome, annotations = self._with_objects(outcome, annotations)
+        end = self._annotations(annotations) if annotations else f',"annotations":{{{self._decision}}}}}' if self._decision else "}"
+        return f'{self._head}{stage}{middle}{outcome}{self._received}{self._pieces.time(nanoseconds)}"{end}'
+
+    def _said(self) -> str:
+        acting = "" if self.impersonated is None else self._impersonation(self.impersonated)
+        return f"{self._what}{acting}{self._where}{self._reference() if self._info.is_resource else ''}"
+
+    def _annotations(self, others: Mapping[str, str]) -> str:
+        rest = encoded(dict(others))[1:-1]
+        return f',"annotations":{{{self._decision},{rest}}}}}' if self._decision else f',"annotations":{{{rest}}}}}'
 
     def _impersonation(self, user: User) -> str:
         text = f',"impersonatedUser":{self._pieces.user(user)}'
@@ -174,19 +213,14 @@ class Record:
         return text
 
     def _reference(self) -> str:
-        info, text = self._info, self._pieces.text
-        name, uid, version = self._ref or ("", "", "")
-        reference = f',"objectRef":{{"resource":{text(info.resource)}'
-        if info.namespace:
-            reference += f',"namespace":{text(info.namespace)}'
+        info = self._info
+        before, after, end = self._pieces.reference(info)
+        name, uid, version = self._ref or _UNKNOWN
         if info.name or name:
-            reference += f',"name":{encoded(info.name or name)}'
+            before = f'{before},"name":{encoded(info.name or name)}'
         if uid:
-            reference += f',"uid":{encoded(uid)}'
-        reference += f',"apiGroup":{text(info.group)},"apiVersion":{text(info.version)}'
-        if version:
-            reference += f',"resourceVersion":{encoded(version)}'
-        return f'{reference},"subresource":{text(info.subresource)}}}' if info.subresource else reference + "}"
+            before = f'{before},"uid":{encoded(uid)}'
+        return f'{before}{after},"resourceVersion":{encoded(version)}{end}' if version else f"{before}{after}{end}"
 
     def _outcome(self, code: int) -> str:
         kept = {key: value for key, value in (self.status or {}).items() if key in {"status", "message", "reason", "details"}}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from enum import IntEnum, StrEnum
+from enum import IntEnum
 from typing import Any, Final
 
 from apiserver.apis.meta.objects import Object
@@ -41,13 +41,16 @@ _TEXTS: Final = {Level.NONE: "None", Level.METADATA: "Metadata", Level.REQUEST: 
 _LEVELS: Final = {text: level for level, text in _TEXTS.items()}
 
 
-class Stage(StrEnum):
-    """When an event is made."""
+class Stage:
+    """When an event is made. Plain texts: an enumeration's members are slow to hash."""
 
-    REQUEST_RECEIVED = "RequestReceived"
-    RESPONSE_STARTED = "ResponseStarted"
-    RESPONSE_COMPLETE = "ResponseComplete"
-    PANIC = "Panic"
+    REQUEST_RECEIVED: Final = "RequestReceived"
+    RESPONSE_STARTED: Final = "ResponseStarted"
+    RESPONSE_COMPLETE: Final = "ResponseComplete"
+    PANIC: Final = "Panic"
+
+
+STAGES: Final = (Stage.REQUEST_RECEIVED, Stage.RESPONSE_STARTED, Stage.RESPONSE_COMPLETE, Stage.PANIC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +58,14 @@ class Verdict:
     """What is recorded of one request."""
 
     level: Level
-    omit_stages: frozenset[Stage] = frozenset()
+    omit_stages: frozenset[str] = frozenset()
     omit_managed_fields: bool = False
+    head: str = ""
+    """How its events begin, up to the id."""
+
+    def __post_init__(self) -> None:
+        head = f'{{"kind":"Event","apiVersion":"{API_VERSION}","level":"{self.level.text}","auditID":'
+        object.__setattr__(self, "head", head)
 
 
 NOTHING: Final = Verdict(Level.NONE)
@@ -166,7 +175,7 @@ def parse(document: Any) -> Policy:  # noqa: ANN401 - a YAML document
     return Policy(tuple(rules))
 
 
-def _rule(given: Any, path: str, stages: frozenset[Stage], document: Object, errors: list[str]) -> Rule:  # noqa: ANN401 - YAML
+def _rule(given: Any, path: str, stages: frozenset[str], document: Object, errors: list[str]) -> Rule:  # noqa: ANN401 - YAML
     if not isinstance(given, dict):
         errors.append(f"{path}: Invalid value: it is no mapping")
         return Rule(NOTHING)
@@ -215,8 +224,7 @@ def _strings(given: Object, key: str, path: str, errors: list[str]) -> tuple[str
     return tuple(values)
 
 
-def _stages(given: Object, key: str, errors: list[str], path: str = "") -> frozenset[Stage]:
-    known = {each.value for each in Stage}
+def _stages(given: Object, key: str, errors: list[str], path: str = "") -> frozenset[str]:
     values = _strings(given, key, path, errors)
-    errors.extend(f"{path}.{key}: allowed stages are {','.join(known)}, not {each!r}" for each in values if each not in known)
-    return frozenset(Stage(each) for each in values if each in known)
+    errors.extend(f"{path}.{key}: allowed stages are {','.join(STAGES)}, not {each!r}" for each in values if each not in STAGES)
+    return frozenset(each for each in values if each in STAGES)

@@ -15,7 +15,7 @@ import gzip
 import logging
 import random
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import partial
 from typing import Final
@@ -32,7 +32,7 @@ from apiserver.endpoints.filters.authentication import Authenticator
 from apiserver.endpoints.filters.authorization import ALWAYS_ALLOWED, Authorizer, forbidden
 from apiserver.endpoints.filters.deadlines import Deadlines
 from apiserver.endpoints.filters.impersonation import Impersonation
-from apiserver.endpoints.filters.limits import Limiter, Seat
+from apiserver.endpoints.filters.limits import Limiter, Refused, Seat
 from apiserver.endpoints.filters.metering import Deciding, Requests
 from apiserver.endpoints.http import Request, Response, Stream
 from apiserver.endpoints.negotiation import JSON
@@ -48,6 +48,7 @@ _FORBIDDEN: Final = 403
 _GATEWAY_TIMEOUT: Final = 504
 _SERVER_ERROR: Final = 500
 _APPLY: Final = "application/apply-patch+"
+_SLICE: Final = 1 << 20
 _VARIANTS: Final = "89ab"
 SLOW_SECONDS: Final = 0.5
 """From here on a request is worth a line in the log and annotations in the audit log, as in Go."""
@@ -139,10 +140,14 @@ class Chain:
         call.on_initialized = seat.initialized
         try:
             if seat.waits:
-                call.waited += await seat.taken()
-            return await self._answer(call, long_running=long_running)
+                call.wait("apf-queue-wait", await seat.taken())
+            response = await self._answer(call, long_running=long_running)
         finally:
             seat.leave()
+        if not response.prepared:
+            for name, value in seat.headers:
+                response.headers[name] = value
+        return response
 
     async def _authenticate(self, call: Call) -> None:
         began = time.perf_counter()
@@ -163,7 +168,7 @@ class Chain:
         if found is not None:
             call.user = found.user
             if call.record is not None:
-                call.record.impersonated, call.record.constraint = found.user, found.constraint
+                call.record.act_as(found.user, found.constraint)
 
     def _enter(self, call: Call, *, long_running: bool) -> Seat | None:
         try:
@@ -190,9 +195,17 @@ class Chain:
             raise forbidden(call.user, call.info, decision.reason)
         self.deciding.allowed(time.perf_counter() - began)
 
+    async def _authorize_also(self, call: Call, verb: str) -> None:
+        info = replace(call.info, verb=verb)
+        decision = self.authorizer.known(call.user, info) or await self.authorizer.decide(call.user, info)
+        if not decision.allowed:
+            raise forbidden(call.user, info, decision.reason)
+
     async def _answer(self, call: Call, *, long_running: bool) -> Response:
         await self._authorize(call)
         if not long_running:
+            if call.info.verb == "patch":  # applying may create, and only the store finds out
+                call.authorize = partial(self._authorize_also, call)
             return await self._in_time(call)
         gauge = self.requests.long_running.cell(*self._labels(call))
         gauge.value += 1
@@ -264,8 +277,8 @@ class Chain:
             code, record.status = 200, {"status": "Success", "message": "Connection closed early"}  # Go's words and code
         if seconds > SLOW_SECONDS:
             call.annotate("apiserver.latency.k8s.io/total", f"{seconds:.6g}s")
-            if call.waited:
-                call.annotate("apiserver.latency.k8s.io/apf-queue-wait", f"{call.waited:.6g}s")
+            for whom, held in (call.waits or {}).items():
+                call.annotate(f"apiserver.latency.k8s.io/{whom}", f"{held:.6g}s")
         auditor.ended(record, code, call.annotations)
 
     def _labels(self, call: Call) -> tuple[str, ...]:
@@ -278,14 +291,18 @@ class Chain:
 def _refused(call: Call, error: StatusError) -> Response:
     if call.record is not None:
         call.record.status = error.to_json()
-    return responses.status_of(error)
+    response = responses.status_of(error)
+    if isinstance(error, Refused):
+        for name, value in error.headers:
+            response.headers[name] = value
+    return response
 
 
 def _keep(record: Record, call: Call, response: Response) -> None:
     """Give the audit log the answer's object, if it is to have it and there is one."""
     if record.verdict.level is not Level.REQUEST_RESPONSE or not call.info.is_resource or isinstance(response, Stream):
         return
-    body = response.body if isinstance(response.body, bytes) else b"".join(response.body)
+    body = response.body if isinstance(response.body, bytes) else b"".join(response.body.slices(_SLICE))
     if response.headers.get("Content-Encoding") == "gzip":
         body = gzip.decompress(body)
     if response.content_type == JSON and body:

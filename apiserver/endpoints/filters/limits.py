@@ -58,9 +58,18 @@ class Limiter(Protocol):
         ...
 
 
-def too_many() -> TooManyRequests:
+class Refused(TooManyRequests):
+    """There was no seat."""
+
+    headers: tuple[tuple[str, str], ...] = ()
+    """Of whose limit."""
+
+
+def too_many(headers: tuple[tuple[str, str], ...] = ()) -> Refused:
     """Return the refusal that clients understand: they come back after the header's seconds."""
-    return TooManyRequests("Too many requests, please try again later.", Details(retry_after_seconds=RETRY_SECONDS))
+    error = Refused("Too many requests, please try again later.", Details(retry_after_seconds=RETRY_SECONDS))
+    error.headers = headers
+    return error
 
 
 @dataclass(slots=True)

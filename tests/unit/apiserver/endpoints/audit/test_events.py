@@ -15,13 +15,14 @@ SECOND = 1_763_724_000_123_456_789
 
 
 def record(level: Level = Level.METADATA, path: str = PATH, method: str = "PUT", *, omit: bool = False) -> Record:
-    made = Record(Verdict(level, omit_managed_fields=omit), Pieces(), "id-1", requestinfo.parse(method, path, {}), SECOND)
+    pieces = Pieces()
     user = User("alice", ("team",), "u1", {"scopes": ("x",)})
-    made.describe(path + "?a=%22b", user, ("192.0.2.1", "192.0.2.2"), 'curl "8"')
-    return made
+    origin = pieces.origin(("192.0.2.1", "192.0.2.2"), 'curl "8"')
+    verdict = Verdict(level, omit_managed_fields=omit)
+    return Record(verdict, pieces, "id-1", requestinfo.parse(method, path, {}), SECOND, path + "?a=%22b", user, origin)
 
 
-def event(made: Record, stage: Stage = Stage.RESPONSE_COMPLETE, code: int = 200, **annotations: str) -> dict[str, Any]:
+def event(made: Record, stage: str = Stage.RESPONSE_COMPLETE, code: int = 200, **annotations: str) -> dict[str, Any]:
     text = made.event(stage, SECOND + 1_000_000_000, code, annotations)
     assert "\n" not in text
     value: dict[str, Any] = json.loads(text)
@@ -32,7 +33,7 @@ def test_an_event_has_every_field_in_gos_order() -> None:
     made = record()
     made.about({"name": "x", "uid": "o1", "resourceVersion": "7"})
     made.decided(allowed=True, reason='RBAC: allowed by "r"')
-    made.impersonated, made.constraint = User("bob", ("b",)), "impersonate:user-info"
+    made.act_as(User("bob", ("b",)), "impersonate:user-info")
     assert event(made, Stage.RESPONSE_COMPLETE, 200, **{"other/key": "v"}) == {
         "kind": "Event",
         "apiVersion": "audit.k8s.io/v1",
@@ -127,8 +128,8 @@ def test_objects_that_are_too_large_are_left_out_and_it_is_said() -> None:
 
 
 def test_a_long_user_agent_is_cut() -> None:
-    made = Record(Verdict(Level.METADATA), Pieces(), "i", requestinfo.parse("GET", "/version", {}), SECOND)
-    made.describe("/version", None, (), "x" * 5000)
+    info, pieces = requestinfo.parse("GET", "/version", {}), Pieces()
+    made = Record(Verdict(Level.METADATA), pieces, "i", info, SECOND, "/version", None, pieces.origin((), "x" * 5000))
     read = event(made)
     assert read["userAgent"] == "x" * 1024 + "...TRUNCATED"
     assert read["user"] == {}
@@ -136,6 +137,8 @@ def test_a_long_user_agent_is_cut() -> None:
 
 
 def test_hostile_text_stays_text() -> None:
-    made = Record(Verdict(Level.METADATA), Pieces(), 'i"\n', requestinfo.parse('G"', '/apis/g/v1/namespaces/a"/r\u2028/x', {}), SECOND)
-    made.describe("/\ud800", User("\ud800"), ("a",), "\x00")
+    info, pieces = requestinfo.parse('G"', '/apis/g/v1/namespaces/a"/r\u2028/x', {}), Pieces()
+    origin = pieces.origin(("a",), "\x00")
+    made = Record(Verdict(Level.METADATA), pieces, 'i"\n', info, SECOND, "/\ud800", User("\ud800"), origin)
+    assert json.loads(made.first())["stage"] == "RequestReceived"
     assert event(made)["objectRef"]["namespace"] == 'a"'

@@ -1,0 +1,110 @@
+"""How many seats each level has: its share of the server's, and what others lend it, by demand. Pure.
+
+As ``apf_controller.go`` and ``conc_alloc.go``: every ten seconds, from the demand of the last ten.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from apiserver.endpoints.filters.flowcontrol.configuration import Level
+
+_SMOOTHING = 0.977
+_LEAST_TARGET = 0.001
+_STEPS = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Seats of a level: its own, and how few and how many it may come to have."""
+
+    nominal: int
+    lower: int
+    upper: int
+
+
+def bounds(levels: Mapping[str, Level], total: int) -> dict[str, Bounds]:
+    """Return the bounds of every level, for a server of ``total`` seats."""
+    shares = sum(each.shares for each in levels.values())
+    found = {}
+    for name, level in levels.items():
+        nominal = math.ceil(total * level.shares / shares) if shares else 0
+        lendable = round(nominal * level.lendable_percent / 100)
+        borrowing = total if level.borrowing_percent is None else round(nominal * level.borrowing_percent / 100)
+        found[name] = Bounds(nominal, nominal - lendable, nominal + borrowing)
+    return found
+
+
+class Demand:
+    """Seats that a level could use, in use and waited for, over one period of time."""
+
+    __slots__ = ("_area", "_began", "_last", "_seats", "_squares", "most", "smoothed")
+
+    def __init__(self, now: float) -> None:
+        self._began = self._last = now
+        self._seats = 0
+        self._area = self._squares = 0.0
+        self.most = 0
+        self.smoothed = 0.0
+
+    def set(self, seats: int, now: float) -> None:
+        """Note what is wanted from now on."""
+        passed = now - self._last
+        before = self._seats
+        if before and passed > 0:
+            self._area += before * passed
+            self._squares += before * before * passed
+        self._last = now
+        self._seats = seats
+        if seats > self.most:
+            self.most = seats
+
+    def close(self, now: float) -> int:
+        """End the period and begin the next; return the most seats that were wanted in it."""
+        self.set(self._seats, now)
+        passed = now - self._began
+        if passed > 0:
+            average = self._area / passed
+            envelope = average + math.sqrt(max(0.0, self._squares / passed - average * average))
+            self.smoothed = max(envelope, _SMOOTHING * self.smoothed + (1 - _SMOOTHING) * envelope)
+        most, self.most = self.most, self._seats
+        self._began, self._area, self._squares = now, 0.0, 0.0
+        return most
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What a level asks for: at least ``lower``, at most ``upper``, in proportion to ``target``."""
+
+    lower: float
+    upper: float
+    target: float
+
+
+def wish(level: Bounds, most: int, smoothed: float) -> Wish:
+    """Return what a level asks for, from its demand."""
+    lower = max(level.lower, min(level.nominal, most))
+    return Wish(lower, max(lower, level.upper), max(lower, smoothed))
+
+
+def allocate(total: float, wishes: Sequence[Wish]) -> tuple[list[float], float]:
+    """Share ``total`` out: to each its target times one common fraction, within its bounds; return that fraction, too.
+
+    Where the bounds allow no such fraction (the lower ones are too high in sum, or the upper ones too low), each gets that bound.
+    """
+
+    def share(fraction: float) -> list[float]:
+        return [max(each.lower, min(each.upper, fraction * max(each.target, _LEAST_TARGET))) for each in wishes]
+
+    least, most = 0.0, 1.0
+    while sum(share(most)) < total and most < 1 << 40:
+        most *= 2
+    for _ in range(_STEPS):
+        middle = (least + most) / 2
+        if sum(share(middle)) < total:
+            least = middle
+        else:
+            most = middle
+    return share(most), most

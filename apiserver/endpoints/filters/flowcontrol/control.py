@@ -1,0 +1,345 @@
+"""The limiter: which level and flow a request is of, how many seats it needs, and what is counted of it.
+
+As long as the cluster's configuration is not known the fallback decides, which is max-in-flight.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from apiserver.apis.meta.instruments import Cell, Counter, Gauge, Histogram, HistogramCell, Registry
+from apiserver.apis.meta.objects import Object
+from apiserver.apis.meta.users import User
+from apiserver.endpoints.filters.flowcontrol import borrowing, configuration, levels
+from apiserver.endpoints.filters.flowcontrol.configuration import Configuration, Schema
+from apiserver.endpoints.filters.flowcontrol.levels import Full, Seats, Waiter
+from apiserver.endpoints.filters.limits import Limiter, Refused, Seat, Watermark, too_many
+from apiserver.endpoints.requestinfo import RequestInfo
+
+logger = logging.getLogger(__name__)
+
+WAIT_SECONDS: Final = 15.0
+"""A quarter of a request's time, as in Go."""
+ADJUST_SECONDS: Final = 10.0
+SCHEMA_HEADER: Final = "X-Kubernetes-PF-FlowSchema-UID"
+LEVEL_HEADER: Final = "X-Kubernetes-PF-PriorityLevel-UID"
+TIMED_OUT: Final = "time-out"
+CANCELLED: Final = "cancelled"
+BYTES_PER_SEAT: Final = 100_000
+LIST_BYTES: Final = 1_000_000
+"""A list from the cache is written in slices: more than this is not in memory at once."""
+WATCHES_PER_SEAT: Final = 10
+EVENT_SECONDS: Final = 0.005
+MOST_MUTATING_SEATS: Final = 10
+_PART_OF_LEVEL: Final = 0.15
+_MAX_KNOWN: Final = 8192
+_SECONDS: Final = (0, 0.005, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30)
+_NAMES: Final = ("priority_level", "flow_schema")
+
+
+def _no_objects(group: str, resource: str) -> tuple[int, int]:
+    del group, resource
+    return 0, 0
+
+
+def _no_watches(group: str, resource: str) -> int:
+    del group, resource
+    return 0
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What a list or a write will cost, as far as it can be told in advance. Each function takes group and resource."""
+
+    objects: Callable[[str, str], tuple[int, int]] = _no_objects
+    """How many there are, and their average size in bytes."""
+    watches: Callable[[str, str], int] = _no_watches
+    """How many watch them."""
+
+
+class FlowMetrics:
+    """``k8s.io/apiserver/pkg/util/flowcontrol/metrics``."""
+
+    def __init__(self) -> None:
+        name = "apiserver_flowcontrol_"
+        level = ("priority_level",)
+        self.rejected = Counter(f"{name}rejected_requests_total", "Requests refused by flow control.", (*_NAMES, "reason"))
+        self.dispatched = Counter(f"{name}dispatched_requests_total", "Requests let in by flow control.", _NAMES)
+        self.executing = Gauge(f"{name}current_executing_requests", "Requests that have seats.", _NAMES)
+        self.executing_seats = Gauge(f"{name}current_executing_seats", "Seats in use.", _NAMES)
+        self.inqueue = Gauge(f"{name}current_inqueue_requests", "Requests that wait for seats.", _NAMES)
+        self.inqueue_seats = Gauge(f"{name}current_inqueue_seats", "Seats that are waited for.", _NAMES)
+        self.waited = Histogram(f"{name}request_wait_duration_seconds", "Time in queues.", _SECONDS, (*_NAMES, "execute"))
+        self.executed = Histogram(f"{name}request_execution_seconds", "Time with seats.", _SECONDS, (*_NAMES, "type"))
+        self.seats = Histogram(f"{name}work_estimated_seats", "Seats of requests.", (1, 2, 4, 8, 16, 32, 64, 100), _NAMES)
+        self.nominal = Gauge(f"{name}nominal_limit_seats", "Seats of a level by its shares.", level)
+        self.lower = Gauge(f"{name}lower_limit_seats", "The fewest seats of a level.", level)
+        self.upper = Gauge(f"{name}upper_limit_seats", "The most seats of a level.", level)
+        self.current = Gauge(f"{name}current_limit_seats", "Seats that a level has now.", level)
+        self.most = Gauge(f"{name}demand_seats_high_watermark", "The most seats wanted in the last period.", level)
+        self.smoothed = Gauge(f"{name}demand_seats_smoothed", "Seats wanted, smoothed.", level)
+        self.target = Gauge(f"{name}target_seats", "Seats that a level should have.", level)
+        self.fraction = Gauge(f"{name}seat_fair_frac", "Seats for each one that is wanted.")
+
+    def register(self, registry: Registry) -> None:
+        """Put all of it on the page."""
+        registry.add(self.rejected, self.dispatched, self.executing, self.executing_seats, self.inqueue, self.inqueue_seats)
+        registry.add(self.waited, self.executed, self.seats, self.nominal, self.lower, self.upper, self.current)
+        registry.add(self.most, self.smoothed, self.target, self.fraction)
+
+
+@dataclass(slots=True)
+class _Flow:
+    """One flow of one schema, with what its requests count in."""
+
+    schema: Schema
+    seats: Seats
+    number: int
+    headers: tuple[tuple[str, str], ...]
+    user: User
+    dispatched: Cell
+    executing: Cell
+    executing_seats: Cell
+    at_once: HistogramCell
+    executed: HistogramCell
+    estimated: HistogramCell
+
+
+class PriorityAndFairness:
+    """See :class:`~apiserver.endpoints.filters.limits.Limiter`. ``run`` must run, or no level lends to another."""
+
+    def __init__(
+        self,
+        total: int,
+        fallback: Limiter,
+        metrics: FlowMetrics,
+        *,
+        load: Load | None = None,
+        now: Callable[[], float] = time.monotonic,
+        wait_seconds: float = WAIT_SECONDS,
+    ) -> None:
+        """Take the number of seats of the server, and who decides before :meth:`configure`."""
+        self.load = load or Load()
+        self.watermark = Watermark()
+        self._total = total
+        self._fallback = fallback
+        self._metrics = metrics
+        self._now = now
+        self._wait_seconds = wait_seconds
+        self._configuration: Configuration | None = None
+        self._bounds: dict[str, borrowing.Bounds] = {}
+        self._levels: dict[str, Seats] = {}
+        self._flows: dict[tuple[object, ...], _Flow] = {}
+
+    def configure(self, schemas: Iterable[Object], levels: Iterable[Object]) -> None:
+        """Take the cluster's FlowSchemas and PriorityLevelConfigurations; none of either: fall back."""
+        listed = list(schemas), list(levels)
+        if not all(listed):
+            self._configuration = None
+            return
+        self._configuration, wrong = configuration.read(*listed)
+        for each in wrong:
+            logger.warning("left out of flow control", extra={"reason": each})
+        self._bounds = borrowing.bounds(self._configuration.levels, self._total)
+        for name, level in self._configuration.levels.items():
+            bound = self._bounds[name]
+            known = self._levels.get(name)
+            if known is None or known.exempt != level.exempt:
+                self._levels[name] = Seats(bound.nominal, level.queuing, self._now, exempt=level.exempt)
+            else:
+                known.configure(max(bound.lower, min(known.limit, bound.upper)), level.queuing)
+            for gauge, value in (
+                (self._metrics.nominal, bound.nominal),
+                (self._metrics.lower, bound.lower),
+                (self._metrics.upper, bound.upper),
+            ):
+                gauge.cell(name).value = value
+        self._levels = {name: seats for name, seats in self._levels.items() if name in self._configuration.levels}
+        self._flows.clear()
+        self.adjust()
+
+    async def run(self) -> None:
+        """Let levels lend to each other, until cancelled."""
+        while True:
+            await asyncio.sleep(ADJUST_SECONDS)
+            self.adjust()
+
+    def adjust(self) -> None:
+        """Share the seats out by the demand since the last time."""
+        now, left = self._now(), float(self._total)
+        wishes = {}
+        for name, seats in self._levels.items():
+            most = seats.demand.close(now)
+            bound = self._bounds[name]
+            self._metrics.most.cell(name).value = most
+            self._metrics.smoothed.cell(name).value = round(seats.demand.smoothed, 3)
+            if seats.exempt:
+                left -= max(bound.lower, most)
+            else:
+                wishes[name] = borrowing.wish(bound, most, seats.demand.smoothed)
+        shares, fraction = borrowing.allocate(max(0.0, left), list(wishes.values()))
+        self._metrics.fraction.cell().value = fraction
+        for (name, each), share in zip(wishes.items(), shares, strict=True):
+            seats = self._levels[name]
+            seats.configure(max(1, round(share)), self._configuration.levels[name].queuing if self._configuration else None)
+            self._metrics.target.cell(name).value = each.target
+            self._metrics.current.cell(name).value = seats.limit
+
+    def enter(self, user: User, info: RequestInfo, *, long_running: bool) -> Seat | None:
+        """See :class:`Limiter`."""
+        if self._configuration is None:
+            return self._fallback.enter(user, info, long_running=long_running)
+        if long_running and info.verb != "watch":
+            return None
+        flow = self._flow(self._configuration, user, info)
+        width, after = self._width(flow, info)
+        flow.estimated.observe(width)
+        try:
+            waiter = flow.seats.enter(flow.number, width)
+        except Full as full:
+            self._metrics.rejected.increment(flow.schema.level, flow.schema.name, full.reason)
+            raise _refusal(flow) from None
+        return _Seat(self, flow, waiter, after, info.mutating)
+
+    def take_peaks(self) -> tuple[int, int]:
+        """See :class:`Limiter`."""
+        if self._configuration is None:
+            return self._fallback.take_peaks()
+        return self.watermark.take()
+
+    def _flow(self, known: Configuration, user: User, info: RequestInfo) -> _Flow:
+        key = (id(user), info.verb, info.resource, info.namespace, info.subresource, info.group, "" if info.is_resource else info.path)
+        flow = self._flows.get(key)
+        if flow is not None and flow.user is user:
+            return flow
+        if len(self._flows) >= _MAX_KNOWN:
+            self._flows.clear()
+        schema = known.classify(user, info)
+        flow = self._flows[key] = self._made(known, schema, user, schema.flow(user, info))
+        return flow
+
+    def _made(self, known: Configuration, schema: Schema, user: User, distinguisher: str) -> _Flow:
+        metrics, names = self._metrics, (schema.level, schema.name)
+        return _Flow(
+            schema,
+            self._levels[schema.level],
+            levels.flow_of(schema.name, distinguisher),
+            ((SCHEMA_HEADER, schema.uid), (LEVEL_HEADER, known.levels[schema.level].uid)),
+            user,
+            metrics.dispatched.cell(*names),
+            metrics.executing.cell(*names),
+            metrics.executing_seats.cell(*names),
+            metrics.waited.cell(*names, "true"),
+            metrics.executed.cell(*names, "regular"),
+            metrics.seats.cell(*names),
+        )
+
+    def _width(self, flow: _Flow, info: RequestInfo) -> tuple[int, float]:
+        """Return the seats of a request, and for how many seconds it keeps them after its answer."""
+        if not info.is_resource or flow.seats.exempt:
+            return 1, 0.0
+        if info.verb in {"list", "watch"} and not info.selected_name:
+            count, size = self.load.objects(info.group, info.resource)
+            wide = math.ceil(min(count * size, LIST_BYTES) / BYTES_PER_SEAT)
+            return self._at_most(flow, wide), 0.0
+        if info.mutating:
+            watches = self.load.watches(info.group, info.resource)
+            if watches >= WATCHES_PER_SEAT:
+                wide = self._at_most(flow, min(MOST_MUTATING_SEATS, math.ceil(watches / WATCHES_PER_SEAT)))
+                return wide, watches / WATCHES_PER_SEAT * EVENT_SECONDS / wide
+        return 1, 0.0
+
+    def _at_most(self, flow: _Flow, wide: int) -> int:
+        return max(1, min(wide, math.ceil(self._bounds[flow.schema.level].nominal * _PART_OF_LEVEL)))
+
+    async def wait(self, flow: _Flow, waiter: Waiter) -> float:
+        """Wait for the seats; return the seconds."""
+        names = (flow.schema.level, flow.schema.name)
+        inqueue, inqueue_seats = self._metrics.inqueue.cell(*names), self._metrics.inqueue_seats.cell(*names)
+        free = asyncio.get_running_loop().create_future()
+        waiter.dispatched = lambda: None if free.done() else free.set_result(None)
+        began = self._now()
+        inqueue.value += 1
+        inqueue_seats.value += waiter.width
+        reason = CANCELLED
+        try:
+            async with asyncio.timeout(self._wait_seconds):
+                if waiter.began < 0:
+                    await free
+            reason = ""
+        except TimeoutError:
+            reason = TIMED_OUT
+            raise _refusal(flow) from None
+        finally:
+            inqueue.value -= 1
+            inqueue_seats.value -= waiter.width
+            self._metrics.waited.observe(self._now() - began, *names, "false" if reason else "true")
+            if reason:
+                self._metrics.rejected.increment(*names, reason)
+        return self._now() - began
+
+
+class _Seat:
+    """A request's seats."""
+
+    __slots__ = ("_after", "_control", "_flow", "_left", "_running", "_waiter", "_writes", "waits")
+
+    def __init__(self, control: PriorityAndFairness, flow: _Flow, waiter: Waiter, after: float, writes: bool) -> None:  # noqa: FBT001 - hot path
+        self._control = control
+        self._flow = flow
+        self._waiter = waiter
+        self._after = after
+        self._writes = writes
+        self._left = False
+        self._running = False
+        self.waits = waiter.began < 0
+        if not self.waits:
+            flow.at_once.observe(0.0)
+            self._begin()
+
+    @property
+    def headers(self) -> tuple[tuple[str, str], ...]:
+        return self._flow.headers
+
+    async def taken(self) -> float:
+        seconds = await self._control.wait(self._flow, self._waiter)
+        self._begin()
+        return seconds
+
+    def initialized(self) -> None:
+        self.leave()
+
+    def leave(self) -> None:
+        if self._left:
+            return
+        self._left = True
+        if not self._running:
+            self._flow.seats.leave(self._waiter)
+            return
+        flow, waiter = self._flow, self._waiter
+        flow.executing.value -= 1
+        flow.executing_seats.value -= waiter.width
+        flow.executed.observe(self._control._now() - waiter.began)  # noqa: SLF001 - the two are one
+        self._control.watermark.remove(writes=self._writes)
+        if self._after:
+            asyncio.get_running_loop().call_later(self._after, flow.seats.leave, waiter)
+        else:
+            flow.seats.leave(waiter)
+
+    def _begin(self) -> None:
+        self._running = True
+        flow = self._flow
+        flow.dispatched.value += 1
+        flow.executing.value += 1
+        flow.executing_seats.value += self._waiter.width
+        self._control.watermark.add(writes=self._writes)
+
+
+def _refusal(flow: _Flow) -> Refused:
+    return too_many(flow.headers)
