@@ -66,16 +66,11 @@ def compile_map(compiler: Compiler, node: MapOf, scope: dict[str, int]) -> Code:
         made: dict[Value, Value] = {}
         for key, value, may_lack in runs:
             name, given = key(frame), value(frame)
-            if type(name) is float:
-                raise CelError("unsupported key type")
             if may_lack:
                 if not _unwrap(given):
                     continue
                 given = given.value
-            wanted = key_of(name)
-            if wanted in made:
-                raise CelError(f"Failed with repeated key: {name}")
-            made[wanted] = given
+            made[name if type(name) is float else key_of(name)] = given  # of repeated keys the last one counts, as in cel-go
         return made
 
     if all(key.constant and value.constant for key, value, _ in pairs) and not any(item.optional for item in node.items):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from apiserver.cel.values import Duration, Message, Opaque, Optional, Timestamp, Type, UInt, Value, no_such_overload
+from apiserver.cel.values import CelError, Duration, Message, Opaque, Optional, Timestamp, Type, UInt, Value, no_such_overload
 
 _NUMBERS: Final = frozenset({int, UInt, float})
 _PLAIN: Final = frozenset({str, bytes, bool, type(None), Duration, Timestamp, Type})
@@ -21,7 +21,9 @@ def equal(left: Value, right: Value) -> bool:
     if kind is other and kind in _PLAIN:
         return bool(left == right)
     if kind in _NUMBERS and other in _NUMBERS:
-        return bool(left == right)
+        if (kind is float) is (other is float):
+            return bool(left == right)
+        return float(left) == float(right)  # as cel-go: a double decides with its own precision
     if kind is list and other is list:
         return len(left) == len(right) and all(map(equal, left, right))
     if kind is dict and other is dict:
@@ -46,15 +48,16 @@ def compare(left: Value, right: Value) -> int:
     kind, other = type(left), type(right)
     if not ((kind is other and kind in _ORDERED) or (kind in _NUMBERS and other in _NUMBERS)):
         raise no_such_overload()
+    if kind is float or other is float:
+        left, right = float(left), float(right)
+        if left != left or right != right:  # not-a-number differs from itself
+            raise CelError("NaN values cannot be ordered")
     return int(left > right) - int(left < right)
 
 
-def ordered(left: Value, right: Value) -> bool:
-    """Return whether the two have an order, which not-a-number has with nobody."""
-    kind, other = type(left), type(right)
-    if kind in _NUMBERS and other in _NUMBERS:
-        return bool(left == left and right == right)  # not-a-number differs from itself
-    return kind is other and kind in _ORDERED
+def has_order(value: Value) -> bool:
+    """Return whether values of this type have an order."""
+    return type(value) in _ORDERED or type(value) in _NUMBERS
 
 
 def contains(container: Value, value: Value) -> bool:

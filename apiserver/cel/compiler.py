@@ -94,7 +94,7 @@ class Compiler:
             chain.append(at)
             at = at.operand
         chain.reverse()
-        base, used = self._name(at, chain, scope) if isinstance(at, Ident) else (self.compile(at, scope), 0)
+        base, used = self._name(at, chain, scope) if isinstance(at, Ident) else (self._base(at, scope), 0)
         rest = chain[used:]
         while rest:
             plain = 0
@@ -119,7 +119,7 @@ class Compiler:
                 self._check_field(name, chain[count:])
                 return Code(_variable(name), 1), count
             if (found := TYPES.get(name)) is not None:
-                return self.compile(Constant(ident.at, found), scope)._replace(cost=1), count
+                return self.compile(Constant(ident.at, found), scope), count
         raise self.source.error(ident.at, f"undeclared reference to '{ident.name}' (in container '')")
 
     def _check_field(self, variable: str, rest: list[Select]) -> None:
@@ -137,11 +137,17 @@ class Compiler:
             return Code(lambda frame: selecting.has(run(frame), name), base.cost)
         return Code(lambda frame: selecting.optional_field(run(frame), name), base.cost + 1)
 
+    def _base(self, node: Node, scope: dict[str, int]) -> Code:
+        """Compile what something is selected from; a path that does not begin with a name costs one more."""
+        code = self.compile(node, scope)
+        return code if isinstance(node, Ident | Select | Index) else Code(code.run, code.cost + 1)
+
     def _index(self, node: Index, scope: dict[str, int]) -> Code:
-        operand, key = self.compile(node.operand, scope), self.compile(node.key, scope)
+        operand, key = self._base(node.operand, scope), self.compile(node.key, scope)
         get = selecting.optional_index if node.optional else selecting.index
         value, wanted = operand.run, key.run
-        return Code(lambda frame: get(value(frame), wanted(frame)), operand.cost + key.cost + 1)
+        own = 0 if isinstance(node.key, Ident | Select | Index) else 1  # cel-go takes such a key for a part of the path
+        return Code(lambda frame: get(value(frame), wanted(frame)), operand.cost + key.cost + own)
 
     def _call(self, node: Call, scope: dict[str, int]) -> Code:
         if node.target is None and (special := _SPECIAL.get(node.function)) is not None:
@@ -158,6 +164,8 @@ class Compiler:
         if len(nodes) not in function.counts:
             raise self.source.error(node.at, f"found no matching overload for '{name}' applied to {len(nodes)} arguments")
         codes = [self.compile(each, scope) for each in nodes]
+        if name in _FOLDED and len(codes) == 1 and codes[0].constant and target is None:
+            return _folded(_invoke(function, [codes[0].run]))
         return Code(_invoke(function, [each.run for each in codes]), sum(each.cost for each in codes))
 
     def _qualified(self, node: Call, scope: dict[str, int]) -> str:
@@ -182,6 +190,15 @@ class Compiler:
             return otherwise(frame)
 
         return Code(run, left.cost)
+
+
+def _folded(run: Run) -> Code:
+    """Convert a literal once."""
+    try:
+        value = run(Frame({}, 0))
+    except CelError:
+        return Code(run, 0)  # whoever evaluates it hears of it
+    return Code(lambda _frame: value, 0, constant=True)
 
 
 def _variable(name: str) -> Run:
@@ -351,8 +368,7 @@ def _ordering(compiler: Compiler, node: Call, scope: dict[str, int]) -> Code:
     def run(frame: Frame) -> Value:
         one, other = first(frame), second(frame)
         aggregates.charge_equality(frame, one, other)
-        order = comparing.compare(one, other)
-        return order in wanted and comparing.ordered(one, other)
+        return comparing.compare(one, other) in wanted
 
     return Code(run, left.cost + right.cost)
 
@@ -360,6 +376,8 @@ def _ordering(compiler: Compiler, node: Call, scope: dict[str, int]) -> Code:
 def _in(compiler: Compiler, node: Call, scope: dict[str, int]) -> Code:
     left, right = (compiler.compile(each, scope) for each in node.args)
     first, second, free = left.run, right.run, right.constant
+    if isinstance(node.args[1], ListOf) and not node.args[1].items:
+        return Code(lambda _frame: False, 0, constant=True)  # whatever is on the left
 
     def run(frame: Frame) -> Value:
         value, container = first(frame), second(frame)
@@ -373,6 +391,7 @@ def _in(compiler: Compiler, node: Call, scope: dict[str, int]) -> Code:
     return Code(run, left.cost + right.cost)
 
 
+_FOLDED: Final = frozenset({"bool", "bytes", "double", "duration", "dyn", "int", "string", "timestamp", "type", "uint"})
 _SPECIAL: Final[dict[str, Callable[[Compiler, Call, dict[str, int]], Code]]] = {
     "&&": _logical,
     "||": _logical,

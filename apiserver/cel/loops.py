@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cmp_to_key
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from apiserver.cel import comparing, cost
@@ -80,10 +81,12 @@ def _walk(over: Run, slots: tuple[int, ...]) -> Run:
 def _quantifier(walk: Run, step: Code, *, deciding: bool) -> Run:
     """``all`` and ``exists``: one deciding element is enough, whatever errors others give."""
     test, turn = step.run, step.cost + (_EXISTS_TURN if deciding else _ALL_TURN)
+    more = turn - step.cost - 1  # to see that it is decided, where there would be more
 
     def run(frame: Frame) -> Value:
         failed: CelError | None = None
-        for _ in walk(frame):
+        turns = walk(frame)
+        for _ in turns:
             frame.charge(turn)
             try:
                 value = test(frame)
@@ -91,6 +94,7 @@ def _quantifier(walk: Run, step: Code, *, deciding: bool) -> Run:
                 failed = error
                 continue
             if value is deciding:
+                frame.cost += sum(more for _ in islice(turns, 1))
                 return deciding
             if type(value) is not bool:
                 failed = no_such_overload()
@@ -108,14 +112,14 @@ def _truth(value: Value) -> bool:
 
 
 def _exists_one(walk: Run, step: Code) -> Run:
-    test, turn = step.run, step.cost + 1
+    test, turn = step.run, step.cost
 
     def run(frame: Frame) -> Value:
         count = 0
         for _ in walk(frame):
             frame.charge(turn)
             if _truth(test(frame)):
-                frame.cost += 1
+                frame.cost += 2
                 count += 1
         return count == 1
 
@@ -128,10 +132,10 @@ def _filter(walk: Run, step: Code, slot: int) -> Run:
     def run(frame: Frame) -> Value:
         kept: list[Value] = []
         for _ in walk(frame):
-            frame.charge(turn + 1)
+            frame.charge(turn)
             value = frame.slots[slot]
             if _truth(test(frame)):
-                frame.cost += _MAP_TURN
+                frame.cost += _MAP_TURN + 1
                 kept.append(value)
         return kept
 
@@ -147,7 +151,6 @@ def _map(walk: Run, step: Code, where: Code | None) -> Run:
             if where is not None:
                 frame.charge(where.cost)
                 if not _truth(where.run(frame)):
-                    frame.cost += 1
                     continue
             frame.charge(turn)
             made.append(transform(frame))
@@ -167,7 +170,6 @@ def _to_map(walk: Run, step: Code, where: Code | None, slot: int, *, entries: bo
             if where is not None:
                 frame.charge(where.cost)
                 if not _truth(where.run(frame)):
-                    frame.cost += 1
                     continue
             frame.charge(turn)
             value = transform(frame)
@@ -194,7 +196,7 @@ def compile_bind(compiler: Compiler, node: Bind, scope: dict[str, int]) -> Code:
     over = compiler.compile(node.over, scope)
     slot = compiler.slot()
     step = compiler.compile(node.step, {**scope, node.variable: slot})
-    value, transform, again, wrap = over.run, step.run, over.cost + step.cost + (4 if node.wrap else 3), node.wrap
+    value, transform, again, wrap = over.run, step.run, over.cost + step.cost + (3 if node.wrap else 2), node.wrap
 
     def run(frame: Frame) -> Value:
         found = value(frame)
@@ -229,15 +231,15 @@ def compile_sort_by(compiler: Compiler, node: SortBy, scope: dict[str, int]) -> 
             keys.append(key(frame))
         return sort(frame, elements, keys)
 
-    return Code(run, over.cost + 4)
+    return Code(run, over.cost + 3)
 
 
 def sort(frame: Frame, elements: list[Value], keys: list[Value]) -> list[Value]:
     """Return the elements in the order of their keys, which must be of one type that has an order."""
-    frame.charge(cost.LIST + 2 * len(keys) ** 2)
+    frame.charge(cost.LIST + 1 + 2 * len(keys) ** 2)
     if not keys:
         return elements
-    if not comparing.ordered(keys[0], keys[0]) and type(keys[0]) is not float:
+    if not comparing.has_order(keys[0]):
         raise CelError("list elements must be comparable")
     if any(type(each) is not type(keys[0]) for each in keys):
         raise CelError("list elements must have the same type")

@@ -9,6 +9,7 @@ from typing import Final
 from apiserver.cel import cost
 from apiserver.cel.frame import Frame
 from apiserver.cel.values import (
+    INT_MIN,
     CelError,
     Duration,
     Timestamp,
@@ -44,6 +45,8 @@ def _quotient(left: int, right: int) -> int:
 def _remainder(left: int, right: int) -> int:
     if right == 0:
         raise CelError("modulus by zero")
+    if (left, right) == (INT_MIN, -1):
+        raise CelError("integer overflow")
     return int(math.copysign(1, left)) * (abs(left) % abs(right))
 
 
@@ -67,15 +70,15 @@ _ADD: Final[dict[tuple[type, type], Operation]] = {
     (bytes, bytes): _text,
     (list, list): _lists,
     (Duration, Duration): lambda _f, a, b: checked_duration(a.nanos + b.nanos),
-    (Timestamp, Duration): lambda _f, a, b: checked_timestamp(a.nanos + b.nanos),
-    (Duration, Timestamp): lambda _f, a, b: checked_timestamp(a.nanos + b.nanos),
+    (Timestamp, Duration): lambda _f, a, b: checked_timestamp(a.nanos + b.nanos, a.offset),
+    (Duration, Timestamp): lambda _f, a, b: checked_timestamp(a.nanos + b.nanos, b.offset),
 }
 _SUBTRACT: Final[dict[tuple[type, type], Operation]] = {
     (int, int): lambda _f, a, b: checked_int(a - b),
     (UInt, UInt): lambda _f, a, b: checked_uint(int(a) - int(b)),
     (float, float): lambda _f, a, b: a - b,
     (Duration, Duration): lambda _f, a, b: checked_duration(a.nanos - b.nanos),
-    (Timestamp, Duration): lambda _f, a, b: checked_timestamp(a.nanos - b.nanos),
+    (Timestamp, Duration): lambda _f, a, b: checked_timestamp(a.nanos - b.nanos, a.offset),
     (Timestamp, Timestamp): lambda _f, a, b: checked_duration(a.nanos - b.nanos),
 }
 _MULTIPLY: Final[dict[tuple[type, type], Operation]] = {

@@ -2,7 +2,23 @@
 
 from __future__ import annotations
 
-from apiserver.cel.values import NONE, CelError, Lazy, Message, Optional, UInt, Value, key_of, no_such_overload, type_name
+from apiserver.cel.values import (
+    NONE,
+    CelError,
+    Duration,
+    Lazy,
+    Message,
+    Optional,
+    Timestamp,
+    UInt,
+    Value,
+    key_of,
+    no_such_overload,
+    type_name,
+)
+
+_FIELDLESS = frozenset({type(None), bool, int, UInt, float, str, bytes, Duration, Timestamp})
+"""Cannot have a field: asking whether they do is no error."""
 
 
 def field(value: Value, name: str) -> Value:
@@ -36,6 +52,8 @@ def optional_field(value: Value, name: str) -> Optional:
         return Optional(value.fields[name]) if name in value.fields else NONE
     if isinstance(value, Lazy):
         return Optional(value.get(name)) if value.has(name) else NONE
+    if type(value) in _FIELDLESS:
+        return NONE
     raise no_such_overload()
 
 
@@ -51,6 +69,8 @@ def has(value: Value, name: str) -> bool:
         return name in value.fields
     if isinstance(value, Lazy):
         return value.has(name)
+    if type(value) in _FIELDLESS:
+        return False
     raise no_such_overload()
 
 
@@ -58,7 +78,7 @@ def index(value: Value, key: Value) -> Value:
     """Return ``value[key]``; of an optional, an optional."""
     kind = type(value)
     if kind is dict:
-        wanted = key_of(key)
+        wanted = _wanted(key)
         try:
             return value[wanted]
         except KeyError:
@@ -82,12 +102,20 @@ def optional_index(value: Value, key: Value) -> Optional:
             return NONE
         value = value.value
     if type(value) is dict:
-        wanted = key_of(key)
+        wanted = _wanted(key)
         return Optional(value[wanted]) if wanted in value else NONE
     if type(value) is list:
         position = _position(key)
         return Optional(value[position]) if 0 <= position < len(value) else NONE
+    if type(value) in _FIELDLESS:
+        return NONE
     raise no_such_overload()
+
+
+def _wanted(key: Value) -> Value:
+    if key is None:
+        raise CelError("invalid qualifier type: <nil>")
+    return key_of(key)
 
 
 def _position(key: Value) -> int:

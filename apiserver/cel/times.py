@@ -61,13 +61,14 @@ def parse_timestamp(text: str) -> Timestamp:
         moment = datetime(year, month, day, hour, minute, second, tzinfo=UTC)
     except ValueError:
         raise invalid from None
-    nanos = _nanos(moment) + int((match[7] or "0")[:9].ljust(9, "0"))
+    nanos, offset = _nanos(moment) + int((match[7] or "0")[:9].ljust(9, "0")), 0
     if match[8]:
         hours, minutes = int(match[9]), int(match[10])
         if hours > 24 or minutes > 60:
             raise invalid
-        nanos -= (-1 if match[8] == "-" else 1) * (hours * 60 + minutes) * 60 * NANOS
-    return checked_timestamp(nanos)
+        offset = (-1 if match[8] == "-" else 1) * (hours * 60 + minutes)
+        nanos -= offset * 60 * NANOS
+    return checked_timestamp(nanos, offset)
 
 
 def _nanos(moment: datetime) -> int:
@@ -92,12 +93,16 @@ def _plain(number: float) -> str:
 
 
 def timestamp_text(timestamp: Timestamp) -> str:
-    """Return RFC 3339 in UTC, with as much of a fraction as there is."""
+    """Return RFC 3339, with as much of a fraction as there is."""
     seconds, nanos = divmod(timestamp.nanos, NANOS)
-    text = (_EPOCH + timedelta(seconds=seconds)).strftime("%m-%dT%H:%M:%S")
-    year = (_EPOCH + timedelta(seconds=seconds)).year
+    offset = timestamp.offset
+    try:
+        moment = _EPOCH + timedelta(seconds=seconds, minutes=offset)
+    except OverflowError:
+        moment, offset = _EPOCH + timedelta(seconds=seconds), 0
     fraction = f".{nanos:09d}".rstrip("0") if nanos else ""
-    return f"{year:04d}-{text}{fraction}Z"
+    zone = f"{'-' if offset < 0 else '+'}{abs(offset) // 60:02d}:{abs(offset) % 60:02d}" if offset else "Z"
+    return f"{moment.year:04d}-{moment.strftime('%m-%dT%H:%M:%S')}{fraction}{zone}"
 
 
 def local(timestamp: Timestamp, zone: str = "UTC") -> datetime:

@@ -7,7 +7,7 @@ Source: the CEL specification (github.com/google/cel-spec, doc/langdef.md).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, TypeAlias
 
 Value: TypeAlias = Any
@@ -63,6 +63,8 @@ class Timestamp:
     """A moment: nanoseconds since 1970."""
 
     nanos: int
+    offset: int = field(default=0, compare=False)
+    """Minutes east of Greenwich, as it was written: how it is written back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,10 +154,13 @@ def no_such_overload(function: str = "") -> CelError:
     return CelError(f"no such overload: {function}" if function else "no such overload")
 
 
+_KEYS: Final = frozenset({str, int, UInt, Duration, Timestamp, type(None), Optional})
+
+
 def key_of(value: Value) -> Value:
     """Return a value as the key of a map."""
     kind = type(value)
-    if kind is str or kind is int or kind is UInt:
+    if kind in _KEYS:
         return value
     if kind is bool:
         return BoolKey(value)
@@ -190,8 +195,8 @@ def checked_duration(nanos: int) -> Duration:
     raise CelError("duration overflow")
 
 
-def checked_timestamp(nanos: int) -> Timestamp:
+def checked_timestamp(nanos: int, offset: int = 0) -> Timestamp:
     """Return it when it lies between the years 1 and 9999."""
     if TIMESTAMP_MIN <= nanos <= TIMESTAMP_MAX:
-        return Timestamp(nanos)
+        return Timestamp(nanos, offset)
     raise CelError("timestamp overflow")

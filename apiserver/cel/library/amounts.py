@@ -14,6 +14,8 @@ from apiserver.cel.values import INT_MAX, INT_MIN, NANOS, UINT_MAX, CelError, Op
 
 LIBRARY: Final = Library()
 _member, _function = LIBRARY.member, LIBRARY.function
+_WRITTEN: Final = re.compile(r"[+-]?[0-9]*(?:\.([0-9]*))?([a-zA-Z]*[+-]?[0-9]*)")
+_EXPONENTS: Final = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _IDENTIFIER: Final = re.compile(r"[0-9A-Za-z-]+")
 _LONGEST: Final = 256
 
@@ -34,7 +36,7 @@ class Quantity(Opaque):
     def whole(self) -> int | None:
         """Return it as an int where Go does."""
         number, rest = divmod(self.amount.nanos, NANOS)
-        return number if not rest and not self.fractional and INT_MIN <= number <= INT_MAX else None
+        return number if not rest and not self.fractional and INT_MIN <= number < INT_MAX else None
 
 
 def _quantity_of(text: str) -> Quantity:
@@ -42,7 +44,18 @@ def _quantity_of(text: str) -> Quantity:
         amount = quantity.parse(text)
     except ValueError as error:
         raise CelError(str(error)) from None
-    return Quantity(amount, text[-1] in "munp" and amount.nanos != 0)
+    return Quantity(amount, fractional=_is_fractional(text))
+
+
+def _is_fractional(text: str) -> bool:
+    match = _WRITTEN.fullmatch(text)
+    if match is None:
+        return True
+    suffix = match[2] or ""
+    if suffix.endswith("i"):
+        return "." in text
+    exponent = int(suffix[1:]) if suffix[:1] in ("e", "E") and len(suffix) > 1 else _EXPONENTS.get(suffix, 0)
+    return exponent < len(match[1] or "")
 
 
 @_function("quantity", str)

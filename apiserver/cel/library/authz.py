@@ -164,15 +164,20 @@ def _name(frame: Frame, check: ResourceCheck, name: str) -> ResourceCheck:
     return replace(check, name=name)
 
 
+def _selector(text: str) -> int:
+    """Return the cost of reading a selector: every two characters may be a requirement, which is a struct with a list."""
+    return cost.LIST + cost.traversal(len(text)) + -(-len(text) // 2) * (cost.LIST + cost.MESSAGE)
+
+
 @_member("fieldSelector", ResourceCheck, str)
 def _field_selector(frame: Frame, check: ResourceCheck, selector: str) -> ResourceCheck:
-    frame.charge(cost.traversal(len(selector)))
+    frame.charge(_selector(selector))
     return replace(check, field_selector=selector)
 
 
 @_member("labelSelector", ResourceCheck, str)
 def _label_selector(frame: Frame, check: ResourceCheck, selector: str) -> ResourceCheck:
-    frame.charge(cost.traversal(len(selector)))
+    frame.charge(_selector(selector))
     return replace(check, label_selector=selector)
 
 

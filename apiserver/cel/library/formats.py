@@ -94,7 +94,7 @@ FORMATS: Final = {
     "dns1035LabelPrefix": Format("DNS1035LabelPrefix", _prefix(_dns1035_errors), 30),
     "labelValue": Format("LabelValue", names.label_value_errors, 40),
     "uri": Format("URI", _uri_errors, 1103),
-    "uuid": Format("uuid", lambda text: [] if _UUID.fullmatch(text) else ["does not match the UUID format"], 92),
+    "uuid": Format("uuid", lambda text: [] if _UUID.fullmatch(text) else ["does not match the UUID format"], 72),
     "byte": Format("byte", _byte_errors, 84),
     "date": Format("date", _date_errors, 71),
     "datetime": Format("datetime", _datetime_errors, 71),

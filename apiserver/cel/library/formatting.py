@@ -103,8 +103,6 @@ def _special(value: float) -> str:
 
 def _quoted(value: Value) -> str:
     text = _inner(value)
-    if type(value) is Type:
-        return f"type({text})"
     if type(value) is bytes:
         return f"b{quote(text)}"
     if type(value) is str or (type(value) is float and not math.isfinite(value)):
@@ -137,17 +135,17 @@ def _non_finite(number: float) -> str:
 
 
 def _fixed(value: Value, precision: int) -> str:
-    number = _number(value, "fixed-point")
+    number = _number(value, "fixed-point") or 0.0  # no sign for a negative zero
     return f"{number:,.{precision}f}" if math.isfinite(number) else _non_finite(number)
 
 
-def _scientific(value: Value, precision: int) -> str:
+def _scientific(value: Value, _precision: int) -> str:
     number = _number(value, "scientific")
     if not math.isfinite(number):
         return _non_finite(number)
-    mantissa, _, exponent = f"{number:.{precision}e}".partition("e")
+    mantissa, _, exponent = f"{number:.{_PRECISION}e}".partition("e")  # Go ignores the precision
     raised = "".join("⁰¹²³⁴⁵⁶⁷⁸⁹"[int(each)] for each in exponent.lstrip("+-").zfill(2))
-    return f"{mantissa}\u202f×\u202f10{'⁻' if exponent.startswith('-') else ''}{raised}"
+    return f"{mantissa}×10{'⁻' if exponent.startswith('-') else ''}{raised}"
 
 
 def _binary(value: Value, _precision: int) -> str:

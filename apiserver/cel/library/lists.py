@@ -38,7 +38,7 @@ def _extreme(frame: Frame, values: list[Value], wanted: int, name: str) -> Value
     if not values:
         raise CelError(f"{name} called on empty list")
     best = values[0]
-    if not comparing.ordered(best, best) and type(best) is not float:
+    if not comparing.has_order(best):
         raise no_such_overload()
     for each in values[1:]:
         if comparing.compare(each, best) == wanted:

