@@ -9,7 +9,7 @@ from typing import Any
 from apiserver.apis.meta.managedfields.schema import Atom, ListAtom, MapAtom
 
 _STRINGS = ("a", "b", "c", "x-1", "TCP", 'q"', "<&>", "ü")
-_NUMBERS = (0, 1, 2, 80, 443, 1.5, 10)
+_NUMBERS = (0, 1, 2, 80, 443, 1.5, 10, 8080000)
 _NAMES = ("a", "b", "c", "app", "tier.example.com/x")
 _NEVER = frozenset({"apiVersion", "kind", "metadata", "managedFields", "uid", "resourceVersion", "generation", "creationTimestamp"})
 

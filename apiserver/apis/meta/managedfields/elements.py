@@ -23,8 +23,11 @@ from functools import lru_cache
 from typing import Any, Final
 
 SELF: Final = "."
+NOWHERE: Final = "?:"
+"""The step to an item that none leads to; never written."""
 
 Rank = tuple[Any, ...]
+_RANKS: Final[dict[str, Rank]] = {SELF: (-1,), NOWHERE: (9,)}
 
 _PLAIN: Final = re.compile(r"[ !#-%'-;=?-\[\]-~]*").fullmatch
 _ESCAPES: Final = {
@@ -98,12 +101,14 @@ def rank(text: str) -> Rank:
     """Return what steps are sorted by: fields by name, then keys, then values, then places."""
     if text[:2] == "f:":
         return (0, text)
-    return (-1,) if text == SELF else _rank(text)
+    if text in _RANKS:
+        return _RANKS[text]
+    return _rank(text)
 
 
-def show(text: str) -> str:
-    """Return the step for people, as messages and conflicts name it."""
-    return "." + text[2:] if text[:2] == "f:" else _show(text)
+def show(text: str, *, stored: bool = False) -> str:
+    """Return the step for people, as messages name it; ``stored``: as Go shows it that read it from an entry, where numbers are floats."""
+    return "." + text[2:] if text[:2] == "f:" else _show(text, stored)
 
 
 def to_go(item: Any) -> str:  # noqa: ANN401 - any JSON value
@@ -130,7 +135,7 @@ def go_quote(text: str) -> str:
 
 def go_float(number: float) -> str:
     """Return a number as Go's ``%v`` prints a float64."""
-    text = _float(number, exponent_from=1e21, exponent_below=1e-4)
+    text = _float(number, exponent_from=1e6, exponent_below=1e-4)
     mantissa, mark, exponent = text.partition("e")
     return f"{mantissa}e{exponent[0]}{exponent[1:].zfill(2)}" if mark else text
 
@@ -207,7 +212,10 @@ def _value_rank(item: Any) -> Rank:  # noqa: ANN401 - any JSON value
 
 
 @lru_cache(_CACHED)
-def _show(text: str) -> str:
+def _show(text: str, stored: bool) -> str:  # noqa: FBT001 - lru_cache knows positions only
+    if text[0] == "i":
+        return f"[{text[2:]}]"
+    item = json.loads(text[2:], parse_int=float if stored else int)
     if text[0] == "k":
-        return "[" + ",".join(f"{name}={to_go(each)}" for name, each in json.loads(text[2:]).items()) + "]"
-    return f"[={to_go(json.loads(text[2:]))}]" if text[0] == "v" else f"[{text[2:]}]"
+        return "[" + ",".join(f"{name}={to_go(each)}" for name, each in item.items()) + "]"
+    return f"[={to_go(item)}]"

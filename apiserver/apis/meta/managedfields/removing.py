@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from apiserver.apis.meta.managedfields.elements import SELF
+from apiserver.apis.meta.managedfields.elements import NOWHERE, SELF
 from apiserver.apis.meta.managedfields.schema import Atom, ListAtom, Mismatch
 from apiserver.apis.meta.managedfields.sets import EMPTY, LEAF, Fields, as_member, is_member, ordered
 from apiserver.apis.meta.managedfields.values import kind_of
@@ -34,8 +34,7 @@ def remove(atom: Atom, value: Any, fields: Fields) -> Any:  # noqa: ANN401 - any
         return None
     items = []
     for each in value:
-        step = _step_to(atom.list, each)
-        tree = fields.get(step) if step is not None else None
+        tree = fields.get(_step_to(atom.list, each))
         if tree is None:
             items.append(each)
         elif not is_member(tree):
@@ -63,21 +62,21 @@ def _fields_of(atom: Atom, value: Any) -> Fields | None:  # noqa: ANN401 - any J
         return LEAF
     if not isinstance(value, list):
         return None
-    # An item of which pruning left nothing cannot be told from others any more, and so is nobody's.
-    items = [(step, each) for each in value if (step := _step_to(atom.list, each)) is not None]
-    often = Counter(step for step, _ in items)
+    steps = [_step_to(atom.list, each) for each in value]
+    often = Counter(steps)
     tree: Fields = {}
-    for step, each in items:
+    for step, each in zip(steps, value, strict=True):
         child = None if often[step] > 1 else _fields_of(atom.list.element, each)
         tree[step] = as_member(child) if child is not None else LEAF
     return ordered(tree) or None
 
 
-def _step_to(shape: ListAtom, item: Any) -> str | None:  # noqa: ANN401 - any JSON value
+def _step_to(shape: ListAtom, item: Any) -> str:  # noqa: ANN401 - any JSON value
+    """Return the step to an item. Pruning may leave so little of it that it cannot be told from others any more, but it is there."""
     try:
         return shape.step_to(item)
     except Mismatch:
-        return None
+        return NOWHERE
 
 
 def _fields_of_map(atom: Atom, value: Any) -> Fields | None:  # noqa: ANN401 - any JSON value

@@ -30,7 +30,7 @@ def ordered(fields: Fields) -> Fields:
     if len(fields) < 2:
         return fields
     # "." sorts before "f:", and "f:" before the other kinds, so the last in plain order tells whether they are all fields.
-    if max(fields)[0] <= "f":
+    if max(fields)[0] <= "f" and elements.NOWHERE not in fields:
         return {step: fields[step] for step in sorted(fields)}
     return {step: fields[step] for step in sorted(fields, key=elements.rank)}
 
@@ -147,8 +147,8 @@ def paths(fields: Fields, prefix: Steps = ()) -> Iterator[Steps]:
 
 
 def show(path: Steps) -> str:
-    """Return a path for people: ``.spec.disks[name="root"]``."""
-    return "".join(map(elements.show, path))
+    """Return a path out of an entry for people: ``.spec.disks[name="root"]``."""
+    return "".join(elements.show(step, stored=True) for step in path)
 
 
 def as_member(tree: Fields) -> Fields:

@@ -1,0 +1,13 @@
+"""The usual dose of the differential test; a larger one is ``python -m tests.oracle --sequences 50000``."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.oracle.__main__ import run
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)  # the first time, Go builds the oracle
+def test_ssa_04_06_07_ours_is_gos_over_random_histories() -> None:
+    run(2000, seed=20261121)
