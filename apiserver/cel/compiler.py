@@ -183,7 +183,7 @@ class Compiler:
         def run(frame: Frame) -> Value:
             found = value(frame)
             if type(found) is not Optional:
-                raise no_such_overload()
+                return found
             if found.present:
                 return found.value if unwrap else found
             frame.cost += cost

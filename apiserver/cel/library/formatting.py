@@ -9,10 +9,11 @@ from typing import Final
 from apiserver.apis.meta.validation import quote
 from apiserver.cel.library.standard import double_text
 from apiserver.cel.times import duration_text, timestamp_text
-from apiserver.cel.values import CelError, Duration, Timestamp, Type, UInt, Value, from_key, type_name
+from apiserver.cel.values import BoolKey, CelError, Duration, Timestamp, Type, UInt, Value, from_key, type_name
 
 _PRECISION: Final = 6
 _MAX_PRECISION: Final = 1000
+_KEYS: Final = frozenset({str, int, UInt, BoolKey})
 _SPECIAL: Final = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 
@@ -111,6 +112,9 @@ def _quoted(value: Value) -> str:
 
 
 def _map(value: dict[Value, Value]) -> str:
+    for key in value:
+        if type(key) not in _KEYS:
+            raise CelError(f"error during formatting: no formatting function for map key of type {type_name(key)}")
     pairs = [(_quoted(from_key(key)), _quoted(each)) for key, each in value.items()]
     pairs.sort(key=lambda pair: pair[0].encode())
     return "{" + ", ".join(f"{key}:{each}" for key, each in pairs) + "}"

@@ -6,7 +6,7 @@ from typing import Final
 
 from apiserver.cel.frame import Frame
 from apiserver.cel.registry import ANY, NOMINAL, Library
-from apiserver.cel.values import NONE, CelError, Duration, Message, Optional, Timestamp, Value
+from apiserver.cel.values import NONE, TIMESTAMP_MIN, CelError, Duration, Message, Optional, Timestamp, Value
 
 LIBRARY: Final = Library()
 _member, _function = LIBRARY.member, LIBRARY.function
@@ -34,7 +34,7 @@ def _is_zero(value: Value) -> bool:
     if isinstance(value, Duration):
         return value.nanos == 0
     if isinstance(value, Timestamp):
-        return value.nanos == 0
+        return value.nanos == TIMESTAMP_MIN
     if isinstance(value, Message):
         return not value.fields
     if isinstance(value, Optional):

@@ -1,0 +1,110 @@
+"""Admission policies about virtual machines, written as anybody would write them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.cluster.kube import Kubectl, KubectlError, eventually
+from tests.cluster.manifests import tiny_vm
+from tests.testbed import release
+
+pytestmark = pytest.mark.cluster
+
+REGISTRATION = "admissionregistration.k8s.io/v1"
+PARAMS = "virt-api-policy-params"
+
+
+def policy(kubectl: Kubectl, effect: str, spec: dict[str, Any], binding: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return a policy about the machines of the test's namespace, and its binding."""
+    name = f"{effect.lower()}-{kubectl.namespace}"
+    rules = [{"apiGroups": ["kubevirt.io"], "apiVersions": ["*"], "operations": ["CREATE", "UPDATE"], "resources": ["virtualmachines"]}]
+    here = {"matchLabels": {"kubernetes.io/metadata.name": kubectl.namespace}}
+    constraints = {"resourceRules": rules, "namespaceSelector": here}
+    metadata = {"name": name}
+    return (
+        {
+            "apiVersion": REGISTRATION, "kind": f"{effect}AdmissionPolicy", "metadata": metadata,
+            "spec": {"matchConstraints": constraints, **spec},
+        },
+        {
+            "apiVersion": REGISTRATION, "kind": f"{effect}AdmissionPolicyBinding", "metadata": metadata,
+            "spec": {"policyName": name, **binding},
+        },
+    )  # fmt: skip
+
+
+def halted(name: str, memory: str = "128Mi") -> dict[str, Any]:
+    """Return a machine that no pod is made for."""
+    vm = tiny_vm(name, runStrategy="Halted")
+    vm["spec"]["domain"]["memory"]["guest"] = memory
+    return vm
+
+
+def test_a_validating_policy_with_a_config_map_denies_a_large_machine(kubectl: Kubectl) -> None:
+    """ADM-04: kubectl shows Go's words; the parameter is read with what the operator granted."""
+    rules = [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "list", "watch"]}]
+    group = "rbac.authorization.k8s.io"
+    subjects = [{"kind": "ServiceAccount", "name": "virt-api", "namespace": release.NAMESPACE}]
+    spec = {
+        "paramKind": {"apiVersion": "v1", "kind": "ConfigMap"},
+        "validations": [
+            {
+                "expression": "quantity(object.spec.domain.memory.guest).compareTo(quantity(params.data.memory)) <= 0",
+                "messageExpression": "'at most ' + params.data.memory + ' of memory'",
+            }
+        ],
+    }
+    binding = {"validationActions": ["Deny"], "paramRef": {"name": "limits", "parameterNotFoundAction": "Deny"}}
+    made = policy(kubectl, "Validating", spec, binding)
+    limits = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "limits"}, "data": {"memory": "256Mi"}}
+    role = {"apiVersion": f"{group}/v1", "kind": "ClusterRole", "metadata": {"name": PARAMS}, "rules": rules}
+    bound = {
+        "apiVersion": f"{group}/v1", "kind": "ClusterRoleBinding", "metadata": {"name": PARAMS},
+        "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": PARAMS}, "subjects": subjects,
+    }  # fmt: skip
+    kubectl.apply(role, bound, limits, *made)
+    name = made[0]["metadata"]["name"]
+    try:
+
+        def refusal() -> str:
+            done = kubectl.try_run("create", "--dry-run=server", "-f", "-", stdin=json.dumps(halted("large", "1Gi")))
+            return done.stderr if "at most" in done.stderr else ""
+
+        said = eventually(refusal, timeout=60, what="the policy to be enforced")
+        assert f"ValidatingAdmissionPolicy '{name}' with binding '{name}' denied request: at most 256Mi of memory" in said
+        kubectl.create(halted("small"))
+        with pytest.raises(KubectlError, match="at most 256Mi"):
+            kubectl("patch", "vm", "small", "--type=merge", "-p", '{"spec": {"domain": {"memory": {"guest": "1Gi"}}}}')
+    finally:
+        for kind in ("validatingadmissionpolicybinding", "validatingadmissionpolicy"):
+            kubectl("delete", kind, name)
+        kubectl("delete", "clusterrole,clusterrolebinding", PARAMS)
+
+
+def test_a_mutating_policy_labels_machines(kubectl: Kubectl) -> None:
+    """ADM-05: by an ApplyConfiguration and by a JSON patch."""
+    apply = "Object{metadata: Object.metadata{labels: {'added': 'yes'}}}"
+    patch = "[JSONPatch{op: 'add', path: '/metadata/labels/by', value: request.userInfo.username}]"
+    spec = {
+        "reinvocationPolicy": "Never",
+        "mutations": [
+            {"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": apply}},
+            {"patchType": "JSONPatch", "jsonPatch": {"expression": patch}},
+        ],
+    }
+    made = policy(kubectl, "Mutating", spec, {})
+    kubectl.apply(*made)
+    try:
+
+        def labels() -> dict[str, str]:
+            done = kubectl.try_run("create", "--dry-run=server", "-o", "json", "-f", "-", stdin=json.dumps(halted("labelled")))
+            return json.loads(done.stdout)["metadata"].get("labels", {}) if done.returncode == 0 else {}
+
+        found = eventually(labels, timeout=60, what="the policy to be applied")
+        assert (found["added"], bool(found["by"])) == ("yes", True)
+    finally:
+        for kind in ("mutatingadmissionpolicybinding", "mutatingadmissionpolicy"):
+            kubectl("delete", kind, made[0]["metadata"]["name"])
