@@ -85,13 +85,8 @@ class Exchange:
         self.released = 0
         """What it may send more, though it has not been told so yet."""
 
-    def headed(self, head: Head) -> None:
-        """Take the headers of the answer."""
-        if head.http_status != 200 or not head.is_grpc:
-            self.fail(RpcError(UNAVAILABLE, f"the server answers HTTP {head.http_status}{'' if head.is_grpc else ', not gRPC'}"))
-
     def receive(self, payload: bytes) -> int:
-        """Take a part of the answer; return for how much of it the server may send more."""
+        """Take a part of the answer; return for how much of it the server may send more, or -1 after a failure."""
         raise NotImplementedError
 
     def finish(self, trailers: Head | None) -> None:
@@ -137,15 +132,17 @@ class Call(Exchange):
 
     def receive(self, payload: bytes) -> int:
         """See ``Exchange``."""
+        size = len(payload)
         self._parts.append(payload)
-        self._size += len(payload)
+        self._size += size
         if self._size > MAX_MESSAGE_BYTES + PREFIX_BYTES:
             self.fail(RpcError(RESOURCE_EXHAUSTED, f"the answer is larger than max {MAX_MESSAGE_BYTES} bytes"))
-        return len(payload)
+            return -1
+        return size
 
     def finish(self, trailers: Head | None) -> None:
         """See ``Exchange``."""
-        if error := ending(trailers):
+        if (trailers is None or trailers.grpc_status != OK) and (error := ending(trailers)):
             self.fail(error)
             return
         whole = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
@@ -209,6 +206,8 @@ class Stream(Exchange):
         self._size += len(payload)
         if self._size >= self._wanted:
             self._split(self._parts[0] if len(self._parts) == 1 else b"".join(self._parts))
+        if self._error is not None:
+            return -1
         self._held += len(payload)
         if not self._messages:
             return self.free()

@@ -32,6 +32,11 @@ class Head:
     grpc_status: int | None
     grpc_message: str
 
+    @property
+    def is_beginning(self) -> bool:
+        """Whether an answer may begin so."""
+        return self.http_status == 200 and self.is_grpc
+
 
 def request(path: str, *, scheme: str, authority: str, metadata: tuple[tuple[str, str], ...]) -> bytes:
     """Return the header block of a gRPC request; it refers to no table, so that it can be sent again and again."""
@@ -56,7 +61,8 @@ class Heads:
         self._decoder = hpack.Decoder(max_header_list_size=MAX_BLOCK_BYTES)
         self._decoder.max_allowed_table_size = 0
         self._decoder.header_table_size = 0
-        self._known: dict[bytes, Head] = {}
+        self.known: dict[bytes, Head] = {}
+        """Blocks that come again and again, decoded."""
 
     def decode(self, block: bytes) -> Head:
         """Return what a block says.
@@ -64,17 +70,14 @@ class Heads:
         Raises:
             ProtocolError: it is none.
         """
-        known = self._known.get(block)
-        if known is not None:
-            return known
         try:
             fields = dict(self._decoder.decode(block, raw=True))
         except hpack.HPACKError as error:
             raise frames.ProtocolError(frames.COMPRESSION_ERROR, f"headers cannot be decoded: {error}") from error
         head = _head(fields)
         # Only what comes again and again: the messages of errors are all different.
-        if not head.grpc_status and len(block) <= _MAX_REMEMBERED_BYTES and len(self._known) < _MAX_REMEMBERED:
-            self._known[block] = head
+        if not head.grpc_status and len(block) <= _MAX_REMEMBERED_BYTES and len(self.known) < _MAX_REMEMBERED:
+            self.known[block] = head
         return head
 
 

@@ -16,6 +16,7 @@ MAX_CONTROL_FRAMES: Final = 1024
 """So many answers to pings and settings may wait for the socket; a server that asks for more is ended."""
 _MAX_CONTINUATIONS: Final = 64
 _LAST_STREAM: Final = 2**31 - 1
+_SPECIAL: Final = frames.END_HEADERS | frames.PADDED | frames.PRIORITY
 
 # The two frames of a call that fits into one: HEADERS' own header, and DATA's with the prefix of gRPC's message.
 _DATA_AND_PREFIX: Final = struct.Struct(">IBIBI")
@@ -39,7 +40,7 @@ class Session:
         self._initial_window = frames.DEFAULT_WINDOW
         self._credit = CONNECTION_WINDOW
         self._rest = b""
-        self._block: tuple[int, bool, list[bytes]] | None = None  # headers that go on: stream, whether it ends, parts
+        self._block: tuple[int, int, list[bytes]] | None = None  # headers that go on: stream, whether it ends, parts
         self._control = 0
         self._out: list[bytes] = [
             frames.PREFACE,
@@ -91,8 +92,9 @@ class Session:
 
     def release(self, stream: Stream) -> None:
         """Let the server send more, if everything that came was taken."""
-        if (held := stream.free()) and stream.stream in self.streams:
-            self._release(stream, held)
+        stream.released += stream.free()
+        if stream.released >= STREAM_WINDOW // 2 and stream.stream in self.streams:
+            self._extend(stream)
 
     def cancel(self, exchange: Exchange) -> None:
         """Forget a call; the server may have carried it out."""
@@ -194,12 +196,10 @@ class Session:
             elif self._send_window <= 0:
                 return
 
-    def _release(self, exchange: Exchange, size: int) -> None:
-        exchange.released += size
-        if exchange.released >= STREAM_WINDOW // 2:
-            exchange.credit += exchange.released
-            self._out.append(frames.window_update(exchange.stream, exchange.released))
-            exchange.released = 0
+    def _extend(self, exchange: Exchange) -> None:
+        exchange.credit += exchange.released
+        self._out.append(frames.window_update(exchange.stream, exchange.released))
+        exchange.released = 0
 
     # --- what comes
 
@@ -212,11 +212,13 @@ class Session:
         if self._rest:
             data = self._rest + data
         position, size = 0, len(data)
+        usual = self.is_ready and self._block is None
         unpack = frames.HEADER.unpack_from
         while size - position >= frames.HEADER_BYTES:
             length, flags, stream = unpack(data, position)
             kind = length & 0xFF
             length >>= 8
+            stream &= 0x7FFFFFFF  # one bit is reserved
             if length > frames.FRAME_BYTES:
                 raise self._broken(frames.FRAME_SIZE_ERROR, f"a frame of {length} octets")
             begin = position + frames.HEADER_BYTES
@@ -225,7 +227,13 @@ class Session:
                 position = begin - frames.HEADER_BYTES
                 break
             try:
-                self._frame(kind, flags, stream & 0x7FFFFFFF, data[begin:position])
+                if kind == frames.DATA and usual:
+                    self._data(flags, stream, data[begin:position])
+                elif kind == frames.HEADERS and flags & _SPECIAL == frames.END_HEADERS and usual:
+                    self._head(stream, flags & frames.END_STREAM, data[begin:position])
+                else:
+                    self._frame(kind, flags, stream, data[begin:position])
+                    usual = self.is_ready and self._block is None
             except ProtocolError as error:
                 raise self._broken(error.code, str(error)) from error
         self._rest = data[position:]
@@ -283,14 +291,16 @@ class Session:
             raise ProtocolError(frames.FLOW_CONTROL_ERROR, "more data than the stream's window")
         if flags & frames.PADDED:
             payload = frames.unpadded(flags, payload)
-        read = exchange.receive(payload) + size - len(payload)
+        read = exchange.receive(payload)
         if flags & frames.END_STREAM:
             self._close(exchange)
             exchange.finish(None)
-        elif exchange.is_over:
+        elif read < 0:
             self.cancel(exchange)
-        elif read:
-            self._release(exchange, read)
+        else:
+            exchange.released += read + size - len(payload)
+            if exchange.released >= STREAM_WINDOW // 2:
+                self._extend(exchange)
 
     def _headers(self, flags: int, stream: int, payload: bytes) -> None:
         if flags & frames.PADDED:
@@ -299,7 +309,7 @@ class Session:
             if len(payload) < 5:
                 raise ProtocolError(frames.FRAME_SIZE_ERROR, "headers without the priority that they announce")
             payload = payload[5:]
-        ends = bool(flags & frames.END_STREAM)
+        ends = flags & frames.END_STREAM
         if flags & frames.END_HEADERS:
             self._head(stream, ends, payload)
         else:
@@ -316,18 +326,17 @@ class Session:
             self._block = None
             self._head(stream, ends, b"".join(parts))
 
-    def _head(self, stream: int, ends: bool, block: bytes) -> None:  # noqa: FBT001 - a flag of the frame
-        head = self._heads.decode(block)
+    def _head(self, stream: int, ends: int, block: bytes) -> None:
+        head = self._heads.known.get(block) or self._heads.decode(block)
         exchange = self.streams.get(stream)
         if exchange is None:
             self._check_known(stream)
         elif ends:
             self._close(exchange)
             exchange.finish(head)
-        elif not 100 <= head.http_status < 200:
-            exchange.headed(head)
-            if exchange.is_over:
-                self.cancel(exchange)
+        elif not head.is_beginning and not 100 <= head.http_status < 200:
+            exchange.fail(RpcError(UNAVAILABLE, f"the server answers HTTP {head.http_status}{'' if head.is_grpc else ', not gRPC'}"))
+            self.cancel(exchange)
 
     def _check_known(self, stream: int) -> None:
         """Pass over what comes for a call that we have given up; there must have been one."""

@@ -587,4 +587,4 @@ def test_the_headers_of_errors_do_not_crowd_out_those_that_come_again() -> None:
     for number in range(1000):
         heads.decode(block(("grpc-status", "14"), ("grpc-message", str(number))))
     assert heads.decode(block(*FINE)).grpc_status == 0
-    assert len(heads._known) == 1
+    assert len(heads.known) == 1
