@@ -5,6 +5,7 @@ Unknown parameters are ignored, because each kubectl release adds some; a wrong 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, cast
@@ -17,8 +18,9 @@ Query = Mapping[str, str]
 
 NOT_OLDER_THAN: Final = "NotOlderThan"
 EXACT: Final = "Exact"
-POLICIES: Final = (ORPHAN, BACKGROUND, FOREGROUND)
-FIELD_VALIDATION: Final = ("Ignore", "Warn", "Strict")
+POLICIES: Final = (FOREGROUND, BACKGROUND, ORPHAN)
+FIELD_VALIDATION: Final = ("", "Ignore", "Strict", "Warn")
+_SHOWN: Final = 256
 _MANAGER_LENGTH: Final = 128
 
 
@@ -105,9 +107,10 @@ def _forbidden(name: str, why: str) -> Cause:
     return Cause("FieldValueForbidden", f"Forbidden: {why}", name)
 
 
-def _unsupported(name: str, value: str, supported: tuple[str, ...]) -> Cause:
+def _unsupported(name: str, value: str | list[str], supported: tuple[str, ...]) -> Cause:
     listed = ", ".join(f'"{each}"' for each in supported)
-    return Cause("FieldValueNotSupported", f'Unsupported value: "{value}": supported values: {listed}', name)
+    given = json.dumps(value[:16] if isinstance(value, list) else value, separators=(",", ":"), ensure_ascii=False)
+    return Cause("FieldValueNotSupported", f"Unsupported value: {given[:_SHOWN]}: supported values: {listed}", name)
 
 
 def _list_causes(options: ListOptions) -> list[Cause]:
@@ -121,7 +124,7 @@ def _list_causes(options: ListOptions) -> list[Cause]:
     if options.continue_token:
         causes.append(_forbidden("resourceVersionMatch", "resourceVersionMatch is forbidden when continue is provided"))
     if options.match not in {EXACT, NOT_OLDER_THAN}:
-        causes.append(_unsupported("resourceVersionMatch", options.match, (EXACT, NOT_OLDER_THAN)))
+        causes.append(_unsupported("resourceVersionMatch", options.match, (EXACT, NOT_OLDER_THAN, "")))
     elif options.match == EXACT and options.resource_version == "0":
         causes.append(_forbidden("resourceVersionMatch", 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"'))
     return causes
@@ -156,8 +159,11 @@ def write_options(query: Query, dry_run: list[str], caller: Caller, *, kind: str
     manager = query.get("fieldManager", "")
     if len(manager) > _MANAGER_LENGTH:
         causes.append(Cause("FieldValueTooLong", f"Too long: may not be more than {_MANAGER_LENGTH} bytes", "fieldManager"))
-    if not manager.isprintable():
-        causes.append(Cause("FieldValueInvalid", "Invalid value: should only contain printable characters", "fieldManager"))
+    causes += [
+        Cause("FieldValueInvalid", f"Invalid value: {_quoted(manager)}: invalid character U+{ord(each):04X} (at position {at})", "fieldManager")
+        for at, each in enumerate(manager[:_MANAGER_LENGTH])
+        if not each.isprintable()
+    ]
     if apply and not manager:
         causes.append(Cause("FieldValueRequired", "Required value: is required for apply patch", "fieldManager"))
     if truth(query.get("force")) and not apply:
@@ -165,12 +171,17 @@ def write_options(query: Query, dry_run: list[str], caller: Caller, *, kind: str
     if causes:
         raise invalid_options(kind, *causes)
     return WriteOptions(
-        bool(dry_run), cast("FieldValidation", validation), manager, force=apply and truth(query.get("force")), caller=caller, kind=kind
+        bool(dry_run), cast("FieldValidation", validation), manager, force=apply and truth(query.get("force")), caller=caller
     )
 
 
+def _quoted(text: str) -> str:
+    """Return ``text`` as Go's ``%q`` writes it, as far as our texts need it."""
+    return json.dumps(text[:_SHOWN], ensure_ascii=False).replace("\\u00", "\\x")
+
+
 def _dry_run_causes(values: list[str]) -> list[Cause]:
-    return [_unsupported("dryRun", each, ("All",)) for each in values if each != "All"]
+    return [_unsupported("dryRun", values, ("All",))] if any(each != "All" for each in values) else []
 
 
 def delete_options(query: Query, dry_run: list[str], body: dict[str, Any], caller: Caller = NOBODY) -> DeleteOptions:

@@ -60,7 +60,7 @@ class Attributes:
     old: Object | None = None
     """The stored object; shared, never to be changed."""
     options: Object = field(default_factory=dict)
-    """``CreateOptions``, ``UpdateOptions``, ``PatchOptions`` or ``DeleteOptions`` of ``meta.k8s.io/v1``; empty for a stream."""
+    """``CreateOptions``, ``UpdateOptions`` (of patches, too) or ``DeleteOptions`` of ``meta.k8s.io/v1``; empty for a stream."""
     dry_run: bool = False
     warn: Callable[[str], None] = _nobody
     """Takes a warning for the client."""

@@ -52,8 +52,6 @@ class WriteOptions:
     force: bool = False
     """Server-side apply takes fields from other managers."""
     caller: Caller = NOBODY
-    kind: str = "UpdateOptions"
-    """``CreateOptions``, ``UpdateOptions`` or ``PatchOptions``: what admission is shown."""
 
     @property
     def manager(self) -> str:
@@ -63,16 +61,15 @@ class WriteOptions:
         name = self.caller.agent.split("/", 1)[0][:_MAX_MANAGER]
         return "".join(each for each in name if each.isprintable())
 
-    def to_json(self) -> Object:
-        """Return the options as admission is shown them."""
-        shown: Object = {"kind": self.kind, "apiVersion": "meta.k8s.io/v1"}
+    def to_json(self, operation: str) -> Object:
+        """Return the options as admission is shown them: those of a patch as of the create or update that it amounts to."""
+        shown: Object = {"kind": "CreateOptions" if operation == "CREATE" else "UpdateOptions", "apiVersion": "meta.k8s.io/v1"}
         if self.dry_run:
             shown["dryRun"] = ["All"]
-        if self.force:
-            shown["force"] = True
         if self.field_manager:
             shown["fieldManager"] = self.field_manager
-        shown["fieldValidation"] = self.field_validation
+        if self.field_validation != "Warn":  # which is what nothing means
+            shown["fieldValidation"] = self.field_validation
         return shown
 
 
@@ -90,8 +87,9 @@ class DeleteOptions:
     dry_run: bool = False
     caller: Caller = NOBODY
 
-    def to_json(self) -> Object:
+    def to_json(self, operation: str = "DELETE") -> Object:
         """Return the options as admission is shown them."""
+        del operation
         shown: Object = {"kind": "DeleteOptions", "apiVersion": "meta.k8s.io/v1"}
         if preconditions := {key: value for key, value in (("uid", self.uid), ("resourceVersion", self.resource_version)) if value}:
             shown["preconditions"] = preconditions

@@ -316,16 +316,16 @@ class Store:
         return await self._guarded(namespace, name, plan, dry_run=options.dry_run, repeatable=True)
 
     async def delete_each(self, items: Iterable[Item], options: DeleteOptions) -> list[Item]:
-        """Delete these incarnations, one after the other; return what was deleted or marked. Absent ones are passed over."""
+        """Delete these incarnations, one after the other; return those that were not absent, as they were before."""
         deleted = []
         for item in items:
             given = item.object["metadata"]
             of_this = replace(options, uid=options.uid or uid_of(item.object))
             try:
-                left, _ = await self.delete(given.get("namespace", ""), given["name"], of_this)
+                await self.delete(given.get("namespace", ""), given["name"], of_this)
             except NotFound:
                 continue
-            deleted.append(left)
+            deleted.append(item)
         return deleted
 
     async def connecting(self, namespace: str, name: str, subresource: str, caller: Caller) -> None:
@@ -397,7 +397,7 @@ class Store:
             namespace,
             name,
             caller.user,
-            options=options.to_json(),
+            options=options.to_json(operation),
             dry_run=options.dry_run,
             warn=caller.warn,
             annotate=caller.annotate,

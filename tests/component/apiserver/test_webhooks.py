@@ -243,8 +243,8 @@ async def test_updates_of_all_kinds_are_updates(world: World) -> None:
     assert seen == [
         ("CREATE", None, "CreateOptions"),
         ("UPDATE", None, "UpdateOptions"),
-        ("UPDATE", None, "PatchOptions"),
-        ("UPDATE", "status", "PatchOptions"),
+        ("UPDATE", None, "UpdateOptions"),
+        ("UPDATE", "status", "UpdateOptions"),
         ("UPDATE", "paint", "UpdateOptions"),
     ]
     sizes = [(each["oldObject"]["spec"]["size"], each["object"]["spec"]["size"]) for each in world.hooks["v"].requests[1:3]]
@@ -650,3 +650,38 @@ async def test_managed_fields_that_a_webhook_breaks_are_put_back(world: World) -
             (warning,) = answer.headers.getall("Warning")
             assert ".metadata.managedFields was in an invalid state after admission" in warning
             assert why.replace('"', '\\"')[:20] in warning
+
+
+async def test_applying_is_a_creation_or_an_update(world: World) -> None:
+    """ADM-03: as Go shows it; no options of a patch."""
+    await world.validating(world.hook("v"))
+    async with world.api() as api:
+        for color, expected in (("red", 201), ("green", 200)):
+            body = json.dumps(widget(color=color)).encode()
+            answer = await api.call("PATCH", "w1?fieldManager=me&force=true", body, Content_Type="application/apply-patch+yaml")
+            assert answer.code == expected, answer.body
+    options = {"apiVersion": "meta.k8s.io/v1", "fieldManager": "me"}
+    assert [(each["operation"], each["options"]) for each in world.hooks["v"].requests] == [
+        ("CREATE", options | {"kind": "CreateOptions"}),
+        ("UPDATE", options | {"kind": "UpdateOptions"}),
+    ]
+
+
+async def test_scaling_shows_the_scale(world: World) -> None:
+    """ADM-03: kind autoscaling/v1 Scale of the resource's subresource; a mutating webhook may change the number."""
+
+    def limit(review: Json) -> Json:
+        if review["request"]["operation"] != "UPDATE":
+            return allow(review)
+        return patch(review, {"op": "replace", "path": "/spec/replicas", "value": 3})
+
+    rule = RULE | {"resources": ["widgets/scale"]}
+    await world.mutating(world.hook("m", limit, rules=[rule]))
+    async with world.api() as api:
+        await api.make(widget())
+        answer = await api.patch("w1/scale", {"spec": {"replicas": 9}})
+        assert (answer.code, answer.json["spec"]["replicas"]) == (200, 3)
+    (request,) = world.hooks["m"].requests
+    scale = {"group": "autoscaling", "version": "v1", "kind": "Scale"}
+    assert (request["kind"], request["requestKind"], request["subResource"]) == (scale, scale, "scale")
+    assert (request["resource"]["resource"], request["object"]["spec"]["replicas"]) == ("widgets", 9)
