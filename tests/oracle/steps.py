@@ -192,6 +192,19 @@ class Writing:
         patch = self._partial()
         return self._patched("strategic-patch", patch, lambda live, patch: strategic_patch.apply(live, patch, shape), strict_order=False)
 
+    def _strategic_diff(self) -> Json | None:
+        """What kubectl sends, with all its directives."""
+        kind = self._side.kind
+        component = kind.components[self._version]
+        changed = self._changed()
+        answer = self._oracle.ask(op="strategic-diff", schema=kind.name, by=component, live=self._object, new=changed)
+        if answer.error or not answer.object:
+            return self._live
+        shape = strategic_patch.Shape(kind.schemas[component], kind.schemas)
+        return self._patched(
+            "strategic-patch", answer.object, lambda live, patch: strategic_patch.apply(live, patch, shape), strict_order=False
+        )
+
     def _json_patch(self) -> Json | None:
         target = {key: value for key, value in self._changed().items() if key in {"spec", "status"}}
         operations = [{"op": "add", "path": f"/{key}", "value": value} for key, value in target.items()]
@@ -311,10 +324,7 @@ def _without_duplicates(atom: Atom, value: Any) -> Any:
 
 
 def _unordered(value: Any) -> Any:
+    """Return a value without the order of its lists and without nulls, which mean absence to who decodes it."""
     if isinstance(value, dict):
-        return {key: _unordered(each) for key, each in value.items()}
-    return (
-        sorted((_unordered(each) for each in value), key=lambda each: json.dumps(each, sort_keys=True))
-        if isinstance(value, list)
-        else value
-    )
+        return {key: _unordered(each) for key, each in value.items() if each is not None}
+    return sorted((_unordered(each) for each in value), key=lambda each: json.dumps(each, sort_keys=True)) if isinstance(value, list) else value

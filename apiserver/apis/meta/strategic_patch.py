@@ -130,12 +130,21 @@ def _merge_list_field(result: dict[str, Any], patch: Mapping[str, Any], key: str
         if isinstance(given, list):
             result[key] = [_clean(each) for each in given]
         return
+    _check_order(given or [], order, shape.merge_key)
     if key in result:
         merged = [each for each in _merge_list(original, given or [], shape, order) if _identity(each) not in deleted]
     else:  # a new list is taken as it is
         merged = _ordered([_clean(each) for each in given or [] if not _is_directive_itself(each)], order, original, shape.merge_key)
     if merged or key in result or isinstance(given, list):
         result[key] = merged
+
+
+def _check_order(patch: Sequence[Any], order: Sequence[Any], key: str) -> None:
+    """Refuse a patch whose elements stand otherwise than its ``$setElementOrder`` says."""
+    left = iter([_key(each, key) for each in order])
+    kept = [each for each in patch if not (isinstance(each, dict) and each.get(_PATCH) == "delete")]
+    if order and not all(_key(each, key) in left for each in kept):
+        raise errors.BadRequest("the order in patch list doesn't match $setElementOrder list")
 
 
 def _list_directive(patch: Mapping[str, Any], key: str, message: str) -> list[Any]:

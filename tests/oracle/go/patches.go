@@ -23,7 +23,7 @@ func patched(asked *request) (json.RawMessage, error) {
 			return nil, err
 		}
 		return operations.Apply(asked.Live)
-	case "strategic-patch":
+	case "strategic-patch", "strategic-diff":
 		return strategic(asked)
 	}
 	return nil, fmt.Errorf("no operation %q", asked.Op)
@@ -38,10 +38,15 @@ func strategic(asked *request) (json.RawMessage, error) {
 	if err := kjson.Unmarshal(asked.Live, &live); err != nil {
 		return nil, err
 	}
-	if err := kjson.Unmarshal(asked.Patch, &patch); err != nil {
-		return nil, err
+	if len(asked.Patch) > 0 {
+		if err := kjson.Unmarshal(asked.Patch, &patch); err != nil {
+			return nil, err
+		}
 	}
 	meta := strategicpatch.PatchMetaFromOpenAPIV3{SchemaList: kind.Schemas, Schema: kind.Schemas[asked.By]}
+	if asked.Op == "strategic-diff" {
+		return strategicpatch.CreateTwoWayMergePatchUsingLookupPatchMeta(asked.Live, asked.New, meta)
+	}
 	result, err := strategicpatch.StrategicMergeMapPatchUsingLookupPatchMeta(live, patch, meta)
 	if err != nil {
 		return nil, err
