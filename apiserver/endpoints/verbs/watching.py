@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 from collections.abc import AsyncIterator, Awaitable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from typing import Final
@@ -19,6 +20,7 @@ from apiserver.apis.meta.errors import Expired, Timeout
 from apiserver.apis.meta.objects import Object
 from apiserver.endpoints import queries, responses
 from apiserver.endpoints.call import Call
+from apiserver.endpoints.filters.metering import WatchMeter, WatchMeters
 from apiserver.endpoints.http import Response, Stream
 from apiserver.endpoints.negotiation import JSON, PARTIAL, TABLE, Representation
 from apiserver.endpoints.presenting import ONE, Include, include_of
@@ -39,7 +41,8 @@ _GOODBYE_SECONDS: Final = 5.0
 class Watches:
     """The watches that are open, so that a server that drains can end them one after the other, each cleanly."""
 
-    def __init__(self) -> None:
+    def __init__(self, meters: WatchMeters | None = None) -> None:
+        self.meters = meters or WatchMeters()
         self._limits: set[asyncio.Timeout] = set()
         self._over = False
 
@@ -68,7 +71,9 @@ async def watch(served: Served, call: Call, watches: Watches, *, name: str = "")
     """Serve one watch from its first frame to its end: of a collection, or of the object ``name`` in it."""
     representation = call.represent(*ONE, stream=True)
     options = queries.list_options(call.request.query, watch=True)
-    stream = _Stream(served, call, options, representation, name)
+    resource = served.strategy.resource
+    meter = watches.meters.watch(resource.group, resource.version, resource.plural)
+    stream = _Stream(served, call, options, representation, name, meter)
     seconds = options.timeout_seconds or random.uniform(_SHORTEST, _LONGEST)  # noqa: S311 - no secret
     limit: asyncio.Timeout | None = None
     try:
@@ -84,7 +89,9 @@ async def watch(served: Served, call: Call, watches: Watches, *, name: str = "")
 class _Stream:
     """One watch's frames."""
 
-    def __init__(self, served: Served, call: Call, options: queries.ListOptions, representation: Representation, name: str) -> None:
+    def __init__(
+        self, served: Served, call: Call, options: queries.ListOptions, representation: Representation, name: str, meter: WatchMeter
+    ) -> None:
         self._served = served
         self._call = call
         self._options = options
@@ -95,8 +102,11 @@ class _Stream:
         self._selection: Selection = selection.parse(served.strategy, options.label_selector, field_selector)
         self._since = parse_revision(options.resource_version)
         self._columns = True
+        self._form = f"{served.store.resource.api_version} {representation.transform} {representation.version}"
         self._response: Stream | None = None
         self._revision = 0
+        self._meter = meter
+        self._began = time.perf_counter()
 
     async def run(self) -> None:
         """Write frames until cancelled, or until an ERROR frame was the last."""
@@ -131,21 +141,30 @@ class _Stream:
         initial, after = await self._beginning()
         prefix = store.prefix(self._call.info.namespace)
         bookmark_seconds = BOOKMARK_SECONDS if self._options.bookmarks else None
+        namespace, name, trigger = self._call.info.namespace, self._selection.name, self._selection.trigger
+        key = store.key(namespace, name) if namespace and name else ""
         snapshot: Sequence[Item] = ()
         if initial:
-            picture = store.cache.list(prefix)
+            if trigger is not None:
+                await store.cache.prepare(trigger)
+            picture = store.cache.list(prefix, trigger=trigger) if not key else store.cache.list(key, limit=1)
             after = picture.revision
             snapshot = picture.items
-        async with store.cache.watch(prefix, after=after, predicate=self._predicate(), bookmark_seconds=bookmark_seconds) as events:
+        async with store.cache.watch(
+            prefix, after=after, predicate=self._predicate(), bookmark_seconds=bookmark_seconds, key=key, trigger=trigger
+        ) as events:
             await self._prepared()
             for start in range(0, len(snapshot), _SLICE):
                 await self._write(self._object("ADDED", item) for item in snapshot[start : start + _SLICE] if self._selection(item))
             if self._options.send_initial_events and self._options.bookmarks:
                 await self._write([self._bookmark(after, {INITIAL_EVENTS_END: "true"})])
             self._call.initialized()
+            if self._options.send_initial_events:
+                self._meter.listed(time.perf_counter() - self._began, self._call.info.scope)
             del snapshot
             self._revision = after
             async for event in events:
+                self._revision = 0  # until they are written: a bookmark that goes back would have them told twice
                 await self._write(self._event(each) for each in (event, *events.take()))
                 self._revision = events.revision
 
@@ -172,7 +191,13 @@ class _Stream:
     def _event(self, event: Event) -> bytes:
         if event.type is EventType.BOOKMARK or event.item is None:
             return self._bookmark(event.revision)
-        return self._object(str(event.type), event.item)
+        if self._representation.transform == TABLE:  # of its own moment, and the first has columns
+            return self._object(event.type.value, event.item)
+        return event.framed(self._form, self._encode)
+
+    def _encode(self, event: Event) -> bytes:
+        """Return the event's frame, which all watches of the same form send."""
+        return b"" if event.item is None else self._object(event.type.value, event.item)
 
     def _object(self, kind: str, item: Item) -> bytes:
         if not self._representation.transform:
@@ -205,8 +230,10 @@ class _Stream:
         }
 
     async def _write(self, frames: Iterable[bytes]) -> None:
-        chunk = b"".join(frames)
+        listed = list(frames)
+        chunk = b"".join(listed)
         if chunk:
+            self._meter.sent(listed)
             await (await self._prepared()).write(chunk)
 
     async def _prepared(self) -> Stream:

@@ -309,6 +309,22 @@ async def test_a_client_that_does_not_read_holds_up_nobody(api: Api) -> None:
         assert stalled.status == 200
 
 
+async def test_a_watch_that_ends_in_the_middle_of_a_write_does_not_say_an_older_revision_than_it_told(api: Api) -> None:
+    """Its client would go on from there, and hear of deletions twice."""
+    body = widget("big")
+    body["metadata"]["annotations"] = {"a": "x" * 100_000}
+    made = await api.make(body)
+    query = f"resourceVersion={made['metadata']['resourceVersion']}&allowWatchBookmarks=true&timeoutSeconds=2"
+    async with api.session.get(f"{api.url}{api.path}?watch=1&{query}", read_bufsize=1 << 16) as slow:
+        for i in range(80):
+            await api.patch("big", {"spec": {"size": i + 2}})
+        await asyncio.sleep(2)
+        told = await slow.read()
+    revisions = [int(json.loads(line)["object"]["metadata"]["resourceVersion"]) for line in told.splitlines()]
+    assert len(revisions) > 2
+    assert revisions == sorted(revisions)
+
+
 async def test_the_old_path_of_a_watch_shows_exactly_what_it_was_authorized_for(api: Api) -> None:
     """``/watch/…/NAME`` is authorized as a watch of that name: a role for one object must not open the collection."""
     await api.make(widget("w1"))

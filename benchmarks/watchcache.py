@@ -1,0 +1,180 @@
+"""What the watch cache costs by the number of objects: ``python -m benchmarks.watchcache``; one JSON object a line.
+
+Nothing but the cache: entries of 4.5 KB as storage holds them are applied to it directly. ``--count`` may be repeated.
+"""
+
+import argparse
+import asyncio
+import gc
+import json
+import time
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import uvloop
+
+from apiserver.apis.meta.resources import Resource
+from apiserver.registry.generic import codec, selection
+from apiserver.registry.generic.items import Item
+from apiserver.registry.generic.strategy import Strategy
+from apiserver.registry.generic.watchcache import WatchCache
+from storage.memory import MemoryStorage
+from storage.port import Batch, Change, Entry
+
+PREFIX = "/registry/bench.test/things/"
+SIZE = 4500
+
+
+class Things(Strategy):
+    """A kind without anything special."""
+
+    resource = Resource("bench.test", "v1", "things", "Thing")
+    singular = "thing"
+
+    def selectable_fields(self, obj: dict[str, Any]) -> dict[str, str]:
+        """By node."""
+        return {"spec.nodeName": (obj.get("spec") or {}).get("nodeName") or ""}
+
+
+STRATEGY = Things()
+
+
+def entry(number: int, revision: int, generation: int = 1) -> Entry:
+    labels = {"app": f"app-{number % 1000}", "zone": f"zone-{number % 3}"}
+    metadata = {"namespace": f"ns-{number % 50}", "name": f"thing-{number:07}", "labels": labels, "generation": generation}
+    obj = {"apiVersion": "bench.test/v1", "kind": "Thing", "metadata": metadata, "spec": {"nodeName": f"node-{number % 1000}"}}
+    obj["spec"]["fill"] = [f"{number + position:08x}" for position in range((SIZE - 250) // 11)]
+    return Entry(f"{PREFIX}ns-{number % 50}/thing-{number:07}", codec.encode(STRATEGY, obj), revision, revision)
+
+
+def resident() -> float:
+    """Return the process's resident MiB."""
+    gc.collect()
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096 / (1 << 20)
+
+
+def say(**figures: Any) -> None:
+    print(json.dumps(figures), flush=True)
+
+
+def timed(name: str, repeats: int, work: Any, per: int = 1) -> None:
+    best = min(once(work) for _ in range(repeats))
+    say(name=name, microseconds=round(best / per * 1e6, 2))
+
+
+def once(work: Any) -> float:
+    began = time.perf_counter()
+    work()
+    return time.perf_counter() - began
+
+
+def fill(cache: WatchCache, count: int) -> None:
+    for number in range(count):
+        made = entry(number, number + 2)
+        cache._apply(Batch(made.mod_revision, (Change(made.key, made, None),)))  # noqa: SLF001  # what is measured
+
+
+async def measure(count: int) -> None:
+    base = resident()
+    cache = WatchCache(MemoryStorage(), PREFIX, partial(codec.decode, STRATEGY))
+    fill(cache, count)
+    sizes = sum(len(item.data) for item in cache.list().items) / count
+    say(name="memory", objects=count, bytes_per_object=round((resident() - base) * (1 << 20) / count), bytes_on_the_wire=round(sizes))
+    revision = cache.revision
+    writes = 2000
+    changed = [entry((number * 7919) % count, revision + number, 2) for number in range(1, writes + 1)]
+    new = [entry(count + (number * 7919) % 100_000_000, revision + writes + number) for number in range(1, writes + 1)]
+    for name, entries in (("update", changed), ("insert", new)):
+        batches = [Batch(each.mod_revision, (Change(each.key, each, None),)) for each in entries]
+        timed(f"{name} at {count} objects, per event", 1, lambda batches=batches: [cache._apply(each) for each in batches], writes)  # noqa: SLF001
+    gone = [Batch(revision + 2 * writes + number, (Change(each.key, None, None),)) for number, each in enumerate(new, 1)]
+    timed(f"remove at {count} objects, per event", 1, lambda: [cache._apply(each) for each in gone], writes)  # noqa: SLF001
+    keys = [item.key for item in cache.list().items][:: max(count // 1000, 1)]
+    timed("get", 5, lambda: [cache.get(key) for key in keys], len(keys))
+    timed("list, all", 5, cache.list)
+    timed("list, join all", 3, lambda: b",".join([item.data for item in cache.list().items]))
+    for label, field in (("app=app-7", ""), ("zone=zone-1", ""), ("zone notin (zone-1,zone-2)", ""), ("", "spec.nodeName=node-7")):
+        chosen = selection.parse(STRATEGY, label, field)
+        if chosen.trigger is not None:
+            began = time.perf_counter()
+            await cache.prepare(chosen.trigger)
+            say(name=f"index {label or field}", milliseconds=round((time.perf_counter() - began) * 1e3, 2))
+        timed(f"list {label or field}", 3, partial(chosen_of, cache, chosen))
+    say(name="memory, with indices", bytes_per_object=round((resident() - base) * (1 << 20) / count))
+
+
+def chosen_of(cache: WatchCache, chosen: selection.Selection) -> list[Item]:
+    return [item for item in cache.list(trigger=chosen.trigger).items if chosen(item)]
+
+
+async def measure_watches(watches: int, kind: str) -> None:
+    """Tell events to watches of one kind."""
+    cache = WatchCache(MemoryStorage(), PREFIX, partial(codec.decode, STRATEGY))
+    cache.synced.set()
+    fill(cache, 2000)
+    heard = [0]
+
+    async def listen(number: int) -> None:
+        label, field, key = "", "", ""
+        match kind:
+            case "one label each":
+                label = f"app=app-{number % 1000}"
+            case "one field each":
+                field = f"spec.nodeName=node-{number % 1000}"
+            case "a set of labels":
+                label = "zone notin (zone-9)"
+            case "one name each":
+                key = entry(number % 2000, 1).key
+        chosen = selection.parse(STRATEGY, label, field)
+        async with cache.watch(
+            PREFIX, after=cache.revision, predicate=None if chosen.is_everything else chosen, trigger=chosen.trigger, key=key
+        ) as events:
+            while True:
+                event = await anext(events)
+                for each in (event, *events.take()):
+                    heard[0] += len(each.framed("json", frame)) > 0
+
+    events = 200
+    batches = []
+    for number in range(events):
+        made = entry(number, cache.revision + number + 1, 2)
+        batches.append(Batch(made.mod_revision, (Change(made.key, made, None),)))
+    async with asyncio.TaskGroup() as tasks:
+        listening = [tasks.create_task(listen(number)) for number in range(watches)]
+        await asyncio.sleep(0.1)
+        began = time.process_time()
+        for batch in batches:
+            cache._apply(batch)  # noqa: SLF001
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+        await asyncio.sleep(0.1)
+        spent = time.process_time() - began
+        for each in listening:
+            each.cancel()
+    say(
+        name=f"{watches} watches of {kind}",
+        microseconds_per_event=round(spent / events * 1e6, 1),
+        told_per_event=round(heard[0] / events, 1),
+        microseconds_per_told=round(spent / max(heard[0], 1) * 1e6, 2),
+    )
+
+
+def frame(event: Any) -> bytes:
+    return b'{"type":"%b","object":%b}\n' % (event.type.value.encode(), event.item.data)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--count", type=int, action="append")
+    parser.add_argument("--watches", type=int, default=2000)
+    given = parser.parse_args()
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        for count in given.count or [1_000, 10_000, 100_000]:
+            runner.run(measure(count))
+        for kind in ("everything", "a set of labels", "one label each", "one field each", "one name each"):
+            runner.run(measure_watches(given.watches, kind))
+
+
+if __name__ == "__main__":
+    main()

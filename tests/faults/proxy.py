@@ -1,0 +1,76 @@
+"""A TCP proxy on loopback that loses connections when it is told to."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+CHUNK = 64 << 10
+
+
+class Proxy:
+    """Leads to ``port``, whoever listens there. ``blocked``: what is sent through it gets stuck meanwhile."""
+
+    def __init__(self, port: int) -> None:
+        self._target = port
+        self._connections: set[asyncio.StreamWriter] = set()
+        self._open = asyncio.Event()
+        self._open.set()
+        self.port = 0
+        self.carried = 0
+
+    @asynccontextmanager
+    async def serving(self) -> AsyncIterator[None]:
+        """Listen while the block runs."""
+        server = await asyncio.start_server(self._carry, "127.0.0.1", 0)
+        self.port = server.sockets[0].getsockname()[1]
+        try:
+            yield
+        finally:
+            server.close()
+            self.drop()
+            self._open.set()
+            await server.wait_closed()
+
+    def drop(self) -> int:
+        """Reset every connection; return how many there were."""
+        dropped = len(self._connections)
+        for writer in self._connections:
+            writer.transport.abort()
+        return dropped
+
+    def block(self) -> None:
+        """Let nothing through."""
+        self._open.clear()
+
+    def unblock(self) -> None:
+        """Let everything through again."""
+        self._open.set()
+
+    async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.carried += 1
+        try:
+            there, back = await asyncio.open_connection("127.0.0.1", self._target)
+        except OSError:
+            writer.transport.abort()
+            return
+        self._connections |= {writer, back}
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._copy(reader, back))
+                tasks.create_task(self._copy(there, writer))
+        finally:
+            for each in (writer, back):
+                self._connections.discard(each)
+                each.transport.abort()
+
+    async def _copy(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError):
+            while data := await reader.read(CHUNK):
+                await self._open.wait()
+                writer.write(data)
+                await writer.drain()
+            if writer.can_write_eof():
+                writer.write_eof()
