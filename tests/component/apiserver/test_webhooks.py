@@ -685,3 +685,24 @@ async def test_scaling_shows_the_scale(world: World) -> None:
     scale = {"group": "autoscaling", "version": "v1", "kind": "Scale"}
     assert (request["kind"], request["requestKind"], request["subResource"]) == (scale, scale, "scale")
     assert (request["resource"]["resource"], request["object"]["spec"]["replicas"]) == ("widgets", 9)
+
+
+async def test_a_request_whose_time_is_over_does_not_wait_for_a_webhook(world: World) -> None:
+    """ADM-03: whatever timeoutSeconds and failurePolicy say; nothing is stored."""
+    await world.validating(world.hook("slow", failurePolicy="Ignore"))
+    world.hooks["slow"].seconds = 5
+    async with world.api() as api:
+        answer = await api.call("POST", "?timeout=1s", widget())
+        assert (answer.code, answer.json["reason"]) == (504, "Timeout")
+        assert (await api.get("w1")).code == 404
+
+
+async def test_while_a_server_starts_nothing_gets_past_a_webhook(world: World) -> None:
+    """ADM-08: clients that try all the time, from the first moment on."""
+    await world.validating(world.hook("deny", no_means))
+    for number in range(3):
+        async with world.api(ready=False) as api:
+            codes = set()
+            while 400 not in codes:
+                codes.add((await api.call("POST", "", widget(f"w{number}"))).code)
+            assert codes <= {400, 503}
