@@ -327,4 +327,8 @@ def _unordered(value: Any) -> Any:
     """Return a value without the order of its lists and without nulls, which mean absence to who decodes it."""
     if isinstance(value, dict):
         return {key: _unordered(each) for key, each in value.items() if each is not None}
-    return sorted((_unordered(each) for each in value), key=lambda each: json.dumps(each, sort_keys=True)) if isinstance(value, list) else value
+    return (
+        sorted((_unordered(each) for each in value), key=lambda each: json.dumps(each, sort_keys=True))
+        if isinstance(value, list)
+        else value
+    )
