@@ -45,6 +45,7 @@ class Input:
 
     shown: Shown
     namespace: Object | None = None
+    """The whole object of the namespace."""
     answers: dict[Question, Answer] = field(default_factory=dict)
     """Of the authorizer: nobody is asked twice about one request."""
     _request: Object | None = None
@@ -56,24 +57,52 @@ class Input:
             self._request = request_of(self.shown)
         return self._request
 
+    @property
+    def namespace_object(self) -> Object | None:
+        """``namespaceObject``."""
+        return namespace_object(self.namespace) if self.namespace is not None else None
+
+    @property
+    def authorizer(self) -> Authorizer:
+        """``authorizer``."""
+        return Authorizer(self.shown.attributes.user, self.answers)
+
+    @property
+    def resource_check(self) -> ResourceCheck:
+        """``authorizer.requestResource``."""
+        attributes = self.shown.attributes
+        resource = attributes.resource
+        where = (attributes.subresource, attributes.namespace, attributes.name)
+        return ResourceCheck(self.authorizer, resource.group, resource.plural, *where)
+
     def variables(self, params: Object | None, *, authorizer: bool) -> dict[str, Any]:
         """Return the values of the names."""
-        attributes = self.shown.attributes
-        values: dict[str, Any] = {
-            "object": self.shown.obj,
-            "oldObject": self.shown.old,
-            "request": self.request,
-            "namespaceObject": self.namespace,
-            "params": params,
-        }
-        if authorizer:
-            who = Authorizer(attributes.user, self.answers)
-            resource = attributes.resource
-            values["authorizer"] = who
-            values["authorizer.requestResource"] = ResourceCheck(
-                who, resource.group, resource.plural, attributes.subresource, attributes.namespace, attributes.name
-            )
-        return values
+        names = _Names({"object": self.shown.obj, "oldObject": self.shown.old, "params": params})
+        names.given = self
+        names.authorizer = authorizer
+        return names
+
+
+class _Names(dict[str, Any]):
+    """Most expressions name the object alone: the rest is made when it is first named."""
+
+    given: Input
+    authorizer: bool
+
+    def __missing__(self, name: str) -> Any:  # noqa: ANN401 - a value of the language
+        made: Any
+        if name == "request":
+            made = self.given.request
+        elif name == "namespaceObject":
+            made = self.given.namespace_object
+        elif name == "authorizer" and self.authorizer:
+            made = self.given.authorizer
+        elif name == "authorizer.requestResource" and self.authorizer:
+            made = self.given.resource_check
+        else:
+            raise KeyError(name)
+        self[name] = made
+        return made
 
 
 def request_of(shown: Shown) -> Object:

@@ -9,7 +9,7 @@ from typing import Final, Generic, TypeVar
 from apiserver.admission.metrics import AdmissionMetrics
 from apiserver.admission.namespaces import Namespaces
 from apiserver.admission.policy import matching
-from apiserver.admission.policy.activation import Input, namespace_object
+from apiserver.admission.policy.activation import Input
 from apiserver.admission.policy.definitions import Binding, Policy
 from apiserver.admission.policy.params import ConfigurationError
 from apiserver.admission.policy.source import Hook, Source
@@ -66,6 +66,8 @@ class Judging(Generic[Program]):
 
     def handles(self, operation: str, resource: Resource, subresource: str) -> bool:
         """Return whether the rules of a policy match, or nobody knows yet."""
+        if self.source.idle:
+            return not self.ready
         return bool(self.source.hooks(operation, resource, subresource)) or not self.ready
 
     async def invocations(self, attributes: Attributes) -> list[Invocation[Program] | Problem]:
@@ -119,7 +121,7 @@ class Judging(Generic[Program]):
         """
         namespace = await self.namespaces.get(attributes.namespace) if attributes.namespace else None
         shown = self._shown(attributes, resource)
-        return Input(shown, namespace_object(namespace) if namespace is not None else None, answers)
+        return Input(shown, namespace, answers)
 
     def _shown(self, attributes: Attributes, wanted: Resource) -> Shown:
         source = attributes.resource

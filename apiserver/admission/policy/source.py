@@ -57,6 +57,8 @@ class Source(Generic[Program]):
         self.known = asyncio.Event()
         """Set once every policy and binding is known, or it is known that the cluster has no such kinds."""
         self.params = Params(client)
+        self.idle = True
+        """Whether no policy is bound: the usual case, asked about before every request."""
         self._client = client
         self._resources = (policies, bindings)
         self._informers = tuple(Informer(client, each) for each in self._resources)
@@ -153,4 +155,6 @@ class Source(Generic[Program]):
     def _forget(self) -> None:
         self._hooks = None
         self._index = {}
-        self.params.want({each.policy.param_kind for each in self._bound() if each.policy.param_kind is not None})
+        bound = self._bound()
+        self.idle = not bound
+        self.params.want({each.policy.param_kind for each in bound if each.policy.param_kind is not None})

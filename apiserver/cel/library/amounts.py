@@ -16,6 +16,7 @@ LIBRARY: Final = Library()
 _member, _function = LIBRARY.member, LIBRARY.function
 _WRITTEN: Final = re.compile(r"[+-]?[0-9]*(?:\.([0-9]*))?([a-zA-Z]*[+-]?[0-9]*)")
 _EXPONENTS: Final = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
+_DIGITLESS: Final = re.compile(r"([+-]?)\.?([a-zA-Z].*)?")
 _IDENTIFIER: Final = re.compile(r"[0-9A-Za-z-]+")
 _LONGEST: Final = 256
 
@@ -40,6 +41,8 @@ class Quantity(Opaque):
 
 
 def _quantity_of(text: str) -> Quantity:
+    if text and (bare := _DIGITLESS.fullmatch(text)):
+        text = f"{bare[1]}0{bare[2] or ''}"  # to Go, "Mi" is zero
     try:
         amount = quantity.parse(text)
     except ValueError as error:
