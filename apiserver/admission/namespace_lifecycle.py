@@ -5,8 +5,11 @@ Without this the deletion of a namespace may never end. Source: ``k8s.io/apiserv
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from apiserver.admission.namespaces import Namespaces
-from apiserver.apis.meta.errors import Cause, Details, Forbidden
+from apiserver.admission.webhook.errors import forbidden
+from apiserver.apis.meta.errors import Cause, Forbidden
 from apiserver.apis.meta.objects import dig, is_deleting
 from apiserver.apis.meta.resources import Resource
 from apiserver.registry.generic.admission import Attributes, Operation
@@ -33,18 +36,17 @@ class NamespaceLifecycle:
             Forbidden: it is being deleted; the cause is ``NamespaceTerminating``.
             ServiceUnavailable: nobody can say.
         """
-        namespace = attributes.namespace
-        found = await self._namespaces.get(namespace)
+        found = await self._namespaces.get(attributes.namespace)
         if is_deleting(found) or dig(found, "status", "phase") == "Terminating":
-            raise _terminating(attributes.resource, namespace, attributes.name)
+            raise _terminating(attributes)
 
     async def validate(self, attributes: Attributes) -> None:
         """Everything was said before."""
 
 
-def _terminating(resource: Resource, namespace: str, name: str) -> Forbidden:
-    why = f"unable to create new content in namespace {namespace} because it is being terminated"
+def _terminating(attributes: Attributes) -> Forbidden:
+    namespace = attributes.namespace
+    refusal = forbidden(attributes, f"unable to create new content in namespace {namespace} because it is being terminated")
     cause = Cause("NamespaceTerminating", f"namespace {namespace} is being terminated", "metadata.namespace")
-    qualified = f"{resource.plural}.{resource.group}"
-    details = Details(name=name, group=resource.group, kind=resource.plural, causes=(cause,))
-    return Forbidden(f'{qualified} "{name}" is forbidden: {why}', details)
+    refusal.details = replace(refusal.details, causes=(cause,))
+    return refusal
