@@ -8,6 +8,7 @@ import asyncio
 import gc
 import json
 import time
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from apiserver.apis.meta.resources import Resource
 from apiserver.registry.generic import codec, selection
 from apiserver.registry.generic.items import Item
 from apiserver.registry.generic.strategy import Strategy
-from apiserver.registry.generic.watchcache import WatchCache
+from apiserver.registry.generic.watchcache import Event, WatchCache
 from storage.memory import MemoryStorage
 from storage.port import Batch, Change, Entry
 
@@ -54,16 +55,16 @@ def resident() -> float:
     return int(Path("/proc/self/statm").read_text().split()[1]) * 4096 / (1 << 20)
 
 
-def say(**figures: Any) -> None:
+def say(**figures: str | float) -> None:
     print(json.dumps(figures), flush=True)
 
 
-def timed(name: str, repeats: int, work: Any, per: int = 1) -> None:
+def timed(name: str, repeats: int, work: Callable[[], object], per: int = 1) -> None:
     best = min(once(work) for _ in range(repeats))
     say(name=name, microseconds=round(best / per * 1e6, 2))
 
 
-def once(work: Any) -> float:
+def once(work: Callable[[], object]) -> float:
     began = time.perf_counter()
     work()
     return time.perf_counter() - began
@@ -126,6 +127,8 @@ async def measure_watches(watches: int, kind: str) -> None:
                 label = "zone notin (zone-9)"
             case "one name each":
                 key = entry(number % 2000, 1).key
+            case _:
+                pass
         chosen = selection.parse(STRATEGY, label, field)
         async with cache.watch(
             PREFIX, after=cache.revision, predicate=None if chosen.is_everything else chosen, trigger=chosen.trigger, key=key
@@ -160,7 +163,8 @@ async def measure_watches(watches: int, kind: str) -> None:
     )
 
 
-def frame(event: Any) -> bytes:
+def frame(event: Event) -> bytes:
+    assert event.item is not None
     return b'{"type":"%b","object":%b}\n' % (event.type.value.encode(), event.item.data)
 
 
@@ -169,6 +173,7 @@ def main() -> None:
     parser.add_argument("--count", type=int, action="append")
     parser.add_argument("--watches", type=int, default=2000)
     given = parser.parse_args()
+    gc.set_threshold(50_000, 20, 20)  # as virt-api does
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         for count in given.count or [1_000, 10_000, 100_000]:
             runner.run(measure(count))

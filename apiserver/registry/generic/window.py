@@ -21,6 +21,7 @@ from apiserver.registry.generic import canonical
 from apiserver.registry.generic.items import Item
 
 CHUNK = 256  # changes a watch looks at before it hands them on: bounds what one watch holds and how long it keeps the loop
+STROKE: Final = 32  # changes that the window drops at once
 FRAMED: Final = 64  # changes whose encoded frames are kept: watches that keep up share them, those that do not encode again
 
 Predicate = Callable[[Item], bool]
@@ -221,7 +222,7 @@ class Window:
         first = self.end
         self._records += records
         self.revision = revision
-        if len(self._records) > self._capacity + self._capacity // 4:  # in strokes: dropping one at a time would move all of them
+        if len(self._records) > self._capacity + STROKE:  # dropping one at a time would move all of them
             self._drop(len(self._records) - self._capacity)
         for position in range(max(self._framed, self._base), self.end - FRAMED):
             self._records[position - self._base].forget_frames()
@@ -255,6 +256,12 @@ class Window:
         if position < self._base:
             return None
         return self._records[position - self._base : position - self._base + CHUNK]
+
+    def revision_before(self, position: int) -> int:
+        """Return the revision to which everything lies before ``position``; 0 when that is gone."""
+        if position >= self.end:
+            return self.revision
+        return self._records[position - self._base].revision - 1 if position >= self._base else 0
 
     def expired(self, after: int) -> errors.Expired:
         """Return the error for a position that is gone, in Go's words."""
@@ -369,7 +376,10 @@ class Watch:
         """
         while True:
             if self._pending or self._fill():
-                return self._pending.popleft()
+                event = self._pending.popleft()
+                if not self._pending:
+                    self._handed_out()
+                return event
             if self._window.closed:
                 raise StopAsyncIteration
             if self._position < self._window.end:
@@ -388,7 +398,9 @@ class Watch:
         if not self._pending:
             self._fill()
         taken = list(self._pending)
-        self._pending.clear()
+        if taken:
+            self._pending.clear()
+            self._handed_out()
         return taken
 
     def wake_at(self, position: int, record: Record) -> None:
@@ -422,9 +434,16 @@ class Watch:
                     event = event_of(record, self._predicate)
                     if event is not None:
                         self._pending.append(event)
-        if self._position == window.end and not self._pending:
-            self._revision = max(self._after, window.revision)
-        return bool(self._pending)
+        if self._pending:
+            return True
+        self._handed_out()
+        return False
+
+    def _handed_out(self) -> None:
+        """Take note that everything before the position was handed out: nothing may be told that is older."""
+        revision = self._window.revision_before(self._position)
+        if revision > self._revision:
+            self._revision = revision
 
     def _is_about(self, key: str) -> bool:
         return key == self.key if self.key else key.startswith(self.prefix)

@@ -210,5 +210,9 @@ INTERRUPTED = [
 @example(script=INTERRUPTED, capacity=2, chunk=1)
 @given(script=st.lists(actions, min_size=1, max_size=40), capacity=st.sampled_from((2, 4, 64)), chunk=st.sampled_from((1, 2, 256)))
 def test_whoever_folds_events_over_a_snapshot_ends_where_the_list_is(script: list[tuple[str, object]], capacity: int, chunk: int) -> None:
-    with mock.patch.object(window, "CHUNK", chunk), mock.patch.object(history, "TIMEOUT_SECONDS", 0.005):
+    with (
+        mock.patch.object(window, "CHUNK", chunk),
+        mock.patch.object(history, "TIMEOUT_SECONDS", 0.005),
+        mock.patch.object(window, "STROKE", 1),
+    ):
         asyncio.run(Scenario(capacity).play(list(script)))
