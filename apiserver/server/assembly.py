@@ -20,7 +20,8 @@ from apiserver.endpoints.call import Call
 from apiserver.endpoints.documents import OpenAPI
 from apiserver.endpoints.filters.authentication import Authenticator
 from apiserver.endpoints.filters.authorization import Authorizer
-from apiserver.endpoints.filters.chain import Chain, Phase
+from apiserver.endpoints.filters.chain import REQUEST_SECONDS, Chain, Phase
+from apiserver.endpoints.filters.deadlines import Deadlines
 from apiserver.endpoints.filters.impersonation import Impersonation
 from apiserver.endpoints.filters.limits import Limiter
 from apiserver.endpoints.http import Response
@@ -93,6 +94,7 @@ def assemble(
     metrics: Metrics,
     impersonation: Impersonation | None = None,
     auditor: Auditor | None = None,
+    request_seconds: float = REQUEST_SECONDS,
     informers: Sequence[Informer] = (),
     probes: tuple[Check, Check] | None = None,
 ) -> Assembly:
@@ -117,7 +119,7 @@ def assemble(
         )
         for strategy in strategies
     }
-    watches, streams = Watches(), Streams()
+    watches, streams = Watches(metrics.requests.watches), Streams()
     peaks = Peaks(limiter)
     metrics.follow(stores.values(), peaks)
     pages: dict[str, Callable[[Call], Awaitable[Response]]] = {"/metrics": metrics.page, "/version": _version}
@@ -130,7 +132,8 @@ def assemble(
         now=now,
     )
     chain = Chain(
-        Application(parts), authenticator, authorizer, limiter, metrics.requests, metrics.deciding, impersonation, auditor
+        Application(parts), authenticator, authorizer, limiter, metrics.requests, metrics.deciding, impersonation, auditor,
+        Deadlines(request_seconds),
     )  # fmt: skip
     assembly = Assembly(chain, stores, watches, streams, tuple(caches.values()), peaks, informers)
     for path, checks in _checks(assembly, storage, probes).items():
@@ -171,8 +174,8 @@ def _checks(assembly: Assembly, storage: Storage, probes: tuple[Check, Check] | 
         return not assembly.stopping
 
     live: dict[str, Check] = {"ping": ping}
-    ready: dict[str, Check] = {"ping": ping, "etcd": etcd, "informer-sync": informers, "shutdown": shutdown}
-    return {"/livez": live, "/readyz": ready, "/healthz": {"ping": ping, "etcd": etcd}}
+    ready: dict[str, Check] = {"ping": ping, "etcd": healthy, "etcd-readiness": serving, "informer-sync": informers, "shutdown": shutdown}
+    return {"/livez": live, "/readyz": ready, "/healthz": {"ping": ping, "etcd": healthy}}
 
 
 async def _version(call: Call) -> Response:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -11,10 +12,13 @@ from typing import Literal
 
 from apiserver.admission import plugins
 from apiserver.apis.meta.times import parse_duration
-from apiserver.server import auditing, storing
+from apiserver.server import auditing, compatibility, storing
 from apiserver.server.auditing import AuditOptions
+from apiserver.server.fairness import Limits
 from apiserver.server.storing import StorageOptions
 
+_DEBUG = 4
+"""Of klog's levels: from here on details."""
 AuthorizationMode = Literal["Delegated", "AlwaysAllow"]
 
 
@@ -24,8 +28,9 @@ class Options:
 
     bind_address: str
     secure_port: int
-    tls_cert_file: Path
-    tls_private_key_file: Path
+    tls_cert_file: Path | None
+    tls_private_key_file: Path | None
+    cert_dir: Path
     client_ca_file: Path | None
     storage: Literal["etcd", "memory"]
     etcd_servers: tuple[str, ...]
@@ -35,6 +40,11 @@ class Options:
     etcd_prefix: str
     keeping: StorageOptions
     kubeconfig: str | None
+    authentication_kubeconfig: str | None
+    authorization_kubeconfig: str | None
+    authentication_token_webhook_cache_ttl: float
+    authorization_webhook_cache_authorized_ttl: float
+    authorization_webhook_cache_unauthorized_ttl: float
     authentication_skip_lookup: bool
     anonymous_auth: bool
     authorization_mode: AuthorizationMode
@@ -42,6 +52,8 @@ class Options:
     namespace: str
     max_requests_inflight: int
     max_mutating_requests_inflight: int
+    enable_priority_and_fairness: bool
+    request_timeout: float
     shutdown_delay_duration: float
     enable_admission_plugins: tuple[str, ...]
     disable_admission_plugins: tuple[str, ...]
@@ -49,27 +61,43 @@ class Options:
     audit: AuditOptions
     log_level: str
     log_format: Literal["json", "text"]
+    warnings: tuple[str, ...] = ()
+    """What to tell the operator about flags that do nothing."""
+
+    @property
+    def limits(self) -> Limits:
+        """How many requests at once."""
+        return Limits(self.max_requests_inflight, self.max_mutating_requests_inflight, self.enable_priority_and_fairness)
 
     @property
     def asks_cluster(self) -> bool:
         """Whether there is a kube-apiserver to ask."""
-        return bool(self.kubeconfig) or not self.authentication_skip_lookup or self.authorization_mode == "Delegated"
+        return (
+            bool(self.kubeconfig or self.authorization_kubeconfig or self.authentication_kubeconfig)
+            or not self.authentication_skip_lookup
+            or self.authorization_mode == "Delegated"
+        )
 
 
 def parse(arguments: Sequence[str] | None = None) -> Options:
     """Read the command line; wrong ones end the process with a message."""
     parser = _parser()
-    given = parser.parse_args(arguments)
+    given = parser.parse_args(compatibility.explicit(sys.argv[1:] if arguments is None else arguments, parser))
     given.etcd_servers = tuple(each for each in given.etcd_servers.split(",") if each)
     if given.storage == "etcd" and not given.etcd_servers:
         parser.error("--storage=etcd needs --etcd-servers")
     try:
         plugins.enabled(given.enable_admission_plugins, given.disable_admission_plugins)
+        given.warnings = tuple(compatibility.warnings(given))
     except ValueError as error:
         parser.error(str(error))
     files = (given.etcd_cafile, given.etcd_certfile, given.etcd_keyfile)
     if any(files) and not all(files):
         parser.error("--etcd-cafile, --etcd-certfile and --etcd-keyfile go together")
+    if (given.tls_cert_file is None) != (given.tls_private_key_file is None):
+        parser.error("--tls-cert-file and --tls-private-key-file go together")
+    if given.v is not None and given.v >= _DEBUG:
+        given.log_level = "debug"
     given.audit = AuditOptions.of(given)
     given.keeping = StorageOptions.of(given)
     return Options(**{each.name: getattr(given, each.name) for each in fields(Options)})
@@ -91,14 +119,33 @@ def _parser() -> argparse.ArgumentParser:
     )
     serving = parser.add_argument_group("serving")
     serving.add_argument("--bind-address", metavar="IP", default="0.0.0.0", help="address to listen on")  # noqa: S104 - a pod's, inside a network
-    serving.add_argument("--secure-port", metavar="PORT", type=int, default=8443, help="port to listen on, HTTPS")
+    serving.add_argument("--secure-port", metavar="PORT", type=int, default=443, help="port to listen on, HTTPS")
     serving.add_argument(
-        "--tls-cert-file", metavar="FILE", type=Path, required=True, help="serving certificate, PEM; reloaded when it changes"
+        "--tls-cert-file",
+        metavar="FILE",
+        type=Path,
+        help="serving certificate, PEM; reloaded when it changes; without one, one that nobody trusts is made in --cert-dir",
     )
-    serving.add_argument("--tls-private-key-file", metavar="FILE", type=Path, required=True, help="its key, PEM")
+    serving.add_argument("--tls-private-key-file", metavar="FILE", type=Path, help="its key, PEM")
+    serving.add_argument(
+        "--cert-dir",
+        metavar="DIR",
+        type=Path,
+        default="apiserver.local.config/certificates",
+        help="where apiserver.crt and apiserver.key are made, without --tls-cert-file",
+    )
     serving.add_argument("--max-requests-inflight", metavar="N", type=int, default=400, help="reads answered at once; 0: no limit")
     serving.add_argument(
         "--max-mutating-requests-inflight", metavar="N", type=int, default=200, help="writes answered at once; 0: no limit"
+    )
+    serving.add_argument(
+        "--enable-priority-and-fairness",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="share seats by the cluster's FlowSchemas and PriorityLevelConfigurations; the two limits above are then one, in sum",
+    )
+    serving.add_argument(
+        "--request-timeout", metavar="DURATION", type=seconds, default="1m", help="the longest that an ordinary request may take"
     )
     serving.add_argument(
         "--shutdown-delay-duration",
@@ -111,6 +158,7 @@ def _parser() -> argparse.ArgumentParser:
     _access(parser)
     _admission(parser)
     auditing.add_flags(parser)
+    compatibility.add_flags(parser)
     logs = parser.add_argument_group("logging")
     logs.add_argument("--log-level", choices=["debug", "info", "warning", "error"], type=str.lower, default="info", help="least severity")
     logs.add_argument("--log-format", choices=["json", "text"], default="json", help="json for programs, text for people")
@@ -133,6 +181,14 @@ def _storage(parser: argparse.ArgumentParser) -> None:
 def _access(parser: argparse.ArgumentParser) -> None:
     cluster = parser.add_argument_group("the cluster, and who may what")
     cluster.add_argument("--kubeconfig", metavar="FILE", help="how to reach kube-apiserver; without it, as the pod's service account")
+    cluster.add_argument("--authentication-kubeconfig", metavar="FILE", help="for TokenReviews and the ConfigMap; by default --kubeconfig")
+    cluster.add_argument("--authorization-kubeconfig", metavar="FILE", help="for SubjectAccessReviews; by default --kubeconfig")
+    for name, about in (
+        ("authentication-token-webhook-cache-ttl", "how long a TokenReview is remembered"),
+        ("authorization-webhook-cache-authorized-ttl", "how long a yes is remembered"),
+        ("authorization-webhook-cache-unauthorized-ttl", "how long a no is remembered"),
+    ):
+        cluster.add_argument(f"--{name}", metavar="DURATION", type=seconds, default="10s", help=about)
     cluster.add_argument(
         "--authentication-skip-lookup",
         action="store_true",

@@ -10,6 +10,8 @@ import ssl
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final
 
 from apiserver.client.config import Config
 from apiserver.client.informer import Informer
@@ -17,17 +19,19 @@ from apiserver.client.rest import Client
 from apiserver.endpoints.filters.authentication import Authenticator, Trust, Users
 from apiserver.endpoints.filters.authorization import AllowAll, Authorizer, Delegated
 from apiserver.endpoints.filters.impersonation import Impersonation
-from apiserver.endpoints.filters.limits import InFlight
 from apiserver.endpoints.filters.tokens import TokenReview
 from apiserver.registry.generic.strategy import Strategy
-from apiserver.server import auditing, auditlog
+from apiserver.server import auditing, auditlog, compatibility
 from apiserver.server.admitting import Admitting, admitting
 from apiserver.server.assembly import Assembly, assemble, now
+from apiserver.server.fairness import Fairness
 from apiserver.server.metrics import Metrics
 from apiserver.server.options import Options
 from apiserver.server.serving import Listener
 from apiserver.server.storing import Storing
 from apiserver.server.trusting import Trusting, config_map
+from certs.files import write_file
+from certs.issuing import Profile, issue, new_authority
 from certs.reloading import Files, ServerTls
 from storage.etcd.connection import Tls
 from storage.etcd.store import EtcdStorage, Settings
@@ -35,6 +39,8 @@ from storage.memory import MemoryStorage
 from storage.port import Storage
 
 logger = logging.getLogger(__name__)
+
+_SELF_SIGNED: Final = timedelta(days=365)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,16 +78,20 @@ async def running(options: Options, make_kinds: MakeKinds, storage: Storage | No
         kept = storage or _storage(options)
         stack.push_async_callback(kept.close)
         storing = Storing(kept, options.keeping, root=options.etcd_prefix)
-        tls = ServerTls(Files(options.tls_cert_file, options.tls_private_key_file), clients=ssl.CERT_OPTIONAL)
+        compatibility.tell(options.warnings)
+        tls = ServerTls(_serving_files(options), clients=ssl.CERT_OPTIONAL)
         metrics = Metrics(root=options.etcd_prefix)
         storing.register(metrics.registry)
-        if client is not None:
-            metrics.delegation.follow(client)
+        authenticating = await _further(options.authentication_kubeconfig, client, stack)
+        authorizing = await _further(options.authorization_kubeconfig, client, stack)
+        for followed in {client, authenticating, authorizing}:
+            if followed is not None:
+                metrics.delegation.follow(followed)
         users = Users()
         authenticator = Authenticator(
             trust=Trust(),
             now=now,
-            review=TokenReview(client, metrics.delegation.authenticated) if client else None,
+            review=_reviewer(options, authenticating, metrics),
             anonymous=options.anonymous_auth,
             expiry=metrics.delegation.expiry.cell(),
             users=users,
@@ -89,19 +99,29 @@ async def running(options: Options, make_kinds: MakeKinds, storage: Storage | No
         audit = await auditing.build(options.audit, metrics.audit, stack)
         trusting = Trusting(tls, authenticator, options.client_ca_file)
         kinds = make_kinds(client)
-        authorizer = _authorizer(options, client, metrics)
+        authorizer = _authorizer(options, authorizing, metrics)
+        fairness = Fairness(options.limits, client, metrics.registry)
         admission = admitting(options, client, kinds.strategies, metrics.registry, authorizer)
         for caller in admission.callers:
             await stack.enter_async_context(caller)
         assembly, informers = _assembled(
-            options, kinds, admission, client, storing, authenticator, authorizer, trusting, metrics, users, audit
+            options, kinds, admission, client, storing, authenticator, authorizer, trusting, metrics, users, audit, fairness
         )
+        fairness.follow(assembly.stores.values(), metrics.requests.watches.number)
         listener = Listener(assembly.chain, assembly.watches, assembly.streams)
         async with asyncio.TaskGroup() as tasks:
             address = await listener.listen(options.bind_address, options.secure_port, tls.context)
             caches = [cache.run() for cache in assembly.caches]
             others = [*(each.run() for each in informers), *(each.run() for each in admission.sources)]
-            long_lived = (*caches, *others, tls.run(), trusting.run(), *assembly.background(), *storing.background())
+            long_lived = (
+                *caches,
+                *others,
+                tls.run(),
+                trusting.run(),
+                *assembly.background(),
+                *storing.background(),
+                *fairness.background(),
+            )
             background = [tasks.create_task(each) for each in long_lived]
             recording = [tasks.create_task(each.run()) for each in (audit.buffers if audit else ())]
             gc.collect()
@@ -131,6 +151,7 @@ def _assembled(
     metrics: Metrics,
     users: Users,
     audit: auditing.Auditing | None,
+    fairness: Fairness,
 ) -> tuple[Assembly, list[Informer]]:
     needed = list(admission.informers)
     if client is not None and not options.authentication_skip_lookup:
@@ -144,11 +165,12 @@ def _assembled(
         admission=admission.admission,
         authenticator=authenticator,
         authorizer=authorizer,
-        limiter=InFlight(options.max_requests_inflight, options.max_mutating_requests_inflight),
+        limiter=fairness.limiter,
         metrics=metrics,
         probes=(storing.healthy, storing.ready),
         impersonation=Impersonation(authorizer, users),
         auditor=audit.auditor if audit is not None else None,
+        request_seconds=options.request_timeout,
         informers=needed,
     )
     return assembly, [*needed, *kinds.informers]
@@ -157,7 +179,38 @@ def _assembled(
 def _authorizer(options: Options, client: Client | None, metrics: Metrics) -> Authorizer:
     if client is None or options.authorization_mode != "Delegated":
         return AllowAll()
-    return Delegated(client, metrics.delegation.authorized)
+    seconds = options.authorization_webhook_cache_authorized_ttl, options.authorization_webhook_cache_unauthorized_ttl
+    return Delegated(client, metrics.delegation.authorized, seconds=seconds)
+
+
+def _reviewer(options: Options, client: Client | None, metrics: Metrics) -> TokenReview | None:
+    if client is None:
+        return None
+    return TokenReview(client, metrics.delegation.authenticated, seconds=options.authentication_token_webhook_cache_ttl)
+
+
+async def _further(kubeconfig: str | None, client: Client | None, stack: AsyncExitStack) -> Client | None:
+    """Return a client for one purpose, if it has a kubeconfig of its own."""
+    if kubeconfig is None:
+        return client
+    return await stack.enter_async_context(Client(Config.load(kubeconfig), user_agent="virt-api"))
+
+
+def _serving_files(options: Options) -> Files:
+    """Return the serving certificate's files; without any, make a certificate as Go's servers do, for development."""
+    if options.tls_cert_file is not None and options.tls_private_key_file is not None:
+        return Files(options.tls_cert_file, options.tls_private_key_file)
+    files = Files(options.cert_dir / "apiserver.crt", options.cert_dir / "apiserver.key")
+    if not files.certificate.exists() or not files.key.exists():
+        options.cert_dir.mkdir(parents=True, exist_ok=True)
+        made = now()
+        authority = new_authority("localhost-ca", _SELF_SIGNED, made)
+        profile = Profile("localhost", dns_names=("localhost",), ip_addresses=("127.0.0.1", "::1"), server=True)
+        pair = issue(authority, profile, _SELF_SIGNED, made)
+        write_file(files.certificate, pair.certificate + authority.certificate)
+        write_file(files.key, pair.key)
+        logger.warning("made a serving certificate that nobody trusts", extra={"file": str(files.certificate)})
+    return files
 
 
 def _client(options: Options) -> Client:

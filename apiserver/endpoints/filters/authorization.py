@@ -64,12 +64,21 @@ class AllowAll:
 
 
 class Delegated:
-    """Asks kube-apiserver, and remembers each answer, yes or no, for ten seconds.
+    """Asks kube-apiserver, and remembers each answer, yes or no, for ten seconds or as long as it is told.
 
     Users are told apart by identity, which is quick: authenticators give the same object for the same user.
     """
 
-    def __init__(self, client: Client, answered: Answered = uncounted, *, now: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        client: Client,
+        answered: Answered = uncounted,
+        *,
+        seconds: tuple[float, float] = (SECONDS, SECONDS),
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Take the client of kube-apiserver; ``seconds`` is how long a yes and a no are remembered."""
+        self._allowed_seconds, self._denied_seconds = seconds
         self._client = client
         self._answered = answered
         self._now = now
@@ -102,7 +111,7 @@ class Delegated:
         answers.pop(key, None)
         while len(answers) >= _SIZE:
             del answers[next(iter(answers))]
-        answers[key] = (self._now() + SECONDS, user, decision)
+        answers[key] = (self._now() + (self._allowed_seconds if decision.allowed else self._denied_seconds), user, decision)
 
     async def _ask(self, spec: Object) -> Decision:
         review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec}

@@ -209,10 +209,14 @@ class Chain:
             return await self._in_time(call)
         gauge = self.requests.long_running.cell(*self._labels(call))
         gauge.value += 1
+        if call.info.verb == "watch":
+            self.requests.watches.opened(call.info, 1)
         try:
             return await self.application.answer(call)
         finally:
             gauge.value -= 1
+            if call.info.verb == "watch":
+                self.requests.watches.opened(call.info, -1)
 
     def _refuse(self, call: Call) -> None:
         match self.phase:
@@ -230,7 +234,7 @@ class Chain:
     async def _in_time(self, call: Call) -> Response:
         """Answer within the time that the client gives, or ours. Only what cancelled the answer is a Timeout, not any TimeoutError."""
         if "timeout=" in call.request.query_string:
-            return await self._in_its_time(call, queries.timeout(call.request.query, REQUEST_SECONDS))
+            return await self._in_its_time(call, queries.timeout(call.request.query, self.deadlines.seconds))
         deadline = self.deadlines.begin(call.request.task)
         try:
             response = await self.application.answer(call)

@@ -171,6 +171,18 @@ class WatchMeters:
         self.sizes = Histogram("apiserver_watch_events_sizes", "Sizes of events sent to watchers.", exponential(1024, 2, 8), labels)
         about = "Time from a WatchList request to the end of its initial events."
         self.lists = Histogram("apiserver_watch_list_duration_seconds", about, WATCH_LIST_SECONDS, (*labels, "scope"))
+        self._open: dict[tuple[str, str], int] = {}
+
+    def opened(self, info: RequestInfo, number: int) -> None:
+        """Count watches of a resource that are open."""
+        key = (info.group, info.resource)
+        self._open[key] = left = self._open.get(key, 0) + number
+        if not left:
+            del self._open[key]
+
+    def number(self, group: str, resource: str) -> int:
+        """Return how many watches of a resource are open."""
+        return self._open.get((group, resource), 0)
 
     def watch(self, group: str, version: str, resource: str) -> WatchMeter:
         """Return what counts the events of one resource."""

@@ -19,12 +19,12 @@ _MAX_TOKEN: Final = 64 << 10
 
 
 class TokenReview:
-    """Asks kube-apiserver; remembers its answers for ten seconds, by the token's hash, so that no token stays in memory."""
+    """Asks kube-apiserver; remembers its answers for some seconds, by the token's hash, so that no token stays in memory."""
 
-    def __init__(self, client: Client, answered: Answered = uncounted) -> None:
+    def __init__(self, client: Client, answered: Answered = uncounted, *, seconds: float = SECONDS) -> None:
         self._client = client
         self._answered = answered
-        self._answers: Expiring[bytes, tuple[User | None]] = Expiring(SECONDS, _SIZE)
+        self._answers: Expiring[bytes, tuple[User | None]] = Expiring(seconds, _SIZE)
 
     async def __call__(self, token: str) -> User | None:
         """Return whose token it is; None if it is worth nothing.

@@ -27,6 +27,12 @@ def test_a_server_alone_asks_no_cluster() -> None:
     [
         [],
         TLS,
+        ["--etcd-servers=x", "--tls-cert-file=a"],
+        ["--etcd-servers=x", "--feature-gates=WatchList"],
+        ["--etcd-servers=x", "--no-such-flag=1"],
+        ["--etcd-servers=x", "--egress-selector-config-file=y"],
+        ["--etcd-servers=x", "--audit-log-maxage=-1"],
+        ["--etcd-servers=x", "--audit-log-mode=sometimes"],
         [*TLS, "--etcd-servers=x", "--etcd-cafile=c"],
         [*TLS, "--storage=memory", "--shutdown-delay-duration=soon"],
         [*TLS, "--storage=disk"],
@@ -41,3 +47,33 @@ def test_flags_that_do_not_fit_together_are_refused(arguments: list[str], capsys
 def test_help_explains_every_flag() -> None:
     parser = options._parser()
     assert all(action.help for action in parser._actions)
+
+
+def test_the_arguments_of_sample_apiserver_are_enough() -> None:
+    """FLG-01: only the image changes."""
+    given = options.parse(["--etcd-servers=http://localhost:2379"])
+    assert (given.secure_port, given.tls_cert_file, given.authorization_mode) == (443, None, "Delegated")
+    assert given.warnings == ()
+
+
+def test_flags_that_operators_copy_are_taken_and_those_that_do_nothing_are_named() -> None:
+    """FLG-01."""
+    given = options.parse(
+        [
+            "--secure-port=6443", "--tls-cert-file=a", "--tls-private-key-file=b", "--cert-dir=c", "--etcd-servers=x", "--etcd-cafile=d",
+            "--etcd-certfile=e", "--etcd-keyfile=f", "--kubeconfig=g", "--authentication-kubeconfig=h", "--authorization-kubeconfig=i",
+            "--audit-log-path=-", "--audit-log-maxage=0", "--audit-log-maxbackup=0", "--audit-policy-file=j", "--audit-log-mode=batch",
+            "--encryption-provider-config=k", "--watch-cache=true", "--feature-gates=WatchList=true,APIServerTracing=false,Nonsense=true",
+            "--v=4", "--authentication-tolerate-lookup-failure", "--profiling=false", "--anonymous-auth=false", "--request-timeout=30s",
+            "--enable-priority-and-fairness=false", "--authorization-webhook-cache-authorized-ttl=5s", "--shutdown-delay-duration=10s",
+        ]
+    )  # fmt: skip
+    assert (given.secure_port, given.log_level, given.anonymous_auth, given.request_timeout) == (6443, "debug", False, 30)
+    assert (given.authentication_kubeconfig, given.authorization_webhook_cache_authorized_ttl) == ("h", 5)
+    assert not given.limits.enable_priority_and_fairness
+    assert (given.audit.audit_log_path, given.audit.audit_log_mode, given.audit.audit_log_maxage) == ("-", "batch", 0)
+    told = "\n".join(given.warnings)
+    expected = ("--watch-cache changes nothing", "--profiling changes nothing", "feature gate Nonsense", "APIServerTracing is true")
+    for each in expected:
+        assert each in told
+    assert "WatchList" not in told
