@@ -89,7 +89,8 @@ class Storing:
         self.storage = plain
         self._encryption: Encryption | None = None
         if options.encryption_provider_config is not None:
-            self._encryption = Encryption(plain, options.encryption_provider_config, root, self._reloads)
+            follows = options.encryption_provider_config_automatic_reload
+            self._encryption = Encryption(plain, options.encryption_provider_config, root, self._reloads, follows=follows)
             self.storage = self._encryption.storage
 
     def register(self, registry: Registry) -> None:
@@ -106,7 +107,7 @@ class Storing:
             yield self._compactor.run(self._options.etcd_compaction_interval)
         if self._options.etcd_db_metric_poll_interval and isinstance(self._plain, EtcdStorage):
             yield self._measure(self._plain)
-        if self._encryption is not None and self._options.encryption_provider_config_automatic_reload:
+        if self._encryption is not None:
             yield self._encryption.run()
 
     async def healthy(self) -> bool:
@@ -114,8 +115,8 @@ class Storing:
         return await self._answers(self._options.etcd_healthcheck_timeout)
 
     async def ready(self) -> bool:
-        """Say the same for /readyz, which may be given another time."""
-        return await self._answers(self._options.etcd_readycheck_timeout)
+        """Say the same for /readyz, which may be given another time, and whether values can be encrypted."""
+        return await self._answers(self._options.etcd_readycheck_timeout) and (self._encryption is None or self._encryption.is_well)
 
     async def _answers(self, seconds: float) -> bool:
         try:
@@ -137,8 +138,8 @@ class Storing:
 class Encryption:
     """The file, followed, and the storage that it governs."""
 
-    def __init__(self, plain: Storage, file: Path, root: str, reloads: Counter) -> None:
-        """Read the file.
+    def __init__(self, plain: Storage, file: Path, root: str, reloads: Counter, *, follows: bool) -> None:
+        """Read the file; ``follows``: and again when it changes.
 
         Raises:
             OSError, Misconfigured: it cannot be used.
@@ -146,29 +147,67 @@ class Encryption:
         self._file = file
         self._root = root
         self._reloads = reloads
+        self._follows = follows
         self._content = file.read_bytes()
-        self.storage = EncryptedStorage(plain, chain_of(_rules(file, self._content), root))
+        self._rules = _rules(file, self._content)
+        self.storage = EncryptedStorage(plain, chain_of(self._rules, root))
+
+    @property
+    def is_well(self) -> bool:
+        """Whether every key management service lets values be written."""
+        return all(each.is_well for each in self._rules.services)
 
     async def run(self) -> None:
-        """Look every few seconds whether the file changed, until cancelled. A file that cannot be used changes nothing."""
-        while True:
-            await asyncio.sleep(FILE_SECONDS)
-            self.reload()
+        """Keep in touch with the key management services and look whether the file changed, until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            running = [tasks.create_task(each.run()) for each in self._rules.services]
+            while self._follows:
+                await asyncio.sleep(FILE_SECONDS)
+                if await self._reloaded():
+                    for each in running:
+                        each.cancel()
+                    running = [tasks.create_task(each.run()) for each in self._rules.services]
 
-    def reload(self) -> None:
-        """Put the file in force if it changed."""
+    async def _reloaded(self) -> bool:
+        """Put the file in force if it changed. One that cannot be used changes nothing."""
         try:
             content = self._file.read_bytes()
             if content == self._content:
-                return
-            self._content = content  # also when it is bad: that is said once
-            self.storage.use(chain_of(_rules(self._file, content), self._root))
+                return False
+            rules = await self._readied(content)
         except (OSError, Misconfigured) as error:
             self._reloads.increment("failure")
             logger.error("The encryption's configuration cannot be used; going on with the one before", extra={"error": str(error)})  # noqa: TRY400 - a traceback could show lines of it
-            return
+            return False
+        if rules is None:
+            return False
+        self._rules = rules
+        self.storage.use(chain_of(rules, self._root))
         self._reloads.increment("success")
         logger.info("The encryption's configuration changed", extra={"file": str(self._file)})
+        return True
+
+    async def _readied(self, content: bytes) -> Rules | None:
+        """Return the rules of a file, with services that have answered; None if one has not: then it is tried again.
+
+        Raises:
+            Misconfigured: it cannot be used.
+        """
+        try:
+            rules = _rules(self._file, content)
+        except Misconfigured:
+            self._content = content  # said once
+            raise
+        try:
+            for each in rules.services:
+                await each.look()
+        except (StorageError, ValueError) as error:
+            logger.warning("A new key management service is not well; going on with the configuration before", extra={"error": str(error)})
+            for each in rules.services:
+                each.service.close()
+            return None
+        self._content = content
+        return rules
 
 
 def _rules(file: Path, content: bytes) -> Rules:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
@@ -36,11 +37,24 @@ class Provider(Protocol):
         """Return what follows the prefix."""
         ...
 
-    def decrypt(self, data: bytes, about: bytes) -> bytes:
-        """Return the value of what follows the prefix.
+    def decrypt(self, data: bytes, about: bytes) -> tuple[bytes, bool]:
+        """Return the value of what follows the prefix, and whether it is stale: not as this provider would write it today.
 
         Raises:
             Undecryptable: it was not encrypted with this key, or is damaged.
+        """
+        ...
+
+
+class Fetching(Provider, Protocol):
+    """A provider whose keys are elsewhere."""
+
+    async def fetch(self, data: bytes) -> None:
+        """Make ready to decrypt what follows the prefix.
+
+        Raises:
+            Undecryptable: its key cannot be had.
+            Unavailable: not now.
         """
         ...
 
@@ -55,11 +69,11 @@ class Identity:
         """See ``Provider``."""
         return value
 
-    def decrypt(self, data: bytes, about: bytes) -> bytes:  # noqa: ARG002
+    def decrypt(self, data: bytes, about: bytes) -> tuple[bytes, bool]:  # noqa: ARG002
         """See ``Provider``."""
         if data.startswith(ENCRYPTED):
             raise Undecryptable("the value is encrypted")
-        return data
+        return data, False
 
 
 class AesGcm:
@@ -74,12 +88,12 @@ class AesGcm:
         nonce = os.urandom(_GCM_NONCE)
         return nonce + self._cipher.encrypt(nonce, value, about)
 
-    def decrypt(self, data: bytes, about: bytes) -> bytes:
+    def decrypt(self, data: bytes, about: bytes) -> tuple[bytes, bool]:
         """See ``Provider``."""
         if len(data) < _GCM_NONCE + _GCM_TAG:
             raise Undecryptable("the stored data is shorter than aesgcm makes it")
         try:
-            return self._cipher.decrypt(data[:_GCM_NONCE], data[_GCM_NONCE:], about)
+            return self._cipher.decrypt(data[:_GCM_NONCE], data[_GCM_NONCE:], about), False
         except InvalidTag:
             raise Undecryptable("aesgcm cannot authenticate the stored data: another key, or it was changed or moved") from None
 
@@ -98,7 +112,7 @@ class AesCbc:
         encryptor = Cipher(self._algorithm, modes.CBC(vector)).encryptor()
         return vector + encryptor.update(value + bytes([padding]) * padding) + encryptor.finalize()
 
-    def decrypt(self, data: bytes, about: bytes) -> bytes:  # noqa: ARG002
+    def decrypt(self, data: bytes, about: bytes) -> tuple[bytes, bool]:  # noqa: ARG002
         """See ``Provider``."""
         if len(data) < 2 * _BLOCK or len(data) % _BLOCK:
             raise Undecryptable("the stored data is not of the length that aescbc makes it")
@@ -107,7 +121,7 @@ class AesCbc:
         padding = padded[-1]
         if not 0 < padding <= _BLOCK or padded[-padding:] != bytes([padding]) * padding:
             raise Undecryptable("the stored data has no padding of aescbc: another key, or it is damaged")
-        return padded[:-padding]
+        return padded[:-padding], False
 
 
 class Secretbox:
@@ -123,14 +137,14 @@ class Secretbox:
         """See ``Provider``."""
         return bytes(self._box.encrypt(value, os.urandom(_SECRETBOX_NONCE)))
 
-    def decrypt(self, data: bytes, about: bytes) -> bytes:  # noqa: ARG002
+    def decrypt(self, data: bytes, about: bytes) -> tuple[bytes, bool]:  # noqa: ARG002
         """See ``Provider``."""
         from nacl.exceptions import CryptoError
 
         if len(data) < _SECRETBOX_NONCE + _SECRETBOX_TAG:
             raise Undecryptable("the stored data is shorter than secretbox makes it")
         try:
-            return self._box.decrypt(data)
+            return self._box.decrypt(data), False
         except CryptoError:
             raise Undecryptable("secretbox cannot authenticate the stored data: another key, or it was changed") from None
 
@@ -140,6 +154,19 @@ class Chain:
     """The providers of a resource; the first one writes."""
 
     providers: Sequence[Provider] = field(repr=False)
+    services: Sequence[Fetching] = field(default=(), repr=False)
+    """Those of the providers that must fetch their keys."""
+
+    async def fetch(self, data: bytes) -> None:
+        """Make ready to ``unseal``, where that takes a key from elsewhere.
+
+        Raises:
+            Unavailable: it cannot be had now.
+        """
+        for each in self.services:
+            if data.startswith(each.prefix):
+                with suppress(Undecryptable):  # perhaps another one can; else ``unseal`` says so
+                    await each.fetch(data[len(each.prefix) :])
 
     def seal(self, value: bytes, about: bytes) -> bytes:
         """Return what storage shall keep of ``value`` under the key ``about``."""
@@ -156,10 +183,12 @@ class Chain:
         for index, provider in enumerate(self.providers):
             if data.startswith(provider.prefix):
                 try:
-                    return provider.decrypt(data[len(provider.prefix) :], about), index > 0
+                    value, stale = provider.decrypt(data[len(provider.prefix) :], about)
                 except Undecryptable as error:
                     # Not the last word: two providers may share a prefix, and identity, whose prefix is empty, matches everything.
                     why = error if provider.prefix or why is None else why
+                else:
+                    return value, stale or index > 0
         raise why or Undecryptable("no provider of the configuration has the prefix of the stored data")
 
 

@@ -10,11 +10,14 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import aclosing, asynccontextmanager, suppress
+from typing import Final
 
 from storage.encryption.ciphers import Chain, Undecryptable
-from storage.port import Batch, Change, Compacted, Condition, Delete, Entry, Page, Put, RevisionMismatch, Storage
+from storage.port import Batch, Change, Compacted, Condition, Delete, Entry, Page, Put, RevisionMismatch, Storage, Unavailable
 
 logger = logging.getLogger(__name__)
+
+AGAIN_SECONDS: Final = 1.0
 
 ChainOf = Callable[[str], Chain]
 """Returns the chain of a key."""
@@ -52,11 +55,15 @@ class EncryptedStorage:
     async def get(self, key: str) -> Entry | None:
         """Return ``key`` now."""
         entry = await self._inner.get(key)
-        return self._opened(entry) if entry else None
+        if entry is None:
+            return None
+        await self._fetch((entry,))
+        return self._opened(entry)
 
     async def range(self, prefix: str, *, start: str = "", limit: int = 0, revision: int = 0) -> Page:
         """Return the keys that begin with ``prefix``, from ``start`` on, at most ``limit`` of them."""
         page = await self._inner.range(prefix, start=start, limit=limit, revision=revision)
+        await self._fetch(page.entries)
         return Page(tuple(map(self._opened, page.entries)), page.revision, page.more, page.count)
 
     async def commit(self, conditions: Sequence[Condition], writes: Sequence[Put | Delete]) -> int:
@@ -70,6 +77,7 @@ class EncryptedStorage:
         except RevisionMismatch as mismatch:
             if mismatch.actual is None:
                 raise
+            await self._fetch((mismatch.actual,))
             raise RevisionMismatch(mismatch.key, self._opened(mismatch.actual)) from None
 
     @asynccontextmanager
@@ -93,6 +101,27 @@ class EncryptedStorage:
     async def close(self) -> None:
         """Release connections; calls under way raise ``Unavailable``."""
         await self._inner.close()
+
+    async def _fetch(self, entries: Sequence[Entry]) -> None:
+        """Fetch the keys that are elsewhere.
+
+        Raises:
+            Unavailable: they cannot be had now.
+        """
+        for entry in entries:
+            chain = self._chain_of(entry.key)
+            if chain.services:
+                await chain.fetch(entry.value)
+
+    async def _fetch_patiently(self, entries: Sequence[Entry]) -> None:
+        while True:
+            try:
+                await self._fetch(entries)
+            except Unavailable as error:
+                logger.warning("A watch waits for a key of what changed", extra={"error": str(error)})
+                await asyncio.sleep(AGAIN_SECONDS)
+            else:
+                return
 
     def _about(self, key: str) -> bytes:
         return (self._prefix + key).encode(errors="surrogateescape")
@@ -130,6 +159,7 @@ class EncryptedStorage:
                 raise Compacted from None
             except StopAsyncIteration:
                 return
+            await self._fetch_patiently([each.entry for each in batch.changes if each.entry])
             yield Batch(batch.revision, tuple(map(self._change, batch.changes)))
 
     def _change(self, change: Change) -> Change:
