@@ -7,6 +7,7 @@ from functools import cache
 from typing import Final
 
 from apiserver.apis.meta.managedfields import openapi
+from apiserver.apis.meta.managedfields.entries import Reader
 from apiserver.apis.meta.managedfields.manager import FieldManager
 from apiserver.apis.meta.managedfields.schema import Atom
 from apiserver.apis.meta.managedfields.sets import Fields
@@ -45,6 +46,8 @@ def owners_of(strategy: Strategy, strategies: Sequence[Strategy], types: Types) 
         found = versions[api_version].from_hub(versions[obj["apiVersion"]].to_hub(whole))
         return {name: value for name, value in found.items() if name not in lent or value != {}}
 
+    reader = Reader(schemas)
+
     @cache
     def of(subresource: str) -> FieldOwners:
         return FieldManager(
@@ -55,6 +58,7 @@ def owners_of(strategy: Strategy, strategies: Sequence[Strategy], types: Types) 
             ignored=dict.fromkeys(schemas, _ignored(strategy, subresource)),
             empty=_empty(schemas[strategy.resource.api_version]),
             convert=convert,
+            reader=reader,
         )
 
     return of

@@ -19,7 +19,7 @@ MAX_UPDATERS: Final = 10
 """So many entries of ``Update`` an object keeps; the oldest are folded into one."""
 ANCIENT: Final = "ancient-changes"
 _FIELDS_TYPE: Final = "FieldsV1"
-_CACHED: Final = 1024
+_CACHED: Final = 512
 _LARGEST_CACHED: Final = 16 * 1024
 
 

@@ -45,7 +45,7 @@ class FieldManager:
 
     ``schemas``: the kind's type in every served version. ``ignored``: by version, the fields that this endpoint leaves as they are (the
     main resource ``status``, ``/status`` all else). ``empty``: what an object is before it is created. ``convert``: for kinds with
-    several versions.
+    several versions. ``reader``: shared by those of one kind, because it remembers what it has read.
     """
 
     def __init__(
@@ -58,6 +58,7 @@ class FieldManager:
         ignored: Mapping[str, Fields] | None = None,
         empty: Object | None = None,
         convert: Convert = _as_it_is,
+        reader: Reader | None = None,
     ) -> None:
         self._api_version = api_version
         self._kind = kind
@@ -66,7 +67,7 @@ class FieldManager:
         self._empty: Object = {**self._bare, **(empty or {})}
         self._schemas = schemas
         self._convert = convert
-        self._reader = Reader(schemas)
+        self._reader = reader or Reader(schemas)
         self._updater = Updater(schemas, self._converted, ignored or {})
         self._second = 0
         self._moment = ""
