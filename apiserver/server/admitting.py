@@ -15,6 +15,7 @@ from apiserver.admission.namespaces import Namespaces
 from apiserver.admission.policy import conditions, mutating, validating
 from apiserver.admission.policy import source as policy_source
 from apiserver.admission.policy.definitions import Policy
+from apiserver.admission.policy.metrics import MutatingMetrics, ValidatingMetrics
 from apiserver.admission.policy.plugin import Judging
 from apiserver.admission.resource_quota import ResourceQuotas
 from apiserver.admission.versions import ServedVersions
@@ -72,6 +73,7 @@ class _Parts:
     namespaces: Namespaces
     made: Admitting
     ask: Ask
+    registry: Registry
     changes: Changes = field(default_factory=Changes)
 
     def follow(self, informer: Informer) -> None:
@@ -140,12 +142,16 @@ def _quotas(parts: _Parts) -> Plugin:
 
 def _mutating_policies(parts: _Parts) -> Plugin:
     source = parts.policies(MUTATING_POLICIES, MUTATING_POLICY_BINDINGS, mutating.compile_policy)
-    return mutating.MutatingPolicies(parts.judging(source), policies.schemas(parts.strategies))
+    metrics = MutatingMetrics()
+    metrics.register(parts.registry)
+    return mutating.MutatingPolicies(parts.judging(source), policies.schemas(parts.strategies), metrics)
 
 
 def _validating_policies(parts: _Parts) -> Plugin:
     source = parts.policies(VALIDATING_POLICIES, VALIDATING_POLICY_BINDINGS, validating.compile_policy)
-    return validating.ValidatingPolicies(parts.judging(source))
+    metrics = ValidatingMetrics()
+    metrics.register(parts.registry)
+    return validating.ValidatingPolicies(parts.judging(source), metrics)
 
 
 _MUTATING: Final[dict[str, Callable[[_Parts], Plugin]]] = {
@@ -182,6 +188,7 @@ def admitting(
         namespaces,
         made,
         policies.asking(authorizer),
+        registry,
     )
     on = plugins.enabled(options.enable_admission_plugins, options.disable_admission_plugins)
     made.admission = Chain(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import time
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -16,6 +17,7 @@ from apiserver.admission.policy.activation import Input
 from apiserver.admission.policy.definitions import INVALID, Binding, Policy
 from apiserver.admission.policy.evaluating import Compiled, Evaluation, OutOfBudget
 from apiserver.admission.policy.merging import PatchFailed, Schemas
+from apiserver.admission.policy.metrics import MutatingMetrics, error_type
 from apiserver.admission.policy.plugin import Invocation, Judging, Problem
 from apiserver.admission.webhook.conditions import ConditionsFailed
 from apiserver.admission.webhook.errors import forbidden
@@ -99,8 +101,9 @@ class MutatingPolicies:
 
     name = "MutatingAdmissionPolicy"
 
-    def __init__(self, judging: Judging[Compilation], schemas: Schemas) -> None:
+    def __init__(self, judging: Judging[Compilation], schemas: Schemas, metrics: MutatingMetrics) -> None:
         self._judging = judging
+        self._metrics = metrics
         self._schemas = schemas
 
     def handles(self, operation: Operation, resource: Resource, subresource: str) -> bool:
@@ -156,10 +159,14 @@ class MutatingPolicies:
         problem: _Refusal | None = None
         changed = False
         for position in range(len(each.policy.mutations)):
+            began, failed = time.perf_counter(), ""
             try:
                 changed |= await self._mutate(each, position, given, attributes)
             except PatchFailed as error:
+                failed = str(error)
                 problem = problem or _Refusal(each.policy, each.binding, str(error), INVALID)
+            finally:
+                self._metrics.observe(each.policy.name, each.binding.name, error_type(failed), time.perf_counter() - began)
         return problem, changed
 
     async def _mutate(self, each: Invocation[Compilation], position: int, given: Input, attributes: Attributes) -> bool:

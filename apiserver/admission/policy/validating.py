@@ -14,6 +14,7 @@ from apiserver.admission.policy import activation, conditions, definitions, eval
 from apiserver.admission.policy.activation import Input
 from apiserver.admission.policy.definitions import Binding, Policy, Validation
 from apiserver.admission.policy.evaluating import Compiled, Evaluation, OutOfBudget
+from apiserver.admission.policy.metrics import ErrorType, ValidatingMetrics, error_type
 from apiserver.admission.policy.plugin import Invocation, Judging, Problem
 from apiserver.admission.webhook.conditions import ConditionsFailed
 from apiserver.admission.webhook.errors import forbidden
@@ -21,6 +22,7 @@ from apiserver.apis.meta.errors import Cause, Forbidden, Invalid, RequestEntityT
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.meta.resources import Resource
 from apiserver.cel.cost import MAX_MESSAGE_BYTES, RUNTIME_BUDGET
+from apiserver.cel.environment import Result
 from apiserver.cel.library.authz import Answer, Question
 from apiserver.registry.generic.admission import Attributes, Operation
 
@@ -52,6 +54,10 @@ class Decision:
     position: int
     message: str
     reason: str = ""
+    error: ErrorType = "no_error"
+    seconds: float = 0.0
+    ignored: bool = False
+    """An error that the policy does not mind."""
 
 
 def compile_policy(policy: Policy) -> Compilation:
@@ -74,8 +80,9 @@ class ValidatingPolicies:
 
     name = "ValidatingAdmissionPolicy"
 
-    def __init__(self, judging: Judging[Compilation]) -> None:
+    def __init__(self, judging: Judging[Compilation], metrics: ValidatingMetrics) -> None:
         self._judging = judging
+        self._metrics = metrics
 
     def handles(self, operation: Operation, resource: Resource, subresource: str) -> bool:
         """Return whether the rules of a policy match."""
@@ -121,20 +128,41 @@ class ValidatingPolicies:
         except ConditionsFailed as error:
             for _ in range(error.count):
                 self._judging.metrics.condition_error(policy.name, "policy", "validate", attributes.operation)
-            failed = [] if policy.fails_open else [Decision(0, str(error))]
-            return _act(binding, attributes, failed)
+            return self._act(binding, attributes, [Decision(0, str(error), error=error_type(str(error)), ignored=policy.fails_open)])
         finally:
             if policy.conditions:
                 about = (policy.name, "policy", "validate", attributes.operation)
                 self._judging.metrics.conditions(*about, time.perf_counter() - began)
-        denied = _act(binding, attributes, await judged.decisions())
+        denied = self._act(binding, attributes, await judged.decisions())
         for key, value, problem in await judged.annotations():
             if problem:
                 denied.append(Decision(0, problem))
+                self._metrics.observe(policy.name, binding.name, error_type(problem), "deny", 0.0)
             else:
                 values = noted.setdefault(f"{policy.name}/{key}", [])
                 if value not in values:
                     values.append(value)
+        return denied
+
+    def _act(self, binding: Binding, attributes: Attributes, decisions: list[Decision]) -> list[Decision]:
+        """Warn, note and count; return what is to refuse the request."""
+        denied: list[Decision] = []
+        for each in decisions:
+            about = (binding.policy, binding.name, each.error)
+            if each.ignored:
+                self._metrics.observe(*about, "allow", each.seconds)
+                continue
+            for action in binding.actions:
+                if action == definitions.DENY:
+                    denied.append(each)
+                    self._metrics.observe(*about, "deny", each.seconds)
+                elif action == definitions.WARN:
+                    by = f"ValidatingAdmissionPolicy '{binding.policy}' with binding '{binding.name}'"
+                    attributes.warn(f"Validation failed for {by}: {each.message}")
+                    self._metrics.observe(*about, "warn", each.seconds)
+                elif action == definitions.AUDIT:
+                    attributes.annotate(_FAILURE, _failure(binding, each))
+                    self._metrics.observe(*about, "audit", each.seconds)
         return denied
 
 
@@ -161,25 +189,27 @@ class _Judged:
 
     async def decisions(self) -> list[Decision]:
         evaluation = self._evaluation(RUNTIME_BUDGET, authorizer=True)
-        results = []
+        results: list[tuple[Result, float]] = []
         try:
             for each in self._compiled.validations:
-                results.append(await evaluation.evaluate(each))  # noqa: PERF401 - a comprehension hides the awaits
+                began = time.perf_counter()
+                results.append((await evaluation.evaluate(each), time.perf_counter() - began))
         except OutOfBudget as error:
-            return self._failed(0, str(error))
+            return [self._failed(0, str(error))]
         messages, problem = await self._messages(evaluation.remaining)
         found: list[Decision] = []
-        for position, (validation, result) in enumerate(zip(self._policy.validations, results, strict=True)):
+        for position, (validation, (result, seconds)) in enumerate(zip(self._policy.validations, results, strict=True)):
             if result.failed:
-                found += self._failed(position, result.error)
+                found.append(self._failed(position, result.error, seconds))
             elif problem:
-                found += self._failed(position, f"failed messageExpression: {problem}")
+                found.append(self._failed(position, f"failed messageExpression: {problem}", seconds))
             elif result.value is not True:
-                found.append(Decision(position, _message(validation, messages[position]), validation.reason))
+                message = _message(validation, messages[position])
+                found.append(Decision(position, message, validation.reason, "invalid_error", seconds))
         return found
 
-    def _failed(self, position: int, message: str) -> list[Decision]:
-        return [] if self._policy.fails_open else [Decision(position, message)]
+    def _failed(self, position: int, message: str, seconds: float = 0.0) -> Decision:
+        return Decision(position, message, "", error_type(message), seconds, self._policy.fails_open)
 
     async def _messages(self, budget: int) -> tuple[Sequence[Any], str]:
         """Return what the message expressions say, None for those that fail; and why none counts."""
@@ -223,21 +253,6 @@ def _message(validation: Validation, said: object) -> str:
     if text and "\n" not in text and len(text.encode()) <= MAX_MESSAGE_BYTES:
         return text
     return validation.message.strip() or f"failed expression: {validation.expression.strip()}"
-
-
-def _act(binding: Binding, attributes: Attributes, decisions: list[Decision]) -> list[Decision]:
-    """Warn and note; return what is to refuse the request."""
-    denied: list[Decision] = []
-    for each in decisions:
-        for action in binding.actions:
-            if action == definitions.DENY:
-                denied.append(each)
-            elif action == definitions.WARN:
-                by = f"ValidatingAdmissionPolicy '{binding.policy}' with binding '{binding.name}'"
-                attributes.warn(f"Validation failed for {by}: {each.message}")
-            elif action == definitions.AUDIT:
-                attributes.annotate(_FAILURE, _failure(binding, each))
-    return denied
 
 
 def _failure(binding: Binding, decision: Decision) -> str:
