@@ -1,0 +1,163 @@
+"""AUZ-03, AUZ-07, REQ-02: what is asked of kube-apiserver, and how long its answers hold."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import pytest
+
+from apiserver.apis.meta.errors import Forbidden, InternalError
+from apiserver.client.rest import Client, TransportError
+from apiserver.endpoints import requestinfo
+from apiserver.endpoints.filters import reviewing
+from apiserver.endpoints.filters.authorization import Delegated, review_spec
+from apiserver.endpoints.users import User
+
+PATH = "/apis/example.com/v1/namespaces/a/widgets"
+ALICE = User("alice", ("team",), "u1", {"scopes": ("x",)})
+GET = requestinfo.parse("GET", f"{PATH}/x", {})
+
+
+@dataclass
+class Kube:
+    """Answers reviews."""
+
+    allowed: bool = True
+    failures: list[Exception] = field(default_factory=list)
+    asked: list[dict[str, Any]] = field(default_factory=list)
+
+    async def create(self, resource: Any, review: dict[str, Any]) -> dict[str, Any]:
+        self.asked.append(review["spec"])
+        if self.failures:
+            raise self.failures.pop(0)
+        return {"status": {"allowed": self.allowed, "reason": "says the test"}}
+
+
+@dataclass
+class World:
+    """A clock, and what was counted."""
+
+    now: float = 100.0
+    codes: list[str] = field(default_factory=list)
+
+    def answered(self, code: str, seconds: float) -> None:
+        self.codes.append(code)
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reviewing, "FIRST_PAUSE_SECONDS", 0.001)
+
+
+def made(kube: Kube, world: World, **more: Any) -> Delegated:
+    return Delegated(cast("Client", kube), world.answered, now=lambda: world.now, **more)
+
+
+@pytest.mark.parametrize("allowed", [True, False])
+async def test_an_answer_holds_for_ten_seconds(*, allowed: bool) -> None:
+    kube, world = Kube(allowed), World()
+    authorizer = made(kube, world)
+    assert authorizer.known(ALICE, GET) is None
+    assert (await authorizer.decide(ALICE, GET)).allowed is allowed
+    world.now += 9.9
+    known = authorizer.known(ALICE, GET)
+    assert known is not None
+    assert (known.allowed, known.reason) == (allowed, "says the test")
+    world.now += 0.2
+    assert authorizer.known(ALICE, GET) is None
+    await authorizer.decide(ALICE, GET)
+    assert len(kube.asked) == 2
+    assert world.codes == ["201", "201"]
+
+
+async def test_yes_and_no_have_lifetimes_of_their_own() -> None:
+    kube, world = Kube(allowed=False), World()
+    authorizer = made(kube, world, seconds=(60, 1))
+    await authorizer.decide(ALICE, GET)
+    world.now += 1.1
+    assert authorizer.known(ALICE, GET) is None
+    kube.allowed = True
+    await authorizer.decide(ALICE, GET)
+    world.now += 59
+    assert authorizer.known(ALICE, GET) is not None
+
+
+async def test_an_answer_is_for_one_user_and_one_request_only() -> None:
+    kube, world = Kube(), World()
+    authorizer = made(kube, world)
+    await authorizer.decide(ALICE, GET)
+    assert authorizer.known(User("alice", ("team",), "u1", {"scopes": ("x",)}), GET) is None  # the same in words: asked again
+    for other in (
+        requestinfo.parse("GET", f"{PATH}/y", {}),
+        requestinfo.parse("GET", f"{PATH}/x/status", {}),
+        requestinfo.parse("PUT", f"{PATH}/x", {}),
+        requestinfo.parse("GET", "/apis/example.com/v1/namespaces/b/widgets/x", {}),
+        requestinfo.parse("GET", "/apis/example.com/v2/namespaces/a/widgets/x", {}),
+        requestinfo.parse("GET", PATH, {"labelSelector": "a=b"}),
+        requestinfo.parse("GET", PATH, {"fieldSelector": "metadata.name=x"}),
+        requestinfo.parse("GET", f"{PATH[:5]}", {}),
+    ):
+        assert authorizer.known(ALICE, other) is None
+
+
+async def test_what_a_client_makes_long_is_not_remembered() -> None:
+    kube, world = Kube(), World()
+    authorizer = made(kube, world)
+    long = requestinfo.parse("GET", PATH, {"labelSelector": "a=" + "b" * 10_001})
+    await authorizer.decide(ALICE, long)
+    assert authorizer.known(ALICE, long) is None
+
+
+async def test_at_most_8192_answers_are_remembered() -> None:
+    kube, world = Kube(), World()
+    authorizer = made(kube, world)
+    for each in range(8200):
+        await authorizer.decide(ALICE, requestinfo.parse("GET", f"{PATH}/{each}", {}))
+    assert len(authorizer._answers) == 8192
+    assert authorizer.known(ALICE, requestinfo.parse("GET", f"{PATH}/0", {})) is None
+
+
+async def test_kube_apiserver_is_asked_again_when_it_cannot_answer() -> None:
+    kube, world = Kube(failures=[TransportError("gone"), InternalError("etcd")]), World()
+    assert (await made(kube, world).decide(ALICE, GET)).allowed
+    assert world.codes == ["<error>", "500", "201"]
+
+
+async def test_after_five_tries_nobody_can_say() -> None:
+    kube, world = Kube(failures=[TransportError("gone")] * 9), World()
+    with pytest.raises(InternalError, match="ask kube-apiserver whether alice may"):
+        await made(kube, world).decide(ALICE, GET)
+    assert len(kube.asked) == 5
+
+
+async def test_a_refusal_of_the_review_itself_is_not_repeated() -> None:
+    kube, world = Kube(failures=[Forbidden("you may not ask")] * 9), World()
+    with pytest.raises(InternalError):
+        await made(kube, world).decide(ALICE, GET)
+    assert len(kube.asked) == 1
+
+
+def test_selectors_are_part_of_the_question() -> None:
+    """REQ-02: AuthorizeWithSelectors."""
+    query = {"fieldSelector": "metadata.name=x,spec.a!=b", "labelSelector": "app in (a,b),!gone,tier=front"}
+    attributes = review_spec(ALICE, requestinfo.parse("GET", PATH, query))["resourceAttributes"]
+    assert attributes["name"] == "x"
+    assert attributes["fieldSelector"] == {
+        "requirements": [
+            {"key": "metadata.name", "operator": "In", "values": ["x"]},
+            {"key": "spec.a", "operator": "NotIn", "values": ["b"]},
+        ]
+    }
+    by_key = {each["key"]: each for each in attributes["labelSelector"]["requirements"]}
+    assert by_key["app"]["operator"] == "In"
+    assert sorted(by_key["app"]["values"]) == ["a", "b"]
+    assert by_key["gone"] == {"key": "gone", "operator": "DoesNotExist"}
+    assert by_key["tier"] == {"key": "tier", "operator": "In", "values": ["front"]}
+
+
+def test_the_question_names_the_whole_user() -> None:
+    """AGG-12, AUZ-01."""
+    spec = review_spec(ALICE, GET)
+    assert (spec["user"], spec["groups"], spec["uid"], spec["extra"]) == ("alice", ["team"], "u1", {"scopes": ["x"]})
+    assert review_spec(ALICE, requestinfo.parse("GET", "/metrics", {}))["nonResourceAttributes"] == {"path": "/metrics", "verb": "get"}
