@@ -134,8 +134,7 @@ async def measure_watches(watches: int, kind: str) -> None:
             PREFIX, after=cache.revision, predicate=None if chosen.is_everything else chosen, trigger=chosen.trigger, key=key
         ) as events:
             while True:
-                event = await anext(events)
-                for each in (event, *events.take()):
+                for each in await events.batch():
                     heard[0] += len(each.framed("json", frame)) > 0
 
     events = 200

@@ -191,16 +191,13 @@ class Window:
         self._of_prefix: dict[str, _Group] = {}
         self._of_key: dict[str, _Group] = {}
         self._lengths: Counter[int] = Counter()  # of the prefixes
+        self.end = 0
+        """The sequence number that the next record gets."""
         self.epoch = 0
         """Grows when the window begins anew."""
         self.oldest = 0
         self.revision = 0
         self.closed = False
-
-    @property
-    def end(self) -> int:
-        """The sequence number that the next record gets."""
-        return self._base + len(self._records)
 
     @property
     def room(self) -> int:
@@ -221,6 +218,7 @@ class Window:
         """Add what happened up to ``revision``."""
         first = self.end
         self._records += records
+        self.end += len(records)
         self.revision = revision
         if len(self._records) > self._capacity + STROKE:  # dropping one at a time would move all of them
             self._drop(len(self._records) - self._capacity)
@@ -269,7 +267,7 @@ class Window:
 
     async def wait(self, watch: Watch, until: float | None) -> None:
         """Return when something happened that concerns ``watch``, or at loop time ``until``."""
-        loop = asyncio.get_running_loop()
+        loop = watch.loop
         watch.waiter = future = loop.create_future()
         # asyncio.timeout_at costs more, for each event of each watch
         timer = loop.call_at(until, _wake, future) if until is not None else None
@@ -357,13 +355,16 @@ class Watch:
         self._epoch = window.epoch
         self._pending: deque[Event] = deque()
         self._bookmark_seconds = bookmark_seconds
-        self._bookmark_at = asyncio.get_running_loop().time() + bookmark_seconds if bookmark_seconds else None
-        self._revision = max(after, window.revision if self._position == window.end else after)
+        self.loop = asyncio.get_running_loop()
+        self._bookmark_at = self.loop.time() + bookmark_seconds if bookmark_seconds else None
+        self._revision = self._before = max(after, window.revision if self._position == window.end else after)
 
     @property
     def revision(self) -> int:
-        """Every event at or below it was handed out: what a bookmark may say."""
-        return max(self._after, self._window.revision) if self.is_idle else self._revision
+        """Every event at or below it was handed out, and none above it: what a bookmark may say."""
+        if self.is_idle:
+            return max(self._after, self._window.revision)
+        return self._before if self._pending else self._revision
 
     def __aiter__(self) -> Self:
         return self
@@ -374,20 +375,30 @@ class Watch:
         Raises:
             Expired: the watch read too slowly, or the cache lost its place; list again.
         """
-        while True:
-            if self._pending or self._fill():
-                event = self._pending.popleft()
-                if not self._pending:
-                    self._handed_out()
-                return event
-            if self._window.closed:
+        if not self._pending:
+            self._pending += await self.batch()
+            if not self._pending:
                 raise StopAsyncIteration
-            if self._position < self._window.end:
+        return self._pending.popleft()
+
+    async def batch(self) -> list[Event]:
+        """Wait for an event; return all that are at hand, none when the cache stops.
+
+        Raises:
+            Expired: as in iteration.
+        """
+        window = self._window
+        while True:
+            if events := self.take():
+                return events
+            if window.closed:
+                return []
+            if self._position < window.end:
                 await asyncio.sleep(0)  # nothing of that chunk passed the selector: let others run before the next
-                continue
-            if bookmark := self._bookmark():
-                return bookmark
-            await self._window.wait(self, self._bookmark_at)
+            elif self._bookmark_at is not None and (bookmark := self._bookmark()):
+                return [bookmark]
+            else:
+                await window.wait(self, self._bookmark_at)
 
     def take(self) -> list[Event]:
         """Return the events that are at hand, for writing them in one go; waits for nothing.
@@ -395,13 +406,14 @@ class Watch:
         Raises:
             Expired: as in iteration.
         """
-        if not self._pending:
-            self._fill()
-        taken = list(self._pending)
-        if taken:
+        if self._pending:
+            taken = list(self._pending)
             self._pending.clear()
-            self._handed_out()
-        return taken
+            return taken
+        window = self._window
+        if self._position >= window.end and self._epoch == window.epoch:
+            return []
+        return self._read()
 
     def wake_at(self, position: int, record: Record) -> None:
         """Wake for ``record``, which stands at ``position``: what came since the watch began to wait was not for it."""
@@ -419,37 +431,30 @@ class Watch:
             self._position = self._window.end
             self._revision = max(self._after, self._window.revision)
 
-    def _fill(self) -> bool:
+    def _read(self) -> list[Event]:
+        """Return the events of the next chunk of the window."""
         window = self._window
         if self._epoch != window.epoch:
             self._position = window.position(self._revision)
             self._epoch = window.epoch
-        if self._position < window.end:
-            records = window.read(self._position)
-            if records is None:
-                raise window.expired(self._revision)
-            self._position += len(records)
-            for record in records:
-                if record.revision > self._after and self._is_about(record.key):
-                    event = event_of(record, self._predicate)
-                    if event is not None:
-                        self._pending.append(event)
-        if self._pending:
-            return True
-        self._handed_out()
-        return False
-
-    def _handed_out(self) -> None:
-        """Take note that everything before the position was handed out: nothing may be told that is older."""
-        revision = self._window.revision_before(self._position)
-        if revision > self._revision:
-            self._revision = revision
+        records = window.read(self._position)
+        if records is None:
+            raise window.expired(self._revision)
+        self._position += len(records)
+        events = []
+        for record in records:
+            if record.revision > self._after and self._is_about(record.key):
+                event = event_of(record, self._predicate)
+                if event is not None:
+                    events.append(event)
+        self._before, self._revision = self._revision, max(self._after, window.revision_before(self._position))
+        return events
 
     def _is_about(self, key: str) -> bool:
         return key == self.key if self.key else key.startswith(self.prefix)
 
     def _bookmark(self) -> Event | None:
-        now = asyncio.get_running_loop().time()
+        now = self.loop.time()
         if self._bookmark_at is None or self._bookmark_seconds is None or now < self._bookmark_at:
             return None
         self._bookmark_at = now + self._bookmark_seconds
