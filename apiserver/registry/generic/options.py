@@ -58,8 +58,10 @@ class WriteOptions:
         """Whose fields these become: ``fieldManager``, or the client's name up to its first ``/`` (Go: ``managerOrUserAgent``)."""
         if self.field_manager:
             return self.field_manager
-        name = self.caller.agent.split("/", 1)[0][:_MAX_MANAGER]
-        return "".join(each for each in name if each.isprintable())
+        name = self.caller.agent.partition("/")[0]
+        if not name.isprintable():
+            name = "".join(each for each in name if each.isprintable())
+        return name[:_MAX_MANAGER] if name.isascii() else name.encode()[:_MAX_MANAGER].decode(errors="ignore")
 
     def to_json(self, operation: str) -> Object:
         """Return the options as admission is shown them: those of a patch as of the create or update that it amounts to."""
