@@ -19,6 +19,8 @@ _PATCH_FIELDS: Final = frozenset({"op", "path", "from", "value"})
 def charge_equality(frame: Frame, left: Value, right: Value) -> None:
     """Charge a comparison: a tenth of the smaller size, at least 1 where there is one."""
     frame.charge(cost.traversal(min(cost.size(left), cost.size(right))))
+    if type(left) is type(right) and type(left) in (list, dict):
+        frame.toil(cost.nodes(left))
 
 
 def has_key(container: Value, key: Value) -> bool:

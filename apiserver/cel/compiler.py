@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from apiserver.cel import aggregates, comparing, loops, operators, parser, selecting
+from apiserver.cel import aggregates, comparing, cost, loops, operators, parser, selecting
 from apiserver.cel.environment import TYPES, Code, Environment, Program, Run
 from apiserver.cel.frame import Frame
 from apiserver.cel.registry import Function
@@ -178,7 +178,7 @@ class Compiler:
 
     def _or(self, node: Call, target: Node, scope: dict[str, int]) -> Code:
         left, right = self.compile(target, scope), self.compile(node.args[0], scope)
-        value, otherwise, cost, unwrap = left.run, right.run, right.cost, node.function == "orValue"
+        value, otherwise, more, unwrap = left.run, right.run, right.cost, node.function == "orValue"
 
         def run(frame: Frame) -> Value:
             found = value(frame)
@@ -186,7 +186,7 @@ class Compiler:
                 return found
             if found.present:
                 return found.value if unwrap else found
-            frame.cost += cost
+            frame.cost += more
             return otherwise(frame)
 
         return Code(run, left.cost)
@@ -266,8 +266,8 @@ def _logical(compiler: Compiler, node: Call, scope: dict[str, int]) -> Code:
 
     def run(frame: Frame) -> Value:
         failed: CelError | None = None
-        for term, cost in terms:
-            frame.cost += cost
+        for term, more in terms:
+            frame.cost += more
             try:
                 value = term(frame)
             except CelError as error:
@@ -384,6 +384,8 @@ def _in(compiler: Compiler, node: Call, scope: dict[str, int]) -> Code:
         if type(container) is list:
             if not free:
                 frame.charge(len(container))
+                if type(value) in (list, dict):
+                    frame.toil(cost.nodes(value) * len(container))
             return comparing.contains(container, value)
         frame.cost += 1
         return aggregates.has_key(container, value)

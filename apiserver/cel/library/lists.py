@@ -118,6 +118,7 @@ def _reverse(frame: Frame, values: list[Value]) -> list[Value]:
 @_member("distinct", list)
 def _distinct(frame: Frame, values: list[Value]) -> list[Value]:
     frame.charge(cost.LIST + NOMINAL + 2 * len(values) ** 2)
+    frame.toil(cost.nodes(values) * len(values))
     made: list[Value] = []
     for each in values:
         if not any(_same(each, other) for other in made):
@@ -134,6 +135,7 @@ def _same(left: Value, right: Value) -> bool:
 
 def _charge_sets(frame: Frame, left: list[Value], right: list[Value], factor: int) -> None:
     frame.charge(NOMINAL + factor * len(left) * len(right))
+    frame.toil(cost.nodes(left) * len(right))
 
 
 def _contains(left: list[Value], right: list[Value]) -> bool:

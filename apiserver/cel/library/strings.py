@@ -159,6 +159,7 @@ def _quote(frame: Frame, text: str) -> str:
 @_member("format", str, list)
 def _format(frame: Frame, text: str, arguments: list[Value]) -> str:
     frame.charge(cost.traversal(len(text)) + cost.deep(arguments) // 100)  # cel-go counts the text alone
+    frame.toil(10 * cost.nodes(arguments))  # writing takes longer than looking
     made = formatting.render(text, arguments)
     if len(made) > MAX_MADE:
         raise CelError("the text that format() makes is too long")
