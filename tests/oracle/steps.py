@@ -233,8 +233,9 @@ class Writing:
             if not answer.error:
                 raise Difference(f"{self._where}: {op} {patch}: we refuse it: {error}") from error
             return self._live
-        if answer.error.startswith("unable to find api field"):
-            return self._live  # Go merges no maps whose fields the schema does not name; for us they merge as maps
+        if answer.error.startswith("unable to find api field") or "does not contain declared merge key" in answer.error:
+            # Go merges no maps whose fields the schema does not name, and no list where an element that is there has no key. Ours does.
+            return self._live
         if answer.error:
             raise Difference(f"{self._where}: {op} {json.dumps(patch)} of {json.dumps(live)}: Go refuses it: {answer.error}")
         if result != answer.object and (strict_order or _unordered(result) != _unordered(answer.object)):

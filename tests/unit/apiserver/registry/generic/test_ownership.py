@@ -48,7 +48,7 @@ def test_ssa_13_times_alone_are_no_change() -> None:
     "new",
     [
         an_object("2026-01-01T00:00:09Z", size=2),
-        an_object("2026-01-01T00:00:09Z", **{"f:else": {}}),
+        an_object("2026-01-01T00:00:09Z", f_else={}),
         {**an_object("2026-01-01T00:00:09Z"), "status": {}},
         {**an_object("2026-01-01T00:00:09Z"), "metadata": {**an_object("2026-01-01T00:00:09Z")["metadata"], "labels": {"a": "b"}}},
         {"metadata": {"name": "n"}, "spec": {"size": 1}},
