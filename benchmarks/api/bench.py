@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -100,6 +101,7 @@ def measured(given: argparse.Namespace) -> dict[str, Any]:
 
 
 def main() -> None:
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # whoever is asked to end, ends what it started
     given = parse()
     try:
         finished = report.finish(measured(given))

@@ -8,6 +8,7 @@ time in a function itself, C functions apart; *total* is that of Python's functi
 from __future__ import annotations
 
 import argparse
+import signal
 import subprocess
 import sys
 import tempfile
@@ -113,6 +114,7 @@ def profile(keys: list[str], seconds: float, *, kind: str, revision: str, native
 
 
 def main() -> None:
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # whoever is asked to end, ends what it started
     parser = argparse.ArgumentParser(prog="python -m benchmarks.api.profile", description=__doc__)
     parser.add_argument("operations", nargs="+", choices=[*(each.key for each in OPERATIONS), "all"])
     parser.add_argument("--seconds", type=float, default=8, help="how long to look at each (default 8)")

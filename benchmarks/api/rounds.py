@@ -96,7 +96,7 @@ class Bench:
             self.note(operation.key, contestant.name, sample)
             if operation.verb == "create":
                 taken = replace(DELETE, names=operation.names, objects=sample["highest"])
-                self.note("delete", contestant.name, self.ask(contestant, taken))
+                self.note("delete", contestant.name, self.ask(contestant, taken, user=ADMIN))  # each name would be a question
         except SampleFailed as error:
             self.failures.setdefault(operation.key, {})[contestant.name] = str(error)
             print(f"  {operation.key} at {contestant.name} failed: {error}", file=sys.stderr)

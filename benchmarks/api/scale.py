@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import sys
 import time
 from dataclasses import dataclass, field
@@ -129,6 +130,7 @@ def _cost(sample: dict[str, Any]) -> dict[str, float]:
 
 
 def main() -> None:
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # whoever is asked to end, ends what it started
     parser = argparse.ArgumentParser(prog="make bench-api-scale", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--objects", type=int, default=100_000, help="how many at most (default 100,000; 0: no growth)")
     parser.add_argument("--watchers", type=int, default=2_000, help="how many (default 2,000; 0: none)")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import os
 import signal
@@ -88,7 +89,14 @@ def start(
             )
         finally:
             os.sched_setaffinity(0, before)
+    _prefer(process.pid)
     return Program(name, process, log)
+
+
+def _prefer(pid: int) -> None:
+    """Give a session the nice value that we run with: among sessions, Linux asks for that of the session and not for its processes'."""
+    with contextlib.suppress(OSError):  # no autogroups here, or not allowed
+        Path(f"/proc/{pid}/autogroup").write_text(str(os.getpriority(os.PRIO_PROCESS, 0)))
 
 
 def answers(url_port: int, path: str, certificates: Certificates, user: str) -> int:
