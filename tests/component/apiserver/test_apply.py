@@ -210,6 +210,11 @@ async def test_ssa_15_duplicate_keys_are_refused_or_warned_of(api: Api) -> None:
     strict = await applied(api, "a", twice, "&fieldValidation=Strict")
     assert strict.code == 400
     assert strict.json["message"].startswith("error strict decoding YAML: ")
+    flow = b"{apiVersion: example.test/v1, kind: Widget, metadata: {name: s}, spec: {size: 1}}"
+    assert (await applied(api, "a", flow, "&dryRun=All")).code == 201
+    twice_in_json = b'{"apiVersion":"example.test/v1","kind":"Widget","metadata":{"name":"s"},"spec":{"size":1,"size":2}}'
+    assert (await applied(api, "a", twice_in_json, "&fieldValidation=Strict")).code == 400
+    assert (await applied(api, "a", b'{"not": json', "")).code == 400
     warned = await applied(api, "a", twice)
     assert warned.code == 201
     assert 'duplicate field \\"size\\"' in warned.headers["Warning"]
