@@ -3,8 +3,3 @@
 ``ciphers`` are the providers and the chain of them that a resource has, ``configuration`` reads the EncryptionConfiguration file,
 ``kms`` keeps keys in a key management service, ``store`` wraps a storage. Keys are neither logged nor put into messages of errors.
 """
-
-from typing import Final
-
-ENCRYPTED: Final = b"k8s:enc:"
-"""Before every value that a provider other than ``identity`` wrote."""

@@ -12,7 +12,7 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from storage.encryption import ENCRYPTED
+from storage.encryption.prefix import ENCRYPTED
 
 _GCM_NONCE: Final = 12
 _GCM_TAG: Final = 16

@@ -220,7 +220,7 @@ class Connection:
         try:
             async with asyncio.timeout(ATTEMPT_SECONDS):
                 await endpoint.connect()
-        except (OSError, RpcError) as error:  # a TimeoutError is one
+        except (OSError, RpcError, ValueError) as error:  # a TimeoutError is an OSError, a name that is none a ValueError
             self._why = f"{endpoint.url}: {str(error) or type(error).__name__}"
             return
         if endpoint.link:

@@ -14,7 +14,7 @@ from apiserver.registry.generic import canonical
 from apiserver.registry.generic.canonical import Form
 from apiserver.registry.generic.items import Item
 from apiserver.registry.generic.strategy import Strategy
-from storage.encryption import ENCRYPTED
+from storage.encryption.prefix import ENCRYPTED
 from storage.port import Entry
 
 at_revision = canonical.at_revision
