@@ -16,7 +16,7 @@ import aiohttp
 from apiserver.server import dev
 from tests.faults import building
 
-STARTING_SECONDS: Final = 60.0
+STARTING_SECONDS: Final = 180.0
 STOPPING_SECONDS: Final = 60.0
 ANSWER_SECONDS: Final = 60.0
 LINE: Final = 64 << 20

@@ -188,6 +188,21 @@ class Replay:
                 return await anext(self._live)
             await self._read_on()
 
+    async def batch(self) -> list[Event]:
+        """Wait for an event; return all that are at hand, none when the server stops.
+
+        Raises:
+            Expired: as in iteration.
+        """
+        while not self._pending:
+            if self._live is not None:
+                return await self._live.batch()
+            try:
+                await self._read_on()
+            except StopAsyncIteration:
+                return []
+        return self.take()
+
     def take(self) -> list[Event]:
         """Return the events that are at hand."""
         taken = list(self._pending)

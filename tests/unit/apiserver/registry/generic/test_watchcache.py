@@ -375,6 +375,24 @@ async def test_4_a_watch_of_the_far_past_reads_the_storage_until_it_is_live(make
         assert made.cache._history._replays == 0
 
 
+async def test_4_a_watch_of_the_far_past_can_be_read_in_batches_until_the_cache_stops(make_world: Callable[..., World]) -> None:
+    made = make_world(capacity=10)
+    revisions = [await made.put("vm/a", n=number) for number in range(50)]
+    async with asyncio.TaskGroup() as tasks:
+        caching = tasks.create_task(made.cache.run())
+        await made.cache.wait_fresh()
+        async with made.cache.watch(after=revisions[0]) as watch:
+            told: list[int] = []
+            while len(told) < 49:
+                told += [event.revision for event in await watch.batch()]
+                assert watch.revision >= told[-1]
+            assert told == revisions[1:]
+            last = await made.put("vm/a", n=50)
+            assert [event.revision for event in await watch.batch()] == [last]
+            caching.cancel()
+            assert await watch.batch() == []
+
+
 async def test_4_only_so_many_watches_read_the_far_past_at_once(make_world: Callable[..., World], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(history, "REPLAYS", 1)
     made = make_world(capacity=10)
