@@ -146,14 +146,20 @@ class MutatingPolicies:
 
     async def _invoke(self, each: Invocation[Compilation], given: Input, attributes: Attributes) -> tuple[_Refusal | None, bool]:
         """Evaluate one policy; return what is wrong with it, and whether the object changed."""
-        try:
-            if each.compiled.conditions:
+        if each.compiled.conditions:
+            about = (each.policy.name, "policy", "validate", attributes.operation)
+            began = time.perf_counter()
+            try:
                 without = dataclasses.replace(given, namespace=None)
                 ask, variables = self._judging.ask, each.compiled.variables
                 if not await conditions.hold(each.compiled.conditions, without, each.param, variables, ask):
                     return None, False
-        except ConditionsFailed as error:
-            return _Refusal(each.policy, each.binding, str(error), INVALID), False
+            except ConditionsFailed as error:
+                for _ in range(error.count):
+                    self._judging.metrics.condition_error(*about)
+                return _Refusal(each.policy, each.binding, str(error), INVALID), False
+            finally:
+                self._judging.metrics.conditions(*about, time.perf_counter() - began)
         if attributes.obj is None:
             return None, False
         problem: _Refusal | None = None
