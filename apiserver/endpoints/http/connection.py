@@ -29,7 +29,7 @@ logger = logging.getLogger(__name__)
 _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 _LAST_CHUNK: Final = b"0\r\n\r\n"
 _TEXT: Final = "text/plain; charset=utf-8"
-SLICE: Final = 256 << 10
+SLICE: Final = 128 << 10
 """A long body is written in slices of about this size, each once there is room for it."""
 
 
@@ -169,7 +169,8 @@ class Connection(asyncio.Protocol):
                 await self._send_all(rest or ())
             self._end_if(close=response.close)
         except asyncio.CancelledError:
-            self.abort()
+            if self._sink is None:
+                self.abort()  # a websocket has said why it ends
             raise
         except ConnectionError:
             self.abort()  # the answer is incomplete, and the client must see that
@@ -224,7 +225,7 @@ class Connection(asyncio.Protocol):
     async def _send_all(self, pieces: Iterable[bytes]) -> None:
         for piece in pieces:
             await self.send(piece)
-        await self._has_room()
+        await self.room()
 
     def _body_is_over(self) -> bool:
         """Return whether the next request can be found: what the handler did not take of the body is here, and is dropped."""
@@ -295,9 +296,10 @@ class Connection(asyncio.Protocol):
             raise Gone("the client is gone")
         self._transport.write(data)
         if self._room is not None:
-            await self._has_room()
+            await self.room()
 
-    async def _has_room(self) -> None:
+    async def room(self) -> None:
+        """Wait until there is room for more."""
         while self._room is not None:
             await asyncio.shield(self._room)
             if self._transport is None:
@@ -314,10 +316,12 @@ class Connection(asyncio.Protocol):
         """Whether the client reads what is written to it."""
         return self._room is None
 
-    def send_now(self, data: bytes) -> None:
-        """Send bytes without waiting for room: little, and not often."""
-        if self._transport is not None:
-            self._transport.write(data)
+    def send_now(self, data: bytes) -> bool:
+        """Send bytes as they are; return whether there is room for more: if not, await :meth:`room` before the next."""
+        if self._transport is None:
+            raise Gone("the client is gone")
+        self._transport.write(data)
+        return self._room is None
 
     def take_over(self, sink: Callable[[bytes], None], response: Response) -> None:
         """Send the head of a response (101) and let ``sink`` have all bytes that come; no bytes mean that the client is gone.

@@ -54,6 +54,14 @@ class Carrier(Protocol):
         """Send bytes as they are; returns when there is room for more."""
         ...
 
+    def send_now(self, data: bytes) -> bool:
+        """Send bytes as they are; return whether there is room for more."""
+        ...
+
+    async def room(self) -> None:
+        """Wait until there is room for more."""
+        ...
+
     async def finish(self, stream: Stream) -> None:
         """Say that a stream is complete."""
         ...
@@ -282,9 +290,21 @@ class Stream(Response):
         if data:
             await self._carrier.send(chunk(data) if self.chunked else data)
 
-    async def write_chunk(self, data: bytes, chunked: bytes) -> None:
-        """Send a piece that was put in a chunk before (:func:`chunk`), once for many streams."""
-        await self._carrier.send(chunked if self.chunked else data)
+    def push(self, data: bytes) -> bool:
+        """Send a piece as :meth:`write` does, and return whether there is room for more: if not, await :meth:`room` before the next.
+
+        Raises:
+            ConnectionError: the client is gone.
+        """
+        return self._carrier.send_now(chunk(data) if self.chunked else data)
+
+    async def room(self) -> None:
+        """Wait until there is room for more.
+
+        Raises:
+            ConnectionError: the client is gone, or read nothing for too long.
+        """
+        await self._carrier.room()
 
     async def end(self) -> None:
         """Say that this was all."""

@@ -7,7 +7,7 @@ import base64
 import binascii
 import hashlib
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final, cast
 
 from websockets.frames import Frame, Opcode
@@ -61,13 +61,31 @@ class WebSocket(Response):
     """
 
     __slots__ = (
-        "_carrier", "_ended", "_heard", "_messages", "_opcode", "_part", "_ping_seconds", "_protocol", "_ready", "_request", "_timer",
-        "subprotocol",
+        "_carrier", "_ended", "_heard", "_messages", "_on_close", "_opcode", "_part", "_ping_seconds", "_protocol", "_ready", "_request",
+        "_timer", "subprotocol",
     )  # fmt: skip
     prepared = True
 
-    def __init__(self, request: Request, *, protocols: Sequence[str] = (), max_bytes: int = 1 << 20, ping_seconds: float = 0.0) -> None:
+    def __init__(
+        self,
+        request: Request,
+        *,
+        protocols: Sequence[str] = (),
+        max_bytes: int = 1 << 20,
+        ping_seconds: float = 0.0,
+        on_close: Callable[[], object] | None = None,
+    ) -> None:
+        """Prepare a websocket.
+
+        Args:
+            request: which asked for it.
+            protocols: sub-protocols of ours, the best first.
+            max_bytes: of a message.
+            ping_seconds: how often the client is asked whether it is there; 0: never.
+            on_close: called once the client has ended it. With it messages are not kept, and nobody may call :meth:`receive`.
+        """
         super().__init__(status=101)
+        self._on_close = on_close
         self._request = request
         self._carrier = cast("Connection", request.carrier)
         known = offered(request)
@@ -124,6 +142,22 @@ class WebSocket(Response):
         """Send a text message, given in UTF-8; as :meth:`send_bytes`."""
         await self._send(Opcode.TEXT, data)
 
+    def push_texts(self, messages: Iterable[bytes]) -> bool:
+        """Send text messages, given in UTF-8; return whether there is room for more: if not, await :meth:`room` before the next.
+
+        Raises:
+            ConnectionError: the client is gone, or the websocket has ended.
+        """
+        if self._protocol.state is not State.OPEN:
+            raise Gone("the websocket has ended")
+        for data in messages:
+            self._protocol.send_frame(Frame(Opcode.TEXT, data))
+        return self._carrier.send_now(self._frames())
+
+    async def room(self) -> None:
+        """Wait until there is room for more."""
+        await self._carrier.room()
+
     async def end(self, code: int = 1000, reason: str = "") -> None:
         """Say why it ends and wait until the client has said so, too; the connection goes with the handler. Ending twice does no harm.
 
@@ -162,11 +196,17 @@ class WebSocket(Response):
         if answers and (self._carrier.has_room or self._protocol.state is not State.OPEN):
             self._carrier.send_now(answers)  # pongs that there is no room for are not owed (RFC 6455, 5.5.3)
         if not data or self._protocol.close_rcvd is not None or self._protocol.parser_exc is not None:
-            self._ended = True
-            self._stop_beating()
+            self._end(gone=not data)
         elif len(self._messages) > _MESSAGES:
             self._carrier.pause(reading=False)
         self._ready.set()
+
+    def _end(self, *, gone: bool) -> None:
+        self._stop_beating()
+        if not self._ended:
+            self._ended = True
+            if self._on_close is not None and not gone and self._protocol.close_rcvd_then_sent is not False:
+                self._on_close()
 
     def _frame(self, frame: Frame) -> None:
         """Gather the parts of a message; control frames are the protocol's business."""
@@ -175,7 +215,9 @@ class WebSocket(Response):
         if frame.opcode is not Opcode.CONT:
             self._opcode = frame.opcode
         self._part += frame.data
-        if frame.fin:
+        if self._on_close is not None:
+            self._part.clear()
+        elif frame.fin:
             whole = bytes(self._part)
             self._part.clear()
             self._messages.append(whole.decode("utf-8", "replace") if self._opcode is Opcode.TEXT else whole)

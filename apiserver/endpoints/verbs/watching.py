@@ -18,12 +18,13 @@ import orjson
 from apiserver.apis.meta import fields
 from apiserver.apis.meta.errors import Expired, Timeout
 from apiserver.apis.meta.objects import Object
-from apiserver.endpoints import queries, responses
+from apiserver.endpoints import queries
 from apiserver.endpoints.call import Call
 from apiserver.endpoints.filters.metering import WatchMeter, WatchMeters
-from apiserver.endpoints.http import Response, Stream
-from apiserver.endpoints.negotiation import JSON, PARTIAL, TABLE, Representation
+from apiserver.endpoints.http import Response
+from apiserver.endpoints.negotiation import PARTIAL, TABLE, Representation
 from apiserver.endpoints.presenting import ONE, Include, include_of
+from apiserver.endpoints.verbs.framing import Lines, Messages, frames_of
 from apiserver.endpoints.verbs.served import Served
 from apiserver.registry.generic import selection
 from apiserver.registry.generic.items import Item
@@ -103,7 +104,7 @@ class _Stream:
         self._since = parse_revision(options.resource_version)
         self._columns = True
         self._form = f"{served.store.resource.api_version} {representation.transform} {representation.version}"
-        self._response: Stream | None = None
+        self._sink: Lines | Messages | None = None
         self._revision = 0
         self._meter = meter
         self._began = time.perf_counter()
@@ -118,14 +119,14 @@ class _Stream:
 
     async def say_goodbye(self) -> None:
         """Write a last bookmark, so that the client goes on from here and not from its last event."""
-        if self._options.bookmarks and self._revision and self._response is not None:
+        if self._options.bookmarks and self._revision and self._sink is not None:
             await self._bounded(self._write([self._bookmark(self._revision)]))
 
-    async def end(self) -> Stream:
+    async def end(self) -> Response:
         """End the answer cleanly."""
-        response = await self._prepared()
-        await self._bounded(response.end())
-        return response
+        sink = await self._begun()
+        await self._bounded(sink.end())
+        return sink.response
 
     @staticmethod
     async def _bounded(writing: Awaitable[None]) -> None:
@@ -153,7 +154,7 @@ class _Stream:
         async with store.cache.watch(
             prefix, after=after, predicate=self._predicate(), bookmark_seconds=bookmark_seconds, key=key, trigger=trigger
         ) as events:
-            await self._prepared()
+            await self._begun()
             for start in range(0, len(snapshot), _SLICE):
                 await self._write(self._object("ADDED", item) for item in snapshot[start : start + _SLICE] if self._selection(item))
             if self._options.send_initial_events and self._options.bookmarks:
@@ -163,9 +164,9 @@ class _Stream:
                 self._meter.listed(time.perf_counter() - self._began, self._call.info.scope)
             del snapshot
             self._revision = after
-            async for event in events:
+            while batch := await events.batch():
                 self._revision = 0  # until they are written: a bookmark that goes back would have them told twice
-                await self._write(self._event(each) for each in (event, *events.take()))
+                await self._write(map(self._event, batch))
                 self._revision = events.revision
 
     async def _beginning(self) -> tuple[bool, int]:
@@ -231,20 +232,20 @@ class _Stream:
 
     async def _write(self, frames: Iterable[bytes]) -> None:
         listed = list(frames)
-        chunk = b"".join(listed)
-        if chunk:
+        if listed:
             self._meter.sent(listed)
-            await (await self._prepared()).write(chunk)
+            sink = self._sink or await self._begun()
+            if not sink.push(listed):
+                await sink.room()
 
-    async def _prepared(self) -> Stream:
-        """Return the answer, its head sent."""
-        if self._response is None:
-            response = Stream(self._call.request, content_type=JSON)
-            responses.add_headers(self._call, response)
-            await response.prepare()
-            self._call.started(response.status)
-            self._response = response
-        return self._response
+    async def _begun(self) -> Lines | Messages:
+        """Return where frames go, its head sent."""
+        if self._sink is None:
+            sink = frames_of(self._call)
+            await sink.begin()
+            self._call.started(sink.response.status)
+            self._sink = sink
+        return self._sink
 
 
 def _frame(kind: str, data: bytes) -> bytes:

@@ -1,0 +1,86 @@
+"""How the frames of a watch reach the client: as lines of one chunked answer, or (browsers) as text messages of a websocket."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from apiserver.apis.meta.errors import BadRequest
+from apiserver.endpoints import responses
+from apiserver.endpoints.call import Call
+from apiserver.endpoints.http import Stream, WebSocket, websocket
+from apiserver.endpoints.negotiation import JSON
+
+_MAX_MESSAGE: Final = 4096
+"""Of what clients send, which nobody reads."""
+_PING_SECONDS: Final = 30.0
+
+
+class Lines:
+    """One chunked answer."""
+
+    def __init__(self, call: Call) -> None:
+        self.response = stream = Stream(call.request, content_type=JSON)
+        self._stream = stream
+        responses.add_headers(call, stream)
+
+    async def begin(self) -> None:
+        """Send the head."""
+        await self._stream.prepare()
+
+    def push(self, frames: Sequence[bytes]) -> bool:
+        """Send frames, each a line; False when the client does not read, and :meth:`room` is to be awaited."""
+        return self._stream.push(frames[0] if len(frames) == 1 else b"".join(frames))
+
+    async def room(self) -> None:
+        """Wait until the client reads."""
+        await self._stream.room()
+
+    async def end(self) -> None:
+        """End the answer cleanly."""
+        await self._stream.end()
+
+
+class Messages:
+    """A websocket; the client's messages are ignored, its close ends the watch."""
+
+    def __init__(self, call: Call) -> None:
+        """Look at the upgrade.
+
+        Raises:
+            BadRequest: it is none of RFC 6455.
+        """
+        request = call.request
+        if not websocket.is_well_formed(request):
+            raise BadRequest("Upgrade request required: only websockets (RFC 6455) are served")
+        task = request.task
+        self.response = socket = WebSocket(
+            request,
+            protocols=websocket.offered(request),
+            max_bytes=_MAX_MESSAGE,
+            ping_seconds=_PING_SECONDS,
+            on_close=task.cancel if task is not None else None,
+        )
+        self._socket = socket
+        responses.add_headers(call, socket)
+
+    async def begin(self) -> None:
+        """Upgrade the connection."""
+        await self._socket.accept()
+
+    def push(self, frames: Sequence[bytes]) -> bool:
+        """Send each frame as a text message; False when the client does not read, and :meth:`room` is to be awaited."""
+        return self._socket.push_texts(frames)
+
+    async def room(self) -> None:
+        """Wait until the client reads."""
+        await self._socket.room()
+
+    async def end(self) -> None:
+        """Say goodbye."""
+        await self._socket.end()
+
+
+def frames_of(call: Call) -> Lines | Messages:
+    """Return what the client asked for."""
+    return Messages(call) if websocket.is_upgrade(call.request) else Lines(call)
