@@ -113,8 +113,8 @@ def optional_index(value: Value, key: Value) -> Optional:
 
 
 def _wanted(key: Value) -> Value:
-    if key is None:
-        raise CelError("invalid qualifier type: <nil>")
+    if key is None or type(key) is Optional:
+        raise CelError(f"invalid qualifier type: {'<nil>' if key is None else '*types.Optional'}")
     return key_of(key)
 
 

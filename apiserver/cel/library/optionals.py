@@ -6,10 +6,11 @@ from typing import Final
 
 from apiserver.cel.frame import Frame
 from apiserver.cel.registry import ANY, NOMINAL, Library
-from apiserver.cel.values import NONE, TIMESTAMP_MIN, CelError, Duration, Message, Optional, Timestamp, Value
+from apiserver.cel.values import NONE, TIMESTAMP_MIN, CelError, Duration, Message, Optional, Timestamp, UInt, Value
 
 LIBRARY: Final = Library()
 _member, _function = LIBRARY.member, LIBRARY.function
+_PLAIN: Final = frozenset({type(None), bool, int, UInt, float, str, bytes, list, dict})
 
 
 @_function("optional.of", ANY)
@@ -37,9 +38,7 @@ def _is_zero(value: Value) -> bool:
         return value.nanos == TIMESTAMP_MIN
     if isinstance(value, Message):
         return not value.fields
-    if isinstance(value, Optional):
-        return not value.present or _is_zero(value.value)
-    return value is None or (type(value).__module__ == "builtins" and not value) or (isinstance(value, int) and value == 0)
+    return type(value) in _PLAIN and not value
 
 
 @_member("hasValue", Optional)
