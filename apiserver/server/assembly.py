@@ -37,7 +37,7 @@ from apiserver.registry.generic.store import Store
 from apiserver.registry.generic.strategy import Strategy
 from apiserver.registry.generic.watchcache import WatchCache
 from apiserver.server import ownership
-from apiserver.server.health import Check, Health, ping
+from apiserver.server.health import Check, Health, Indicators, ping
 from apiserver.server.measuring import MeasuredStorage
 from apiserver.server.metrics import Metrics, Peaks
 from storage.port import Storage, StorageError
@@ -122,7 +122,10 @@ def assemble(
     watches, streams = Watches(metrics.requests.watches), Streams()
     peaks = Peaks(limiter)
     metrics.follow(stores.values(), peaks)
-    pages: dict[str, Callable[[Call], Awaitable[Response]]] = {"/metrics": metrics.page, "/version": _version}
+    indicators = Indicators()
+    pages: dict[str, Callable[[Call], Awaitable[Response]]] = {
+        "/metrics/slis": indicators.page, "/metrics": metrics.page, "/version": _version,
+    }  # fmt: skip
     parts = Parts(
         served={store.resource: _served(store, v3) for store in stores.values()},
         openapi=OpenAPI(version2.convert(list(v3.values()), title=TITLE, version=_release()), v3),
@@ -137,7 +140,7 @@ def assemble(
     )  # fmt: skip
     assembly = Assembly(chain, stores, watches, streams, tuple(caches.values()), peaks, informers)
     for path, checks in _checks(assembly, storage, probes).items():
-        pages[path] = Health(path, checks).page
+        pages[path] = Health(path, checks, indicators).page
     return assembly
 
 
@@ -173,9 +176,17 @@ def _checks(assembly: Assembly, storage: Storage, probes: tuple[Check, Check] | 
     async def shutdown() -> bool:
         return not assembly.stopping
 
-    live: dict[str, Check] = {"ping": ping}
-    ready: dict[str, Check] = {"ping": ping, "etcd": healthy, "etcd-readiness": serving, "informer-sync": informers, "shutdown": shutdown}
-    return {"/livez": live, "/readyz": ready, "/healthz": {"ping": ping, "etcd": healthy}}
+    live: dict[str, Check] = {"ping": ping, "log": ping}
+    hooks: dict[str, Check] = {
+        "poststarthook/generic-apiserver-start-informers": informers,
+        "poststarthook/storage-watch-caches": informers,
+    }
+    storing: dict[str, Check] = {"etcd": healthy, "etcd-readiness": serving}
+    return {
+        "/livez": live,
+        "/readyz": {**live, **storing, "informer-sync": informers, **hooks, "shutdown": shutdown},
+        "/healthz": {**live, "etcd": healthy, **hooks},
+    }
 
 
 async def _version(call: Call) -> Response:

@@ -7,10 +7,12 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from apiserver.apis.meta.instruments import Counter, Gauge, Registry
 from apiserver.endpoints import responses
 from apiserver.endpoints.call import Call
 from apiserver.endpoints.http import Response
 
+TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
 Check = Callable[[], Awaitable[bool]]
 _SECONDS: Final = 20.0
 """For checks that set no time for themselves."""
@@ -21,12 +23,33 @@ async def ping() -> bool:
     return True
 
 
+class Indicators:
+    """``/metrics/slis``: the outcome of every check, for service levels."""
+
+    def __init__(self) -> None:
+        self.registry = Registry()
+        self.last = Gauge("kubernetes_healthcheck", "Outcome of the last check: 1 is well.", ("name", "type"))
+        self.total = Counter("kubernetes_healthchecks_total", "Checks by outcome.", ("name", "type", "status"))
+        self.registry.add(self.last, self.total)
+
+    def observe(self, name: str, title: str, *, well: bool) -> None:
+        """Count a check."""
+        self.last.cell(name, title).value = int(well)
+        self.total.increment(name, title, "success" if well else "error")
+
+    async def page(self, call: Call) -> Response:
+        """Answer in Prometheus' text format."""
+        del call
+        return Response(body=self.registry.page(), content_type=TEXT)
+
+
 @dataclass(frozen=True, slots=True)
 class Health:
     """One of the three paths and its checks, by name."""
 
     path: str
     checks: Mapping[str, Check]
+    indicators: Indicators
 
     async def page(self, call: Call) -> Response:
         """Answer ``ok``, or 500 with what is not; ``?verbose`` names every check, ``?exclude=NAME`` leaves one out."""
@@ -41,10 +64,15 @@ class Health:
         async with asyncio.TaskGroup() as tasks:
             running = {name: tasks.create_task(_passes(check)) for name, check in self.checks.items() if name not in excluded}
         results = {name: task.result() for name, task in running.items()}
+        for name, well in results.items():
+            self.indicators.observe(name, title, well=well)
         lines = [f"[+]{name} ok" if well else f"[-]{name} failed: reason withheld" for name, well in results.items()]
         lines += [f"[+]{name} excluded: ok" for name in sorted(excluded & self.checks.keys())]
         if not all(results.values()):
             return responses.plain(500, "\n".join([*lines, f"{title} check failed"]) + "\n")
+        if unknown := sorted(excluded - self.checks.keys()):
+            listed = ",".join(f'"{each}"' for each in unknown)
+            lines.append(f"warn: some health checks cannot be excluded: no matches for {listed}")
         if "verbose" in call.request.query:
             return responses.plain(200, "\n".join([*lines, f"{title} check passed"]) + "\n")
         return responses.plain(200, "ok")
