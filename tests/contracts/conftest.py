@@ -2,16 +2,18 @@
 
 import base64
 import itertools
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
 from storage.encryption.configuration import parse
 from storage.encryption.store import EncryptedStorage
+from storage.etcd.connection import Tls
 from storage.etcd.store import EtcdStorage, Settings
 from storage.memory import MemoryStorage
 from storage.port import Storage
 from tests.fakes.etcd_server import EtcdServer, etcd_server
+from tests.fakes.etcd_tls import Authority
 
 __all__ = ["etcd_server"]
 
@@ -27,14 +29,28 @@ resources:
 """).chain("any", "any")
 
 
-@pytest.fixture(params=["memory", "etcd", "encrypted memory", "encrypted etcd"])
+@pytest.fixture(scope="session")
+def secure_etcd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[EtcdServer, Tls]]:
+    """One etcd for all tests of a session, over mTLS."""
+    directory, authority = tmp_path_factory.mktemp("secure-etcd"), Authority()
+    server = EtcdServer(directory / "etcd", durable=False, tls=authority.issue(directory / "server", "etcd"))
+    server.start()
+    yield server, Tls(*authority.issue(directory / "client", "virt-api"), server_name="etcd.test")
+    server.close()
+
+
+@pytest.fixture(params=["memory", "etcd", "encrypted memory", "encrypted etcd over TLS"])
 async def store(request: pytest.FixtureRequest) -> AsyncIterator[Storage]:
     made: Storage
     if request.param.endswith("memory"):
         made = MemoryStorage()
-    else:
+    elif request.param == "etcd":
         server: EtcdServer = request.getfixturevalue("etcd_server")
         made = EtcdStorage(Settings((server.endpoint,), prefix=f"/test{next(numbers)}/"))
+    else:
+        secure: EtcdServer
+        secure, tls = request.getfixturevalue("secure_etcd")
+        made = EtcdStorage(Settings((secure.endpoint,), tls, prefix=f"/test{next(numbers)}/"))
     if request.param.startswith("encrypted"):
         made = EncryptedStorage(made, lambda _: ENCRYPTED)
     yield made

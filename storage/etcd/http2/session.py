@@ -2,47 +2,34 @@
 
 from __future__ import annotations
 
-import struct
-from collections import deque
 from typing import Final
 
 from storage.etcd.http2 import frames
-from storage.etcd.http2.calls import DEADLINE_EXCEEDED, PREFIX_BYTES, STREAM_WINDOW, UNAVAILABLE, Exchange, RpcError, Stream, framed
+from storage.etcd.http2.calls import STREAM_WINDOW, UNAVAILABLE, Exchange, RpcError
 from storage.etcd.http2.frames import ProtocolError
 from storage.etcd.http2.headers import MAX_BLOCK_BYTES, Heads
+from storage.etcd.http2.sending import Sending
 
 CONNECTION_WINDOW: Final = 16 * 1024 * 1024
 MAX_CONTROL_FRAMES: Final = 1024
 """So many answers to pings and settings may wait for the socket; a server that asks for more is ended."""
 _MAX_CONTINUATIONS: Final = 64
-_LAST_STREAM: Final = 2**31 - 1
 _SPECIAL: Final = frames.END_HEADERS | frames.PADDED | frames.PRIORITY
 
-# The two frames of a call that fits into one: HEADERS' own header, and DATA's with the prefix of gRPC's message.
-_DATA_AND_PREFIX: Final = struct.Struct(">IBIBI")
 
-
-class Session:
+class Session(Sending):
     """Give ``receive`` what comes, send what ``take`` returns after every call of anything here."""
 
     def __init__(self) -> None:
-        self.streams: dict[int, Exchange] = {}
+        super().__init__()
         self.is_ready = False
         """The server has introduced itself: calls may be opened."""
-        self.is_leaving = False
-        """No further call may be opened here."""
         self._heads = Heads()
-        self._next = 1
-        self._waiting: deque[Exchange] = deque()  # not opened: the server has as many as it takes
-        self._blocked: dict[Exchange, None] = {}  # opened, but flow control holds back what they send
-        self._max_streams = _LAST_STREAM
-        self._send_window = frames.DEFAULT_WINDOW
-        self._initial_window = frames.DEFAULT_WINDOW
         self._credit = CONNECTION_WINDOW
         self._rest = b""
         self._block: tuple[int, int, list[bytes]] | None = None  # headers that go on: stream, whether it ends, parts
         self._control = 0
-        self._out: list[bytes] = [
+        self._out = [
             frames.PREFACE,
             frames.settings(
                 {
@@ -55,153 +42,10 @@ class Session:
             frames.window_update(0, CONNECTION_WINDOW - frames.DEFAULT_WINDOW),
         ]
 
-    @property
-    def is_idle(self) -> bool:
-        """Whether no call is under way."""
-        return not self.streams and not self._waiting
-
     def take(self) -> bytes:
         """Return what is to be sent."""
-        out, self._out = self._out, []
         self._control = 0
-        return b"".join(out)
-
-    @property
-    def has_output(self) -> bool:
-        """Whether ``take`` returns something."""
-        return bool(self._out)
-
-    # --- what we do
-
-    def open(self, exchange: Exchange) -> None:
-        """Begin a call, or queue it while the server has as many as it takes."""
-        if self.is_leaving:
-            exchange.fail(RpcError(UNAVAILABLE, "the connection is being left", processed=False))
-        elif len(self.streams) >= self._max_streams:
-            self._waiting.append(exchange)
-        else:
-            self._open(exchange)
-
-    def send(self, stream: Stream, message: bytes) -> None:
-        """Send a message on a stream that is open."""
-        if stream.is_over:
-            return
-        stream.unsent += framed(message)
-        self._blocked[stream] = None
-        self._pump()
-
-    def release(self, stream: Stream) -> None:
-        """Let the server send more, if everything that came was taken."""
-        stream.released += stream.free()
-        if stream.released >= STREAM_WINDOW // 2 and stream.stream in self.streams:
-            self._extend(stream)
-
-    def cancel(self, exchange: Exchange) -> None:
-        """Forget a call; the server may have carried it out."""
-        if self.streams.pop(exchange.stream, None) is None:
-            if exchange in self._waiting:
-                self._waiting.remove(exchange)
-            return
-        self._blocked.pop(exchange, None)
-        self._out.append(frames.reset(exchange.stream, frames.CANCEL))
-        self._admit()
-
-    def expire(self, now: float) -> bool:
-        """Fail the calls whose deadline has come; return whether there were any."""
-        late = [each for each in (*self.streams.values(), *self._waiting) if each.deadline <= now]
-        for exchange in late:
-            processed = bool(exchange.stream)
-            self.cancel(exchange)
-            exchange.fail(RpcError(DEADLINE_EXCEEDED, "no answer in time", processed=processed))
-        return bool(late)
-
-    def next_deadline(self) -> float:
-        """Return the earliest deadline (infinity: none)."""
-        return min((each.deadline for each in (*self.streams.values(), *self._waiting)), default=float("inf"))
-
-    def ping(self) -> None:
-        """Ask the server for a sign of life."""
-        self._out.append(frames.frame(frames.PING, 0, 0, b"virt-api"))
-
-    def lost(self, message: str) -> None:
-        """Fail everything: the connection is gone."""
-        self.is_leaving = True
-        opened, waiting = list(self.streams.values()), list(self._waiting)
-        self.streams.clear()
-        self._blocked.clear()
-        self._waiting.clear()
-        for exchange in opened:
-            exchange.fail(RpcError(UNAVAILABLE, message))
-        for exchange in waiting:
-            exchange.fail(RpcError(UNAVAILABLE, message, processed=False))
-
-    def leave(self) -> None:
-        """Open no more calls here."""
-        self.is_leaving = True
-        waiting = list(self._waiting)
-        self._waiting.clear()
-        for exchange in waiting:
-            exchange.fail(RpcError(UNAVAILABLE, "the connection is being left", processed=False))
-
-    def _open(self, exchange: Exchange) -> None:
-        stream = exchange.stream = self._next
-        self._next = stream + 2
-        if self._next >= _LAST_STREAM:
-            self.leave()
-        self.streams[stream] = exchange
-        block, message = exchange.block, exchange.unsent
-        size = len(message) + PREFIX_BYTES
-        head = frames.HEADER.pack(len(block) << 8 | frames.HEADERS, frames.END_HEADERS, stream)
-        if (
-            exchange.ends
-            and size <= frames.FRAME_BYTES
-            and size <= self._send_window
-            and size <= self._initial_window
-            and not self._blocked
-        ):
-            self._send_window -= size
-            data = _DATA_AND_PREFIX.pack(size << 8 | frames.DATA, frames.END_STREAM, stream, 0, size - PREFIX_BYTES)
-            self._out += (head, block, data, message)
-            exchange.unsent = b""
-            return
-        self._out += (head, block)
-        exchange.send_window = self._initial_window
-        if exchange.ends:
-            exchange.unsent = framed(message)
-            self._blocked[exchange] = None
-            self._pump()
-
-    def _admit(self) -> None:
-        while self._waiting and len(self.streams) < self._max_streams:
-            self._open(self._waiting.popleft())
-
-    def _pump(self) -> None:
-        """Send of what is blocked as much as both windows let through."""
-        for exchange in list(self._blocked):
-            sent = 0
-            unsent = exchange.unsent
-            while sent < len(unsent):
-                size = min(frames.FRAME_BYTES, self._send_window, exchange.send_window, len(unsent) - sent)
-                if size <= 0:
-                    break
-                part = unsent[sent : sent + size]
-                sent += size
-                self._send_window -= size
-                exchange.send_window -= size
-                flags = frames.END_STREAM if exchange.ends and sent == len(unsent) else 0
-                self._out.append(frames.frame(frames.DATA, flags, exchange.stream, part))
-            exchange.unsent = unsent[sent:]
-            if not exchange.unsent:
-                del self._blocked[exchange]
-            elif self._send_window <= 0:
-                return
-
-    def _extend(self, exchange: Exchange) -> None:
-        exchange.credit += exchange.released
-        self._out.append(frames.window_update(exchange.stream, exchange.released))
-        exchange.released = 0
-
-    # --- what comes
+        return super().take()
 
     def receive(self, data: bytes) -> None:
         """Take bytes, split anywhere.
