@@ -81,16 +81,16 @@ class Application:
         for prefix, page in self._parts.pages.items():
             if path == prefix or (prefix != "/" and path.startswith(f"{prefix}/")):
                 return await page(call)
-        if path == "/":
-            listed = sorted({*self._discovery, *self._parts.pages, "/openapi/v2", "/openapi/v3"})
-            return await responses.answer(call, {"paths": listed})
-        return responses.plain(404, "404 page not found\n")
+        if path.startswith("/apis/"):
+            raise responses.unknown_resource()
+        listed = sorted({*self._discovery, *self._parts.pages, "/openapi/v2", "/openapi/v3"})
+        return await responses.answer(call, {"paths": listed}, code=200 if path == "/" else 404)
 
     async def _resource(self, call: Call) -> Response:
         info = call.info
         served = self._by_path.get((info.group, info.version, info.resource))
         if served is None or info.rest:
-            raise responses.unknown_resource(call)
+            raise responses.unknown_resource()
         if call.request.method not in _METHODS:
             raise responses.wrong_method()
         if info.verb == "watch":
@@ -98,7 +98,7 @@ class Application:
         if not info.name or info.selected_name:
             return await self._collection(served, call)
         if served.strategy.resource.namespaced and not info.namespace:
-            raise responses.unknown_resource(call)
+            raise responses.unknown_resource()
         if not info.subresource:
             return await _object(served, call)
         return await self._subresource(served, call)
@@ -110,7 +110,7 @@ class Application:
             raise responses.wrong_method()
         named = bool(info.name) and not info.selected_name
         if info.subresource or (named and served.strategy.resource.namespaced and not info.namespace):
-            raise responses.unknown_resource(call)
+            raise responses.unknown_resource()
         return await watching.watch(served, call, self._parts.watches, name=info.name if named else "")
 
     async def _collection(self, served: Served, call: Call) -> Response:
@@ -139,7 +139,7 @@ class Application:
             return await connecting.connect(served, call, stream, self._parts.streams)
         verb = served.strategy.verbs.get(name)
         if verb is None:
-            raise responses.unknown_resource(call)
+            raise responses.unknown_resource()
         if method not in _ACTIONS:
             raise responses.wrong_method()
         if isinstance(verb, CreatingVerb):

@@ -30,7 +30,7 @@ _INTEGER: Final = re.compile(r"[-+]?(0|[1-9][0-9]*)")
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """A decoded body; ``duplicates`` are keys that occurred twice in one map (the last one counts)."""
+    """A decoded body; ``duplicates`` are the paths of keys that occurred twice in one map (the last one counts)."""
 
     value: Any
     duplicates: tuple[str, ...] = ()
@@ -51,14 +51,18 @@ async def read(request: Request, limit: int = MAX_BYTES) -> bytes:
         raise BadRequest(f"the body of the request cannot be read: {error}") from None
 
 
-async def read_object(request: Request, *, notice_duplicates: bool = True) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """Return the body as an object with its duplicate keys; an empty body is an empty object.
+async def read_object(
+    request: Request, *, notice_duplicates: bool = True, required: bool = False
+) -> tuple[dict[str, Any], tuple[str, ...]]:  # fmt: skip
+    """Return the body as an object with the paths of its duplicate keys; an empty body is an empty object, unless one is ``required``.
 
     Raises:
         BadRequest, UnsupportedMediaType, RequestEntityTooLarge: it is none.
     """
     raw = await read(request)
     if not raw.strip():
+        if required:
+            raise BadRequest("the request has no body: it must be an object")
         return {}, ()
     body = decode(raw, body_type(request.headers.get("Content-Type")), notice_duplicates=notice_duplicates)
     if not isinstance(body.value, dict):
@@ -79,7 +83,8 @@ def decode(raw: bytes, media_type: str, *, notice_duplicates: bool = True) -> Bo
     try:
         value = orjson.loads(raw)
         orjson.dumps(value)
-    except (ValueError, TypeError) as error:  # orjson's errors are both
+        json.dumps(value, allow_nan=False)  # 1e999 is no number that could be written again
+    except (ValueError, TypeError, RecursionError) as error:  # orjson's errors are the first two
         raise BadRequest(f"the body of the request is not valid JSON: {str(error)[:200]}") from None
     return Body(value, _duplicates(raw) if notice_duplicates else ())
 
@@ -88,10 +93,11 @@ def _plain(raw: bytes) -> dict[str, Any] | None:
     """Return an object without duplicate keys, as most bodies are; None for whatever else, which the slower readers explain."""
     try:
         value = jiter.from_json(raw, catch_duplicate_keys=True, allow_inf_nan=False)
-        orjson.dumps(value)
+        written = orjson.dumps(value)
     except (ValueError, TypeError):
         return None
-    return value if isinstance(value, dict) else None
+    # A number too large for JSON's readers would be written as a null that nobody sent.
+    return value if isinstance(value, dict) and written.count(b"null") == raw.count(b"null") else None
 
 
 def _kind(value: Any) -> str:  # noqa: ANN401 - any JSON value
@@ -99,21 +105,31 @@ def _kind(value: Any) -> str:  # noqa: ANN401 - any JSON value
 
 
 def _duplicates(raw: bytes) -> tuple[str, ...]:
+    """Return the paths of keys that are given twice: ``spec.disks[0].name``."""
     found: dict[str, None] = {}
-
-    def pairs(items: list[tuple[str, Any]]) -> None:
-        if len({key for key, _ in items}) < len(items):
-            seen: set[str] = set()
-            for key, _ in items:
-                if key in seen:
-                    found[key] = None
-                seen.add(key)
-
     try:
-        json.loads(raw, object_pairs_hook=pairs)
+        _find_duplicates(json.loads(raw, object_pairs_hook=_Members), "", found)
     except (ValueError, RecursionError):
         return ()  # orjson read it; what only Python's parser minds is no mistake
     return tuple(found)
+
+
+class _Members(list[tuple[str, Any]]):
+    """The members of one object, in the order in which they stand."""
+
+
+def _find_duplicates(value: Any, path: str, found: dict[str, None]) -> None:  # noqa: ANN401 - any JSON value
+    if isinstance(value, _Members):
+        seen: set[str] = set()
+        for key, each in value:
+            below = f"{path}.{key}" if path else key
+            if key in seen:
+                found[below] = None
+            seen.add(key)
+            _find_duplicates(each, below, found)
+    elif isinstance(value, list):
+        for position, each in enumerate(value):
+            _find_duplicates(each, f"{path}[{position}]", found)
 
 
 class _Yaml:

@@ -53,7 +53,7 @@ def api_group(strategies: Sequence[Strategy], group: str) -> Object:
 def api_resource_list(strategies: Sequence[Strategy], group: str, version: str) -> Object:
     """Return ``GET /apis/GROUP/VERSION``."""
     resources: list[Object] = []
-    for strategy in sorted(_of(strategies, group, version), key=lambda each: each.resource.plural):
+    for strategy in _of(strategies, group, version):
         resources.append(_api_resource(strategy))
         for name, answer, verbs in subresources(strategy):
             full = f"{strategy.resource.plural}/{name}"
@@ -87,7 +87,8 @@ def _versions(strategies: Sequence[Strategy], group: str) -> list[str]:
 
 
 def _of(strategies: Sequence[Strategy], group: str, version: str) -> list[Strategy]:
-    return [each for each in strategies if (each.resource.group, each.resource.version) == (group, version)]
+    found = [each for each in strategies if (each.resource.group, each.resource.version) == (group, version)]
+    return sorted(found, key=lambda each: each.resource.plural)
 
 
 def _api_resource(strategy: Strategy) -> Object:

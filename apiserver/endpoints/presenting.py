@@ -49,7 +49,8 @@ def include_of(value: str | None) -> Include:
         case "Object":
             return "Object"
         case _:
-            raise BadRequest(f"unrecognized includeObject value: {str(value)[:64]!r}")
+            why = f"includeObject: Invalid value: \"{str(value)[:64]}\": must be 'Metadata', 'Object', 'None', or empty"
+            raise BadRequest(f"Unable to convert to Table as requested: {why}")
 
 
 class Presenter:

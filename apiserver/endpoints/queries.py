@@ -160,7 +160,7 @@ def write_options(query: Query, dry_run: list[str], caller: Caller, *, kind: str
     if len(manager) > _MANAGER_LENGTH:
         causes.append(Cause("FieldValueTooLong", f"Too long: may not be more than {_MANAGER_LENGTH} bytes", "fieldManager"))
     causes += [
-        Cause("FieldValueInvalid", f"Invalid value: {_quoted(manager)}: invalid character U+{ord(each):04X} (at position {at})", "fieldManager")
+        _invalid("fieldManager", manager, f"invalid character U+{ord(each):04X} (at position {at})")
         for at, each in enumerate(manager[:_MANAGER_LENGTH])
         if not each.isprintable()
     ]
@@ -173,6 +173,10 @@ def write_options(query: Query, dry_run: list[str], caller: Caller, *, kind: str
     return WriteOptions(
         bool(dry_run), cast("FieldValidation", validation), manager, force=apply and truth(query.get("force")), caller=caller
     )
+
+
+def _invalid(name: str, value: str, why: str) -> Cause:
+    return Cause("FieldValueInvalid", f"Invalid value: {_quoted(value)}: {why}", name)
 
 
 def _quoted(text: str) -> str:

@@ -12,7 +12,7 @@ from typing import Any, Final
 import orjson
 import yaml
 
-from apiserver.apis.meta.errors import Details, MethodNotAllowed, NotFound, StatusError
+from apiserver.apis.meta.errors import MethodNotAllowed, NotFound, StatusError
 from apiserver.apis.meta.objects import Object
 from apiserver.endpoints.call import Call
 from apiserver.endpoints.http import Joined, Request, Response
@@ -142,10 +142,9 @@ def success(details: Object) -> Object:
     return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}
 
 
-def unknown_resource(call: Call) -> NotFound:
+def unknown_resource() -> NotFound:
     """Return the error for a resource or subresource that we do not have."""
-    details = Details(name=call.info.name, group=call.info.group, kind=call.info.resource)
-    return NotFound("the server could not find the requested resource", details)
+    return NotFound("the server could not find the requested resource")
 
 
 def wrong_method() -> MethodNotAllowed:

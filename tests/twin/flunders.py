@@ -60,6 +60,8 @@ class FlunderStrategy(Strategy):
 
     singular = "flunder"
     model = Flunder
+    has_status = False
+    """Its status is a field like others: the sample serves no subresource."""
 
     def __init__(self, group: str = GROUP) -> None:
         self.resource = Resource(group, "v1alpha1", "flunders", "Flunder")

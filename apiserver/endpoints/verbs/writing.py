@@ -113,9 +113,7 @@ def _part(call: Call) -> Part:
 
 
 async def _body(served: Served, call: Call, options: WriteOptions) -> Object:
-    body, duplicates = await bodies.read_object(call.request, notice_duplicates=options.field_validation != "Ignore")
-    if not body:
-        raise BadRequest("the request has no body: it must be an object")
+    body, duplicates = await bodies.read_object(call.request, notice_duplicates=options.field_validation != "Ignore", required=True)
     call.received(body)
     _judge_duplicates(served, call, options, duplicates)
     return body

@@ -115,7 +115,7 @@ class Freshness:
         if wanted == NOW:
             return errors.Timeout("the storage did not answer in time", errors.Details(retry_after_seconds=1))
         cause = errors.Cause("ResourceVersionTooLarge", "Too large resource version")
-        message = f"Too large resource version: {wanted}, current: {self._reached}"
+        message = f"Timeout: Too large resource version: {wanted}, current: {self._reached}"
         return errors.Timeout(message, errors.Details(causes=(cause,), retry_after_seconds=1))
 
     async def _ask_revision(self) -> None:

@@ -9,7 +9,7 @@ import uuid
 from datetime import datetime
 from typing import Any, Final
 
-from apiserver.apis.meta.errors import BadRequest, Conflict, Details
+from apiserver.apis.meta.errors import BadRequest, Cause, Conflict, Details, Invalid
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.meta.resources import Resource
 from apiserver.apis.meta.times import to_rfc3339
@@ -29,14 +29,13 @@ def match_request(obj: Object, resource: Resource, namespace: str, name: str = "
     Raises:
         BadRequest: it is not.
     """
-    for field, expected in (("apiVersion", resource.api_version), ("kind", resource.kind)):
-        given = obj.get(field)
-        if not given:
-            raise BadRequest(f"Object '{field[0].upper()}{field[1:]}' is missing in the body of the request")
+    for field, expected, words in (("apiVersion", resource.api_version, "API version"), ("kind", resource.kind, "kind")):
+        given = obj.setdefault(field, expected) or expected
         if given != expected:
             raise BadRequest(
-                f"the {field} in the data ({str(given)[:128]}) does not match the expected {field} ({expected}) of {resource.plural}"
+                f"the {words} in the data ({str(given)[:128]}) does not match the expected {words} ({expected}) of {resource.plural}"
             )
+        obj[field] = expected
     metadata = obj.get("metadata")
     if not isinstance(metadata, dict):
         if metadata is None and not name:
@@ -107,12 +106,17 @@ def grow_generation(obj: Object, old: Object) -> None:
         obj["metadata"]["generation"] = int(old["metadata"].get("generation") or 0) + 1
 
 
-def tidy(obj: Object) -> Object:
-    """Return the object with its fields in the order that people expect, without empty maps and lists in ``metadata``."""
-    metadata = obj["metadata"]
+def drop_empty(metadata: Object) -> None:
+    """Drop empty maps and lists, in place: they say nothing, and nobody owns them."""
     for key in ("labels", "annotations", "ownerReferences", "finalizers", "generateName"):
         if key in metadata and not metadata[key]:
             del metadata[key]
+
+
+def tidy(obj: Object) -> Object:
+    """Return the object with its fields in the order that people expect, without empty maps and lists in ``metadata``."""
+    metadata = obj["metadata"]
+    drop_empty(metadata)
     return {"apiVersion": obj["apiVersion"], "kind": obj["kind"], "metadata": metadata, **obj}
 
 
@@ -135,6 +139,25 @@ def modified(resource: Resource, name: str) -> Conflict:
 def conflict(resource: Resource, name: str, why: str) -> Conflict:
     """Return a Conflict about one object."""
     return Conflict(f'Operation cannot be fulfilled on {qualified(resource)} "{name}": {why}', details(resource, name))
+
+
+def unlocked(resource: Resource, name: str) -> Invalid:
+    """Return the refusal of an update that does not say which revision it was made from; the kind in it is the resource, as in Go."""
+    body = "Invalid value: 0: must be specified for an update"
+    cause = Cause("FieldValueInvalid", body, "metadata.resourceVersion")
+    return Invalid(
+        f'{qualified(resource)} "{name}" is invalid: metadata.resourceVersion: {body}', details(resource, name, causes=(cause,))
+    )  # fmt: skip
+
+
+def deletion_refused(resource: Resource, name: str, what: str, wanted: str, actual: str) -> Conflict:
+    """Return the Conflict of a delete's precondition (``UID`` or ``ResourceVersion``)."""
+    meanwhile = "The object might have been deleted and then recreated" if what == "UID" else "The object might have been modified"
+    why = f"the {what} in the precondition ({wanted[:256]}) does not match the {what} in record ({actual}). {meanwhile}"
+    kind = f"{resource.kind}.{resource.group}" if resource.group else resource.kind
+    return Conflict(
+        f'Operation cannot be fulfilled on {kind} "{name}": {why}', Details(name=name, group=resource.group, kind=resource.kind)
+    )  # fmt: skip
 
 
 def precondition_failed(resource: Resource, name: str, what: str, wanted: str, actual: str) -> Conflict:

@@ -50,6 +50,8 @@ class Planner:
         unknown, wrong = objectmeta.read(obj["metadata"])
         if not wrong and (repeated := metadata.drop_repeated_owners(obj["metadata"])):
             options.caller.warn(metadata.REPEATED_OWNERS + ", ".join(repeated))
+        if not wrong:
+            metadata.drop_empty(obj["metadata"])
         reading = self._strategy.read(obj)
         unknown = [*unknown, *reading.unknown]
         refused = [unknown_field(each) for each in unknown] if options.field_validation == "Strict" else []
@@ -112,6 +114,8 @@ class Planner:
             Invalid: with all causes, ``refused`` among them.
         """
         before, hub = old["metadata"], self._strategy.hub
+        if not wanted["metadata"].get("resourceVersion"):
+            raise metadata.unlocked(self._resource, before["name"])
         found = list(refused)
         if hub is not self._strategy:
             hub.default(wanted)  # what the request's version does not have
@@ -156,7 +160,7 @@ class Planner:
             ("ResourceVersion", options.resource_version, before["resourceVersion"]),
         ):
             if wanted and wanted != actual:
-                raise metadata.precondition_failed(self._resource, before["name"], what, wanted, actual)
+                raise metadata.deletion_refused(self._resource, before["name"], what, wanted, actual)
         obj = copy(old)
         if deletion.mark(obj, options, now):
             return Plan(obj, remove=True)

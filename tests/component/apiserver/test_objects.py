@@ -30,7 +30,7 @@ async def test_the_server_decides_uid_times_generation_and_revision(api: Api) ->
     ("change", "code", "reason", "text"),
     [
         ({"kind": "Gadget"}, 400, "BadRequest", "does not match the expected kind"),
-        ({"kind": None}, 400, "BadRequest", "Object 'Kind' is missing"),
+        ({"apiVersion": "example.test/v9"}, 400, "BadRequest", "does not match the expected API version"),
         ({"metadata": {"name": "w", "namespace": "other"}}, 400, "BadRequest", "does not match the namespace sent"),
         ({"metadata": {"name": "w", "resourceVersion": "1"}}, 400, "BadRequest", "should not be set on objects to be created"),
         ({"metadata": {}}, 422, "Invalid", "name or generateName is required"),
@@ -61,7 +61,7 @@ async def test_unknown_and_duplicate_fields_give_warnings_and_are_dropped(api: A
     raw = b'{"apiVersion":"example.test/v1","kind":"Widget","metadata":{"name":"w"},"spec":{"foo":1,"size":1,"size":2}}'
     answer = await api.call("POST", "", raw)
     assert answer.code == 201
-    assert answer.headers.getall("Warning") == ['299 - "duplicate field \\"size\\""', '299 - "unknown field \\"spec.foo\\""']
+    assert answer.headers.getall("Warning") == ['299 - "duplicate field \\"spec.size\\""', '299 - "unknown field \\"spec.foo\\""']
     assert answer.json["spec"] == {"size": 2}
     silent = await api.call("PUT", "w?fieldValidation=Ignore", answer.json | {"x": 1})
     assert "Warning" not in silent.headers
@@ -241,10 +241,18 @@ async def test_a_write_is_read_at_once(api: Api) -> None:
         assert len((await api.get()).json["items"]) == i + 1
 
 
-@pytest.mark.parametrize("path", [f"/{WIDGETS.group}", "/apis/nope/v1", "/nope"])
-async def test_an_unknown_path_is_a_plain_404(api: Api, path: str) -> None:
-    answer = await api.get(path)
-    assert (answer.code, answer.body) == (404, b"404 page not found\n")
+async def test_kind_and_version_of_a_body_are_those_of_the_url_when_it_does_not_say(api: Api) -> None:
+    made = (await api.call("POST", "", {"metadata": {"name": "w1"}})).json
+    assert (made["apiVersion"], made["kind"]) == (WIDGETS.api_version, WIDGETS.kind)
+
+
+async def test_an_unknown_path_is_404_with_the_paths_that_there_are_and_below_apis_a_status(api: Api) -> None:
+    for path in (f"/{WIDGETS.group}", "/nope"):
+        answer = await api.get(path)
+        assert answer.code == 404
+        assert "/apis" in answer.json["paths"]
+    unknown = await api.get("/apis/nope/v1")
+    assert (unknown.code, unknown.json["reason"]) == (404, "NotFound")
 
 
 async def test_unknown_resources_and_wrong_methods_are_statuses(api: Api) -> None:

@@ -1,0 +1,123 @@
+"""One request to one server, and its answer without what must differ: times, uids, revisions, etags, generated names."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import re
+import ssl
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import yaml
+
+from tests.twin.certificates import ADMIN, HOST, Certificates
+from tests.twin.rows import GROUP, Step
+
+_UUID: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+_TIME: Final = re.compile(r"20[2-9]\d-\d\d-\d\d[T ]\d\d:\d\d:\d\d(Z|\+00:00)")
+_GENERATED: Final = re.compile(r"\bg-[a-z0-9]{5}\b")
+_RUN: Final = frozenset({"resourceVersion", "continue"})
+_KINDS_OWN: Final = frozenset({"generation"})
+"""What the sample leaves undone: its strategy keeps no generation."""
+_DEPRECATED: Final = re.compile(r'299 - "wardle.example.com/v1alpha1 Flunder is deprecated[^"]*"(, )?')
+"""The sample says so of its own first version."""
+_HEADERS: Final = ("content-type", "retry-after", "warning", "cache-control")
+"""Ours says nosniff with every error, the twin with plain ones; and Vary wherever the Accept header decides."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A response."""
+
+    code: int
+    headers: dict[str, str]
+    text: str
+
+    @property
+    def is_yaml(self) -> bool:
+        return "yaml" in self.headers.get("content-type", "")
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.text)
+
+    @property
+    def normal(self) -> Any:
+        """What two servers that are the same say alike."""
+        return [self.code, self.headers, _normal(self.text if not self.is_yaml else json.dumps(yaml.safe_load(self.text), default=str))]
+
+    @property
+    def reason(self) -> Any:
+        """Code and reason: what clients branch on."""
+        normal = self.normal[2]
+        return [self.code, normal.get("reason") if isinstance(normal, dict) else None]
+
+
+class Asker:
+    """A client of one server, as its administrator."""
+
+    def __init__(self, port: int, made: Certificates) -> None:
+        self._port = port
+        self._tls = ssl.create_default_context(cafile=str(made.authority))
+        self._tls.load_cert_chain(made.certificate(ADMIN), made.key(ADMIN))
+
+    def ask(self, step: Step, namespace: str, filled: Callable[[str], str]) -> Answer:
+        """Send a step's request; ``filled`` puts in what earlier answers said."""
+        collection = f"/apis/{GROUP}/v1alpha1/namespaces/{namespace}/flunders"
+        path = (
+            step.path
+            if step.path.startswith("/")
+            else collection + ("/" if step.path and not step.path.startswith("?") else "") + step.path
+        )
+        body = None
+        if step.body is not None:
+            body = filled(step.body if isinstance(step.body, str) else json.dumps(step.body)).encode()
+        headers = {"Accept": step.accept, "User-Agent": "rows/1", **step.headers}
+        if body is not None:
+            headers["Content-Type"] = step.content_type
+        connection = http.client.HTTPSConnection(HOST, self._port, context=self._tls, timeout=60)
+        try:
+            connection.request(step.method, filled(path), body, headers)
+            response = connection.getresponse()
+            text = response.read().decode()
+            kept = {name: ", ".join(response.headers.get_all(name, [])) for name in _HEADERS if name in response.headers}
+            if warnings := _DEPRECATED.sub("", kept.pop("warning", "")):
+                kept["warning"] = warnings
+            return Answer(response.status, kept, text)
+        finally:
+            connection.close()
+
+
+def _normal(text: str) -> Any:
+    text = _GENERATED.sub("g-GENERATED", _TIME.sub("TIME", _UUID.sub("UID", text)))
+    lines = text.splitlines()
+    try:
+        return (
+            [_blank(json.loads(line)) for line in lines] if len(lines) > 1 and lines[0].startswith('{"type"') else _blank(json.loads(text))
+        )
+    except ValueError:
+        return re.sub(r"resourceVersion: \S+", "resourceVersion: RV", text)
+
+
+def _without_kind(item: Any) -> Any:
+    return {name: each for name, each in item.items() if name not in {"apiVersion", "kind"}} if isinstance(item, dict) else item
+
+
+def _blank(value: Any, key: str = "") -> Any:
+    """Leave out what is of this run: revisions, and numbers that are ones in messages."""
+    if isinstance(value, dict):
+        shown = {name: _blank(each, name) for name, each in value.items() if each is not None and name not in _KINDS_OWN}
+        if shown.get("details") == {}:
+            del shown["details"]
+        return shown
+    if isinstance(value, list):
+        listed = [_blank(each) for each in value]
+        # A typed list of Go's leaves out what every item is; ours says it, as lists of custom resources do.
+        return [_without_kind(each) for each in listed] if key == "items" else listed
+    if key in _RUN:
+        return "RV"
+    if key == "message" and isinstance(value, str):
+        return re.sub(r"\b\d{1,9}\b(?=\)|$|, current)|(?<=current: )\d+", "N", value)
+    return value

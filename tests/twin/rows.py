@@ -1,0 +1,395 @@
+"""Requests that are sent to the reference twin and to ours alike, by the rows of docs/apiserver-checklist.md that they are about.
+
+A step names its request with ``{…}`` for what an earlier answer said: ``{a.uid}`` and ``{a.rv}`` are of the object that the step saved as
+``a`` answered; ``{a.continue}`` is a list's token.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+GROUP: Final = "wardle.example.com"
+MERGE: Final = "application/merge-patch+json"
+JSON_PATCH: Final = "application/json-patch+json"
+STRATEGIC: Final = "application/strategic-merge-patch+json"
+APPLY: Final = "application/apply-patch+yaml"
+TABLE: Final = "application/json;as=Table;v=v1;g=meta.k8s.io"
+PARTIAL: Final = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+PARTIAL_LIST: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+AGGREGATED: Final = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+
+
+@dataclass(frozen=True)
+class Step:
+    """One request. A path that does not begin with a slash is below the collection of flunders in the case's own namespace."""
+
+    method: str
+    path: str = ""
+    body: Any = None
+    content_type: str = "application/json"
+    accept: str = "application/json"
+    headers: dict[str, str] = field(default_factory=dict)
+    save: str = ""
+    differs: str = ""
+    """Why ours answers otherwise: in other words (code and reason are compared then), or with another ``code``."""
+    code: int = 0
+
+
+@dataclass(frozen=True)
+class Case:
+    """What is done in a namespace of its own."""
+
+    name: str
+    steps: tuple[Step, ...]
+
+
+def flunder(name: str | None = "f1", **more: Any) -> dict[str, Any]:
+    """Return a flunder; ``spec`` and ``metadata`` add to what is there."""
+    metadata = {"name": name, **more.pop("metadata", {})}
+    return {
+        "apiVersion": f"{GROUP}/v1alpha1",
+        "kind": "Flunder",
+        "metadata": {key: value for key, value in metadata.items() if value is not None},
+        "spec": {"reference": "r", **more.pop("spec", {})},
+        **more,
+    }
+
+
+def get(path: str = "", **more: Any) -> Step:
+    """Read."""
+    return Step("GET", path, **more)
+
+
+def post(body: Any, query: str = "", **more: Any) -> Step:
+    """Create."""
+    return Step("POST", query, body, **more)
+
+
+def put(path: str, body: Any, **more: Any) -> Step:
+    """Replace."""
+    return Step("PUT", path, body, **more)
+
+
+def patch(path: str, body: Any, content_type: str = MERGE, **more: Any) -> Step:
+    """Change."""
+    return Step("PATCH", path, body, content_type, **more)
+
+
+def delete(path: str, body: Any = None, **more: Any) -> Step:
+    """Delete."""
+    return Step("DELETE", path, body, **more)
+
+
+STRICT: Final = "unknown fields are causes of the one Invalid that names all that is wrong (ARCHITECTURE, section 5)"
+RV_ON_CREATE: Final = "Go answers 500 for a client's mistake"
+MALFORMED_RV: Final = "a malformed resourceVersion is BadRequest everywhere (Go: 500 or Invalid, by verb)"
+UNKNOWN_IN_APPLY: Final = "Go answers 500 for a client's mistake"
+
+WORDS: Final = "the same refusal in words of ours"
+NAMES: Final = "the sample validates no names"
+TABLE_OF_KIND: Final = "the columns of a kind are its own: the sample has none but its creation"
+OWN_PATHS: Final = "the paths that there are"
+NO_ADDRESS: Final = "we do not know under which address clients reach us, and nobody uses what the twin says"
+RESPONSE_KIND: Final = "the group and version of a resource's kind are said, and not left to the reader"
+JSON_ALONE: Final = "we serve JSON and YAML, no protobuf"
+
+CASES: Final = (
+    Case(
+        "cre-get",
+        (
+            post(flunder(metadata={"labels": {"a": "b"}, "annotations": {"x/y": "z"}}), save="a"),
+            get("f1"),
+            get("nope"),
+            get(),
+            post(flunder()),
+            post(flunder("f2", metadata={"uid": "x", "generation": 7, "creationTimestamp": "2000-01-01T00:00:00Z", "selfLink": "/x"})),
+            post(flunder("f3", metadata={"resourceVersion": "5"}), differs=RV_ON_CREATE, code=400),
+            post(flunder("f4", metadata={"namespace": "other"})),
+            post({**flunder("f5"), "kind": "Fischer"}, differs=WORDS),
+            post({}),
+            post(flunder(None)),
+            post(flunder("A_b"), differs=NAMES, code=422),
+            post(flunder("f6", metadata={"labels": {"a b": "c d"}})),
+            post(flunder("x" * 260), differs=NAMES, code=422),
+            post(flunder("f7", metadata={"finalizers": ["x"]})),
+            post(flunder("f8", metadata={"annotations": {"big": "x" * 300_000}})),
+            post(
+                flunder(
+                    "f9",
+                    metadata={
+                        "ownerReferences": [
+                            {"apiVersion": "v1", "kind": "A", "name": "a", "uid": "1", "controller": True},
+                            {"apiVersion": "v1", "kind": "B", "name": "b", "uid": "2", "controller": True},
+                        ]
+                    },
+                )
+            ),
+            post(flunder("f10", metadata={"ownerReferences": [{"apiVersion": "v1", "kind": "A", "name": "a", "uid": "1"}] * 2})),
+            post(flunder(None, metadata={"generateName": "g-"})),
+        ),
+    ),
+    Case(
+        "updates",
+        (
+            post(flunder(), save="a"),
+            put("f1", flunder(metadata={"resourceVersion": "{a.rv}"}, spec={"reference": "s"}), save="b"),
+            put("f1", flunder(metadata={"resourceVersion": "{a.rv}"}, spec={"reference": "t"})),
+            put("f1", flunder()),
+            put("nope", flunder("nope")),
+            put("f1", flunder("f2", metadata={"resourceVersion": "{b.rv}"})),
+            put("f1", flunder(metadata={"resourceVersion": "{b.rv}", "uid": "00000000-0000-0000-0000-000000000000"}), differs=WORDS),
+            put(
+                "f1", flunder(metadata={"resourceVersion": "{b.rv}", "creationTimestamp": "2000-01-01T00:00:00Z"}, spec={"reference": "s"})
+            ),
+            get("f1", save="c"),
+            put("f1", {**flunder(), "status": {}, "metadata": {"name": "f1", "resourceVersion": "{c.rv}"}}),
+        ),
+    ),
+    Case(
+        "patches",
+        (
+            post(flunder(metadata={"labels": {"a": "b"}})),
+            patch("f1", {"metadata": {"labels": {"c": "d"}}}),
+            patch("f1", {"metadata": {"labels": {"a": None}}}),
+            patch("f1", {}),
+            patch("nope", {}),
+            patch("f1", {"spec": 5}, differs=WORDS),
+            patch("f1", {"spec": {"reference": "x"}}, STRATEGIC),
+            patch("f1", {"metadata": {"finalizers": ["a.b/c"]}}, STRATEGIC),
+            patch("f1", {"metadata": {"finalizers": ["a.b/d"]}}, STRATEGIC),
+            patch("f1", {"metadata": {"$deleteFromPrimitiveList/finalizers": ["a.b/c", "a.b/d"]}}, STRATEGIC),
+            patch("f1", [{"op": "replace", "path": "/spec/reference", "value": "y"}], JSON_PATCH),
+            patch("f1", [], JSON_PATCH),
+            patch("f1", [{"op": "remove", "path": "/x"}], JSON_PATCH, differs=WORDS),
+            patch("f1", [{"op": "test", "path": "/spec/reference", "value": "z"}], JSON_PATCH, differs=WORDS),
+            patch("f1", {"op": "x"}, JSON_PATCH, differs=WORDS),
+            patch("f1", {}, "text/plain", differs=WORDS),
+            patch("f1?force=true", {}),
+            patch("f1", {"metadata": {"resourceVersion": "1"}}),
+            patch(f"f1?fieldManager={'x' * 129}", {}),
+        ),
+    ),
+    Case(
+        "apply",
+        (
+            patch("f1?fieldManager=m", flunder(), APPLY, save="a"),
+            patch("f1?fieldManager=m", flunder(), APPLY),
+            patch("f1?fieldManager=n", flunder(spec={"reference": "other"}), APPLY),
+            patch("f1?fieldManager=n&force=true", flunder(spec={"reference": "other"}), APPLY),
+            patch("f1", flunder(), APPLY),
+            patch("f1?fieldManager=m", flunder(spec={"foo": 1}), APPLY, differs=UNKNOWN_IN_APPLY, code=422),
+            patch("f1?fieldManager=u", {"metadata": {"labels": {"l": "1"}}}),
+            patch("f1?fieldManager=m", flunder(metadata={"labels": {"l": "2"}}), APPLY),
+            patch("f1?fieldManager=m", flunder(metadata={"managedFields": []}), APPLY),
+            patch("f2?fieldManager=m", flunder("f2", metadata={"uid": "x"}), APPLY),
+            patch("f1?fieldManager=m&dryRun=All", flunder(metadata={"labels": {"dry": "1"}}), APPLY),
+            get("f1"),
+            patch("f1/status?fieldManager=s", {**flunder(), "status": {}}, APPLY),
+            patch("f3?fieldManager=m", flunder("f4"), APPLY),
+        ),
+    ),
+    Case(
+        "deletes",
+        (
+            post(flunder("d1"), save="a"),
+            delete("d1", {"preconditions": {"uid": "x"}}),
+            delete("d1?dryRun=All"),
+            delete("d1"),
+            delete("d1"),
+            post(flunder("d2", metadata={"finalizers": ["a.b/c"]})),
+            delete("d2"),
+            delete("d2"),
+            post(flunder("d2")),
+            patch("d2", {"metadata": {"finalizers": ["a.b/c", "a.b/d"]}}),
+            delete("d2?propagationPolicy=Foreground"),
+            patch("d2", {"metadata": {"finalizers": None}}),
+            get("d2"),
+            post(flunder("d3"), save="c"),
+            delete("d3?propagationPolicy=x"),
+            delete("d3", {"propagationPolicy": "Orphan", "orphanDependents": True}),
+            delete("d3", {"propagationPolicy": "Orphan"}),
+            delete("d3?gracePeriodSeconds=x", differs=WORDS),
+            post(flunder("d4", metadata={"finalizers": ["a.b/c"]})),
+            delete("d4", {"orphanDependents": False}),
+            post(flunder("d5", metadata={"labels": {"k": "1"}})),
+            post(flunder("d6", metadata={"labels": {"k": "2"}})),
+            delete("?labelSelector=k%3D1"),
+            get("?labelSelector=k"),
+        ),
+    ),
+    Case(
+        "lists",
+        (
+            post(flunder("a", metadata={"labels": {"l": "1"}})),
+            post(flunder("b", metadata={"labels": {"l": "2"}})),
+            post(flunder("c")),
+            get(),
+            get("?limit=2", save="p"),
+            get("?limit=2&continue={p.continue}"),
+            get("?labelSelector=l%20in%20(1,2)"),
+            get("?labelSelector=!l"),
+            get("?labelSelector=a%20in"),
+            get("?fieldSelector=metadata.name%3Db"),
+            get("?fieldSelector=metadata.name!%3Db"),
+            get("?fieldSelector=spec.x%3D1"),
+            get("?continue=x", differs=WORDS),
+            get("?limit=x", differs=WORDS),
+            get("?foo=bar"),
+            get("?resourceVersion=0"),
+            get("?resourceVersionMatch=Exact"),
+            get("?resourceVersion=0&resourceVersionMatch=Exact"),
+            get("?resourceVersion=0&resourceVersionMatch=NotOlderThan"),
+            get("?resourceVersion=1&resourceVersionMatch=x"),
+            get("?resourceVersion=abc", differs=WORDS),
+            get("?resourceVersion=99999999999"),
+            get("a?resourceVersion=abc", differs=MALFORMED_RV, code=400),
+            get("?continue={p.continue}&resourceVersion=5"),
+            get("?sendInitialEvents=true"),
+            get("?labelSelector=no%3Dno"),
+            get("?fieldSelector=metadata.name%3Da&limit=1"),
+            get("?limit=1&labelSelector=l"),
+        ),
+    ),
+    Case(
+        "watches",
+        (
+            post(flunder("a"), save="a"),
+            patch("a", {"metadata": {"labels": {"x": "1"}}}, save="b"),
+            delete("a"),
+            get("?watch=1&timeoutSeconds=1&resourceVersion={a.rv}"),
+            get("?watch=1&timeoutSeconds=1&resourceVersion={b.rv}"),
+            get("?watch=1&timeoutSeconds=1&resourceVersion={a.rv}&labelSelector=x"),
+            get("?watch=&timeoutSeconds=1&resourceVersion={a.rv}", accept=PARTIAL),
+            get("?watch=1&timeoutSeconds=1&resourceVersion={a.rv}", accept=TABLE, differs=TABLE_OF_KIND),
+            get("?watch=1&sendInitialEvents=true"),
+            get("?watch=1&resourceVersionMatch=NotOlderThan"),
+            get("?watch=1&continue=x", differs=WORDS),
+            get("?watch=1&resourceVersion=abc", differs=MALFORMED_RV, code=400),
+            get("?watch=1&timeoutSeconds=1&resourceVersion={b.rv}", accept="application/yaml", differs=JSON_ALONE),
+        ),
+    ),
+    Case(
+        "forms",
+        (
+            post(flunder("a")),
+            get("", accept=TABLE, differs=TABLE_OF_KIND),
+            get("a", accept=TABLE, differs=TABLE_OF_KIND),
+            get("?includeObject=Object", accept=TABLE, differs=TABLE_OF_KIND),
+            get("?includeObject=None", accept=TABLE, differs=TABLE_OF_KIND),
+            get("?includeObject=x", accept=TABLE),
+            get("", accept=PARTIAL_LIST),
+            get("a", accept=PARTIAL),
+            get("", accept=PARTIAL, differs=WORDS),
+            get("a", accept="text/html", differs=JSON_ALONE),
+            get("a", accept="application/yaml"),
+            get("a", accept="text/html, */*;q=0.1"),
+            get("a", accept="application/cbor", differs=JSON_ALONE),
+            patch("a", {"metadata": {"labels": {"p": "1"}}}, accept=PARTIAL),
+            get("nope", accept=TABLE),
+            post(flunder("b"), content_type="text/plain", differs=JSON_ALONE),
+            post("a: [", content_type="application/yaml", differs=WORDS),
+            post(flunder("b"), accept=TABLE, differs=TABLE_OF_KIND),
+            delete("b", accept=TABLE),
+            post("{", differs=WORDS),
+            post("[]", differs=WORDS),
+        ),
+    ),
+    Case(
+        "validation",
+        (
+            post(flunder(spec={"reference": "", "referenceType": "Flunder"})),
+            post(flunder("v1", spec={"foo": 1})),
+            post(flunder("v2", spec={"foo": 1}), "?fieldValidation=Ignore"),
+            post(flunder("v3", spec={"foo": 1}), "?fieldValidation=Strict", differs=STRICT, code=422),
+            post(flunder("v4"), "?fieldValidation=x"),
+            post(flunder("v5"), "?dryRun=All"),
+            get("v5"),
+            post(flunder("v6"), "?dryRun=x"),
+            post('{"kind":"Flunder","apiVersion":"wardle.example.com/v1alpha1","metadata":{"name":"v7","name":"v8"}}'),
+            post(flunder("v9"), "?fieldManager=%00"),
+            post(flunder("v10"), "?pretty=true"),
+        ),
+    ),
+    Case(
+        "status",
+        (
+            post(flunder("s"), save="a"),
+            get("s/status"),
+            put("s/status", {**flunder("s", metadata={"resourceVersion": "{a.rv}"}, spec={"reference": "zzz"}), "status": {}}),
+            patch("s/status", {"metadata": {"labels": {"a": "b"}}}),
+            get("s/nosuch"),
+            post({}, "s/status"),
+            delete("s/status"),
+        ),
+    ),
+    Case(
+        "methods",
+        (
+            Step("POST", "x", {}),
+            Step("PUT", "", {}),
+            Step("PATCH", "", {}, MERGE),
+            Step("DELETE", f"/apis/{GROUP}/v1alpha1/flunders"),
+            Step("HEAD", "x"),
+            Step("OPTIONS", "x"),
+            get(f"/apis/{GROUP}/v1alpha1/namespaces/methods/nosuch"),
+            get("/nosuch", differs=OWN_PATHS),
+            get(f"/apis/{GROUP}/v9"),
+            get(f"/apis/{GROUP}/v1alpha1/flunders?limit=1&labelSelector=nosuch"),
+            get(f"/apis/{GROUP}/v1alpha1/watch/namespaces/methods/flunders?timeoutSeconds=1"),
+            get("?timeout=abc"),
+        ),
+    ),
+    Case(
+        "discovery",
+        (
+            get("/apis", differs=NO_ADDRESS),
+            get(f"/apis/{GROUP}"),
+            get(f"/apis/{GROUP}/v1alpha1"),
+            get(f"/apis/{GROUP}/v1beta1"),
+            get("/apis", accept=AGGREGATED, differs=RESPONSE_KIND),
+            get(
+                "/apis",
+                accept="application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,application/json",
+                differs=NO_ADDRESS,
+            ),
+            get("/api", differs=OWN_PATHS),
+            get("/healthz"),
+            get("/livez"),
+            get("/readyz"),
+            get("/livez/ping"),
+            get("/readyz?exclude=x"),
+        ),
+    ),
+    Case(
+        "versions",
+        (
+            Step(
+                "POST",
+                f"/apis/{GROUP}/v1beta1/namespaces/versions/flunders",
+                {
+                    "apiVersion": f"{GROUP}/v1beta1",
+                    "kind": "Flunder",
+                    "metadata": {"name": "a"},
+                    "spec": {"flunderReference": "r", "referenceType": "Flunder"},
+                },
+            ),
+            get("a"),
+            get(f"/apis/{GROUP}/v1beta1/namespaces/versions/flunders/a"),
+            patch("a?fieldManager=x", {"spec": {"reference": "s"}}),
+            get(f"/apis/{GROUP}/v1beta1/namespaces/versions/flunders"),
+            patch("a?fieldManager=m&force=true", flunder("a", spec={"reference": "t", "referenceType": "Flunder"}), APPLY),
+            Step(
+                "PATCH",
+                f"/apis/{GROUP}/v1beta1/namespaces/versions/flunders/a?fieldManager=m",
+                {
+                    "apiVersion": f"{GROUP}/v1beta1",
+                    "kind": "Flunder",
+                    "metadata": {"name": "a"},
+                    "spec": {"flunderReference": "t", "referenceType": "Flunder"},
+                },
+                APPLY,
+            ),
+        ),
+    ),
+)

@@ -1,0 +1,67 @@
+"""Row by row against the reference twin: where ours answers otherwise, the step says why."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import Any, Final
+
+import pytest
+
+from tests.twin import environment, servers
+from tests.twin.asking import Answer, Asker
+from tests.twin.rows import CASES, Case, Step
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+
+_SAVED: Final = re.compile(r"\{(\w+)\.(\w+)\}")
+
+
+@pytest.fixture(scope="module")
+def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Asker, Asker]]:
+    with ExitStack() as stack:
+        here = stack.enter_context(environment.environment(tmp_path_factory.mktemp("rows"), cluster=False))
+        made = []
+        for variant in (servers.TWIN_DEFAULT, servers.OURS_FLUNDERS):
+            server = servers.Server(variant, here)
+            stack.callback(server.end)
+            server.start()
+            made.append(Asker(server.port, here.certificates))
+        yield made[0], made[1]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_ours_answers_as_the_reference_twin_does(case: Case, both: tuple[Asker, Asker]) -> None:
+    twin, ours = (list(_run(case, each)) for each in both)
+    found = []
+    for step, theirs, own in zip(case.steps, twin, ours, strict=True):
+        if step.differs and not step.code:
+            if own.reason != theirs.reason:
+                found.append(f"{_name(step)}: only words were to differ ({step.differs}): twin {theirs.reason}, ours {own.reason}")
+        elif step.differs:
+            if own.code != step.code or own.code == theirs.code:
+                found.append(f"{_name(step)}: {own.code} where {step.code} was decided ({step.differs}); the twin says {theirs.code}")
+        elif own.normal != theirs.normal:
+            found.append(f"{_name(step)}:\n   twin {_text(theirs)}\n   ours {_text(own)}")
+    assert not found, "\n" + "\n".join(found)
+
+
+def _run(case: Case, asker: Asker) -> Iterator[Answer]:
+    saved: dict[str, dict[str, str]] = {}
+    for step in case.steps:
+        answer = asker.ask(step, case.name, lambda text: _SAVED.sub(lambda match: saved[match[1]][match[2]], text))
+        if step.save:
+            metadata = answer.json.get("metadata", {})
+            saved[step.save] = {"uid": metadata.get("uid", ""), "rv": metadata["resourceVersion"], "continue": metadata.get("continue", "")}
+        yield answer
+
+
+def _name(step: Step) -> str:
+    body = "" if step.body is None else f" {json.dumps(step.body)[:160]}"
+    return f"{step.method} {step.path[:120]} [{step.accept}]{body}"
+
+
+def _text(answer: Answer) -> Any:
+    return json.dumps(answer.normal)[:1500]
