@@ -102,26 +102,49 @@ class Updater:
 
     def _prune(self, merged: Object, version: str, managed: Managed, last: Entry, fields: Fields) -> Object:
         """Take away what the applier owned and does not say any more, unless somebody else owns it."""
-        if last.api_version == version and sets.contains(fields, last.fields):
-            return merged  # it gave nothing up
+        if {entry.api_version for entry in (last, *managed.values())} == {version}:
+            return self._prune_parts(merged, version, managed, last, fields)
+        return self._prune_whole(merged, version, managed, last)
+
+    def _prune_parts(self, merged: Object, version: str, managed: Managed, last: Entry, fields: Fields) -> Object:
+        """Prune only the parts of the object in which the applier gave something up: what it still says, stays."""
+        given_up = {step: tree for step, tree in last.fields.items() if not sets.contains(fields, {step: tree})}
+        names = [step[2:] for step in given_up]
+        part = {name: merged[name] for name in ("apiVersion", "kind", *names) if name in merged}
+        if len(part) <= 2:
+            return merged
+        left = self._prune_whole(part, version, managed, Entry(version, given_up))
+        return {name: left.get(name, value) for name, value in merged.items() if name in left or name not in part}
+
+    def _prune_whole(self, merged: Object, version: str, managed: Managed, last: Entry) -> Object:
         at = last.api_version
         atom = self._schemas[at]
         before = self._convert(merged, at)
-        pruned = remove(atom, before, with_parents(last.fields, atom))
-        pruned = self._with_owned(before, pruned, at, managed)
-        gone = sets.difference(with_parents(fields_of(atom, before), atom), with_parents(fields_of(atom, _object(pruned)), atom))
-        pruned = remove(atom, before, sets.intersection(gone, with_parents(last.fields, atom)))
+        everything = with_parents(fields_of(atom, before), atom)
+        of_last = with_parents(last.fields, atom)
+        pruned = self._with_owned(before, everything, remove(atom, before, of_last), at, managed)
+        gone = sets.difference(everything, with_parents(fields_of(atom, _object(pruned)), atom))
+        pruned = remove(atom, before, sets.intersection(gone, of_last))
         return self._convert(_object(pruned), version)
 
-    def _with_owned(self, merged: Object, pruned: Any, at: str, managed: Managed) -> Any:  # noqa: ANN401 - null if nothing is left
+    def _with_owned(
+        self,
+        merged: Object,
+        everything: Fields,
+        pruned: Any,  # noqa: ANN401 - null if nothing is left
+        at: str,
+        managed: Managed,
+    ) -> Any:  # noqa: ANN401 - as above
         """Put back what anybody owns, at the version of the pruned object first; return it at that version."""
         owned: dict[str, Fields] = {}
         for entry in managed.values():
             owned[entry.api_version] = sets.union(owned.get(entry.api_version, EMPTY), entry.fields)
         for version in sorted(owned, key=lambda each: (each != at, each)):
             atom = self._schemas[version]
-            merged, pruned = self._convert(merged, version), self._convert(_object(pruned), version)
-            everything = with_parents(fields_of(atom, merged), atom)
+            if version != at:
+                merged = self._convert(merged, version)
+                everything = with_parents(fields_of(atom, merged), atom)
+            pruned = self._convert(_object(pruned), version)
             kept = sets.union(with_parents(fields_of(atom, pruned), atom), with_parents(owned[version], atom))
             pruned = remove(atom, merged, sets.difference(everything, kept))
         return self._convert(_object(pruned), at)
