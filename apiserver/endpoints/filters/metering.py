@@ -159,7 +159,7 @@ class Requests:
         """Put all of it on the page."""
         registry.add(_Total(self._series), _Durations(self._series), _Sli(self._series), _Sizes(self._series))
         registry.add(self.long_running, self.terminations, self.aborts, self.body_sizes)
-        registry.add(self.watches.events, self.watches.sizes, self.watches.lists)
+        registry.add(self.watches.events, self.watches.sizes, self.watches.lists, self.watches.terminated)
 
 
 class WatchMeters:
@@ -171,6 +171,8 @@ class WatchMeters:
         self.sizes = Histogram("apiserver_watch_events_sizes", "Sizes of events sent to watchers.", exponential(1024, 2, 8), labels)
         about = "Time from a WatchList request to the end of its initial events."
         self.lists = Histogram("apiserver_watch_list_duration_seconds", about, WATCH_LIST_SECONDS, (*labels, "scope"))
+        about = "Watches that were ended because they were too slow."
+        self.terminated = Counter("apiserver_terminated_watchers_total", about, ("group", "resource"))
         self._open: dict[tuple[str, str], int] = {}
 
     def opened(self, info: RequestInfo, number: int) -> None:
@@ -187,7 +189,7 @@ class WatchMeters:
     def watch(self, group: str, version: str, resource: str) -> WatchMeter:
         """Return what counts the events of one resource."""
         names = (group, version, resource)
-        return WatchMeter(self.events.cell(*names), self.sizes.cell(*names), self.lists, names)
+        return WatchMeter(self.events.cell(*names), self.sizes.cell(*names), self.terminated.cell(group, resource), self.lists, names)
 
 
 @dataclass(slots=True)
@@ -196,6 +198,7 @@ class WatchMeter:
 
     _events: Cell
     _sizes: HistogramCell
+    _cut: Cell
     _lists: Histogram
     _names: tuple[str, str, str]
 
@@ -205,6 +208,10 @@ class WatchMeter:
         observe = self._sizes.observe
         for each in frames:
             observe(len(each))
+
+    def cut(self) -> None:
+        """Count a watch that was too slow."""
+        self._cut.value += 1
 
     def listed(self, seconds: float, scope: str) -> None:
         """Count a WatchList whose initial events were sent."""

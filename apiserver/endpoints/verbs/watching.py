@@ -114,6 +114,8 @@ class _Stream:
         try:
             await self._serve()
         except (Expired, Timeout) as error:
+            if self._revision and isinstance(error, Expired):
+                self._meter.cut()
             # A server of Kubernetes says these two inside of a stream, also when nothing was sent before.
             await self._write([_frame("ERROR", orjson.dumps(error.to_json()))])
 
