@@ -106,7 +106,8 @@ async def measure(count: int) -> None:
 
 
 def chosen_of(cache: WatchCache, chosen: selection.Selection) -> list[Item]:
-    return [item for item in cache.list(trigger=chosen.trigger).items if chosen(item)]
+    page = cache.list(trigger=chosen.trigger)
+    return list(page.items) if page.by_trigger and chosen.is_trigger else chosen.among(page.items)
 
 
 async def measure_watches(watches: int, kind: str) -> None:

@@ -18,7 +18,7 @@ FIELDS: Final = 8
 """How many labels and fields are indexed at once; those that were asked for longest ago go. Each costs a write about a microsecond."""
 _SLICE: Final = 128
 _RARE: Final = 8
-"""An index is used for values that fewer than one in so many objects have; else looking at all in order is no slower."""
+"""A value that fewer than one in so many objects have is looked up and sorted; else looking at all in order is no slower."""
 
 
 class _Index:
@@ -52,6 +52,10 @@ class _Index:
 
     def keys(self, value: str) -> set[str]:
         return self._keys.get(value, set())
+
+    def among(self, items: Sequence[Item], value: str) -> list[Item]:
+        values = self._values
+        return [item for item in items if values.get(item.key) == value]
 
 
 class Indices:
@@ -102,12 +106,12 @@ class Indices:
             index.ready.set()
 
     def find(self, trigger: Trigger, prefix: str, start: str, items: SortedItems) -> Sequence[Item] | None:
-        """Return the items under ``prefix``, from ``start`` on, that have the trigger's value; None where looking at all is as good."""
+        """Return the items under ``prefix``, from ``start`` on, that have the trigger's value; None where there is no index."""
         index = self._by_field.get(trigger.field)
         if index is None or not index.ready.is_set():
             return None
         keys = index.keys(trigger.value)
         if len(keys) * _RARE > len(items):
-            return None
+            return index.among(items.slice(prefix, start=start)[0], trigger.value)
         found = sorted(key for key in keys if key.startswith(prefix) and key >= start)
         return [item for key in found if (item := items.get(key)) is not None]

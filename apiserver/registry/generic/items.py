@@ -50,17 +50,25 @@ class Item:
     @property
     def labels(self) -> Mapping[str, str]:
         """``metadata.labels``, without decoding the rest."""
-        at = self.labels_at
-        if self._object is not None or not at:
+        if self._object is not None or not self.labels_at:
             return labels_of(self.object)
-        if not self.data.startswith(_LABELS, at):
+        raw = self.raw_labels
+        if not raw:
             return _NONE
-        # No label holds a brace, so the first one ends them; if one does after all, what stands before it is no JSON.
         try:
-            labels: Mapping[str, str] = orjson.loads(self.data[at + len(_LABELS) - 1 : self.data.index(b"}", at) + 1])
+            labels: Mapping[str, str] = orjson.loads(raw)
         except ValueError:
             return labels_of(self.object)
         return labels
+
+    @property
+    def raw_labels(self) -> bytes:
+        """The JSON of the labels, where ``labels_at`` is known: equal bytes are equal labels. Empty: there are none."""
+        at = self.labels_at
+        if not self.data.startswith(_LABELS, at):
+            return b""
+        # No label holds a brace, so the first one ends them; if one does after all, what stands before it is no JSON.
+        return self.data[at + len(_LABELS) - 1 : self.data.index(b"}", at) + 1]
 
     def cool(self) -> None:
         """Forget the decoded object."""
@@ -102,6 +110,8 @@ class Snapshot:
     revision: int
     remaining: int = 0
     """How many follow that the limit left out."""
+    by_trigger: bool = False
+    """They are exactly those that have the value of the trigger that was asked for."""
 
 
 class SortedItems:

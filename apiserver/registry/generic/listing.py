@@ -157,6 +157,7 @@ async def _from_cache(store: Store, query: ListQuery, *, at_least: int | None = 
         if at_least is not None:
             raise
         return await _from_storage(store, query, Position(0, start))
+    cache.lists += 1
     prefix = store.prefix(query.namespace)
     start_key = prefix + start if start else ""
     if query.selection.is_everything:
@@ -170,7 +171,7 @@ async def _from_cache(store: Store, query: ListQuery, *, at_least: int | None = 
     if trigger is not None:
         await cache.prepare(trigger)
     page = cache.list(prefix, start=start_key, trigger=trigger)
-    selected = [item for item in page.items if query.selection(item)]
+    selected = page.items if page.by_trigger and query.selection.is_trigger else query.selection.among(page.items)
     kept = selected[: query.limit] if query.limit else selected
     return _page(kept, prefix, page.revision, len(selected) - len(kept), counted=False)
 

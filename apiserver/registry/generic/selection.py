@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from apiserver.apis.meta import fields, labels
@@ -12,6 +12,7 @@ from apiserver.registry.generic.items import Item
 from apiserver.registry.generic.strategy import Strategy
 from apiserver.registry.generic.window import Trigger
 
+_KNOWN = 4096  # sets of labels that are remembered while a list is made
 _METADATA = frozenset({"metadata.name", "metadata.namespace"})
 
 
@@ -44,11 +45,33 @@ class Selection:
                 return Trigger(f"field {term.field}", term.value, _field(self.strategy.hub, term.field))
         return None
 
+    @property
+    def is_trigger(self) -> bool:
+        """Whether nothing but the trigger is asked."""
+        return len(self.labels.requirements) + len(self.fields.terms) == 1 and self.trigger is not None
+
     def __call__(self, item: Item) -> bool:
         """Return whether the item is selected."""
         if not self.labels.is_everything and not self.labels.matches(item.labels):
             return False
         return self.fields.is_everything or self.fields.matches(self._fields(item))
+
+    def among(self, items: Iterable[Item]) -> list[Item]:
+        """Return the selected ones of many items, which have many labels in common."""
+        if not self.fields.is_everything:
+            return [item for item in items if self(item)]
+        known: dict[bytes, bool] = {}
+        found = []
+        for item in items:
+            raw = item.raw_labels if item.labels_at else b"?"
+            selected = known.get(raw)
+            if selected is None:
+                selected = self.labels.matches(item.labels)
+                if len(known) < _KNOWN and item.labels_at:
+                    known[raw] = selected
+            if selected:
+                found.append(item)
+        return found
 
     def _fields(self, item: Item) -> dict[str, str]:
         metadata = item.object["metadata"]

@@ -98,6 +98,8 @@ class WatchCache:
         """What cannot be shown now, by key."""
         self.listings = 0
         """How many times everything was read: 1, and one more each time the storage compacted past us."""
+        self.lists = 0
+        """How many lists it answered."""
         self.decode_errors = 0
         """How many revisions of keys could not be decoded."""
         self.changes = 0
@@ -154,11 +156,11 @@ class WatchCache:
     def list(self, prefix: str = "", *, start: str = "", limit: int = 0, trigger: Trigger | None = None) -> Snapshot:
         """Return the items under ``prefix`` (default: all), from key ``start`` (inclusive) on, at most ``limit`` (0: all).
 
-        With a ``trigger``, which must be :meth:`prepared <prepare>` and excludes a limit, some that do not have its value may be missing.
+        With a ``trigger``, which excludes a limit, only those with its value are returned if an index was :meth:`prepared <prepare>`.
         """
         prefix = prefix or self._prefix
         if trigger is not None and (found := self._indices.find(trigger, prefix, start, self._items)) is not None:
-            return Snapshot(found, self.revision)
+            return Snapshot(found, self.revision, by_trigger=True)
         items, remaining = self._items.slice(prefix, start=start, limit=limit)
         return Snapshot(items, self.revision, remaining)
 

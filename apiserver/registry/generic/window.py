@@ -460,4 +460,5 @@ class Watch:
         self._bookmark_at = now + self._bookmark_seconds
         if self._window.revision < self._after:
             return None  # a watch of the future stays silent until then
+        self._revision = max(self._after, self._window.revision)  # it has read everything
         return Event(EventType.BOOKMARK, None, None, self._revision)

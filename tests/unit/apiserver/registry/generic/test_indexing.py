@@ -69,13 +69,14 @@ async def test_changes_while_an_index_is_made_are_in_it() -> None:
     assert found == [f"ns1/{number:03}" for number in range(23, 260, 20)] + ["ns1/299"]
 
 
-async def test_a_value_that_many_have_is_not_looked_up() -> None:
+async def test_a_value_that_many_have_is_found_in_order() -> None:
     world = World(60)
     for number in range(0, 60, 2):
         world.put(item(f"ns0/{number:03}", n="common"))
     await world.indices.prepare(by("n", "common"), world.items)
-    assert world.found(by("n", "common")) is None
-    assert world.found(by("n", "3")) is not None
+    assert world.found(by("n", "common")) == [f"ns0/{number:03}" for number in range(0, 60, 2)]
+    assert world.found(by("n", "common"), "ns1/") == []
+    assert world.found(by("n", "3")) == ["ns1/003", "ns1/023", "ns1/043"]
 
 
 async def test_only_so_many_labels_are_indexed() -> None:
