@@ -18,6 +18,10 @@ _PATCH_FIELDS: Final = frozenset({"op", "path", "from", "value"})
 
 def charge_equality(frame: Frame, left: Value, right: Value) -> None:
     """Charge a comparison: a tenth of the smaller size, at least 1 where there is one."""
+    if type(left) is str and type(right) is str:  # most are
+        shorter = min(len(left), len(right))
+        frame.cost += (shorter + 9) // 10
+        return
     frame.charge(cost.traversal(min(cost.size(left), cost.size(right))))
     if type(left) is type(right) and type(left) in (list, dict):
         frame.toil(cost.nodes(left))
