@@ -48,9 +48,12 @@ class Representation:
 
 
 def accepted(header: str) -> list[MediaType]:
-    """Return the alternatives of an Accept header, best first; nonsense in it is passed over."""
+    """Return the alternatives of an Accept header, best first: by quality, then a type before a wildcard, then in the header's order.
+
+    Nonsense in it is passed over.
+    """
     found = [each for part in header.split(",") if (each := _media_type(part)) and each.quality > 0]
-    return sorted(found, key=lambda each: -each.quality)  # stable: the header's order among equals
+    return sorted(found, key=lambda each: (-each.quality, each.kind == "*", each.subtype == "*"))
 
 
 def _media_type(part: str) -> MediaType | None:
@@ -86,13 +89,13 @@ def negotiate(header: str, transforms: Collection[str] = (), *, stream: bool = F
         return Representation()
     for alternative in accepted(header):
         for encoding in _encodings(alternative):
-            if stream and encoding == YAML:
+            parameters = alternative.parameters
+            if (stream and encoding == YAML) or parameters.get("stream", "") not in {"", "watch"} or parameters.get("sv"):
                 continue
-            wanted = alternative.parameters.get("as", "")
-            if not wanted:
+            wanted, version = parameters.get("as", ""), parameters.get("v", "")
+            if not wanted and "g" not in parameters and not version:
                 return Representation(encoding)
-            version = alternative.parameters.get("v", "")
-            if wanted in transforms and alternative.parameters.get("g") == "meta.k8s.io" and version in _META_VERSIONS:
+            if wanted in transforms and parameters.get("g") == "meta.k8s.io" and version in _META_VERSIONS:
                 return Representation(encoding, wanted, version)
     offered = [JSON] if stream else [JSON, YAML]
     raise NotAcceptable(f"only the following media types are accepted: {', '.join(offered)}")

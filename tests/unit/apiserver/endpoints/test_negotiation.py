@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from apiserver.apis.meta.errors import NotAcceptable, UnsupportedMediaType
-from apiserver.endpoints.negotiation import JSON, YAML, Representation, body_type, negotiate, wants_aggregated_discovery
+from apiserver.endpoints.negotiation import JSON, YAML, Representation, accepts_pretty, body_type, negotiate, wants_aggregated_discovery
 
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 BETA = "application/json;as=Table;v=v1beta1;g=meta.k8s.io"
@@ -61,3 +61,27 @@ def test_a_body_without_a_type_is_json() -> None:
     assert body_type("application/yaml") == YAML
     with pytest.raises(UnsupportedMediaType):
         body_type("application/octet-stream")
+
+
+@pytest.mark.parametrize(
+    ("header", "expected"),
+    [
+        ("*/*, application/yaml", YAML),
+        ("application/*;q=0.5, application/yaml;q=0.5", YAML),
+        ("text/html, */*;q=0.1", JSON),
+        ("application/json;stream=watch, application/yaml", JSON),
+        ("application/json;stream=other, application/yaml", YAML),
+        ("application/json;sv=v2, application/yaml", YAML),
+        ("application/json;v=v1, application/yaml", YAML),
+        ("application/json;pretty=1;charset=utf-8", JSON),
+        ("application/yaml;q=0.2, application/json;q=0.1", YAML),
+    ],
+)
+def test_neg_01_quality_comes_first_then_what_is_named_and_parameters_are_read(header: str, expected: str) -> None:
+    assert negotiate(header).media_type == expected
+
+
+def test_neg_09_an_alternative_can_ask_for_lines() -> None:
+    assert accepts_pretty("application/json;pretty=1")
+    assert not accepts_pretty("application/json;pretty=true, application/yaml;pretty=1")
+    assert not accepts_pretty("")
