@@ -31,13 +31,21 @@ TOP: Final = 22
 _IDLE: Final = ("epoll_wait", "epoll_pwait", "uv__io_poll", "__GI_epoll")
 
 
+_WAITING: Final = ("_worker (concurrent/futures/thread.py)", "wait (threading.py)")
+
+
+def _deepest(frames: list[str]) -> str:
+    """Return Python's own innermost function."""
+    return next((frame for frame in reversed(frames) if ".py)" in frame), "")
+
+
 def folded(stacks: str) -> tuple[int, Counter[str], Counter[str]]:
     """Return (samples, self time, total time) by function, in samples, of what ``py-spy record --format raw`` wrote."""
     count, own, total = 0, Counter[str](), Counter[str]()
     for line in stacks.splitlines():
         stack, _, number = line.rpartition(" ")
         frames = [_short(frame) for frame in stack.split(";")]
-        if not number.isdigit() or frames[-1].startswith(_IDLE):
+        if not number.isdigit() or frames[-1].startswith(_IDLE) or _deepest(frames) in _WAITING:
             continue
         count += int(number)
         own[frames[-1]] += int(number)

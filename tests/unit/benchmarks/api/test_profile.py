@@ -5,6 +5,7 @@ from benchmarks.api.profile import folded, render
 STACKS = """main (a/main.py:1);get (/x/site-packages/pack/a.py:7);write (libc.so.6) 30
 main (a/main.py:1);get (/x/site-packages/pack/a.py:9) 10
 main (a/main.py:1);epoll_wait (libc.so.6) 500
+run (threading.py:1);_worker (concurrent/futures/thread.py:81);0x7f (libc.so.6) 400
 """
 
 
