@@ -74,12 +74,17 @@ def prepare_for_update(obj: Object, old: Object, resource: Resource) -> None:
         raise precondition_failed(resource, before["name"], "UID", given_uid, before["uid"])
     if given_version and given_version != before["resourceVersion"]:
         raise modified(resource, before["name"])
+    put_back(metadata, before)
+    metadata["uid"] = before["uid"]
+
+
+def put_back(metadata: Object, before: Object) -> None:
+    """Put back, in place, what the server decides and clients only repeat."""
     for key in (*_SERVERS, "creationTimestamp", "generation", "generateName"):
         if key in before:
             metadata[key] = before[key]
         else:
             metadata.pop(key, None)
-    metadata["uid"] = before["uid"]
 
 
 def drop_repeated_owners(metadata: Object) -> list[str]:

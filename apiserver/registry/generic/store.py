@@ -353,6 +353,8 @@ class Store:
     def _own(self, owners: FieldOwners | None, live: Object | None, new: Object, options: WriteOptions) -> None:
         """Record who made ``new`` of ``live``; where nobody keeps count, nobody's count is kept."""
         if owners is not None:
+            if live is not None:
+                metadata.put_back(new["metadata"], live["metadata"])  # nobody comes to own what is not theirs to change
             owners.update(live, new, options.manager, self._now())
             return
         new["metadata"].pop("managedFields", None)
