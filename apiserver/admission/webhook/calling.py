@@ -212,7 +212,8 @@ def _check(response: aiohttp.ClientResponse, raw: bytes) -> None:
         return
     if 300 <= code < 400:
         raise _Refused(f"the server answered with a redirect ({code}), which is not followed", _UNAVAILABLE)
-    text = raw[:_MAX_MESSAGE].decode(errors="replace")
+    said = response.headers.get("Content-Type", "text/").startswith("text/")
+    text = raw[:_MAX_MESSAGE].decode(errors="replace").strip() if said else "unknown"
     try:
         status = orjson.loads(raw)
     except ValueError:
@@ -223,7 +224,7 @@ def _check(response: aiohttp.ClientResponse, raw: bytes) -> None:
         raise _Refused(text, code)
     known = _TEXTS.get(code)
     if known is None and code >= 500:
-        known = f"an error on the server ({quoted(text or 'unknown')}) has prevented the request from succeeding"
+        known = f"an error on the server ({quoted(text)}) has prevented the request from succeeding"
     raise _Refused(known or f"the server responded with the status code {code} but did not return more information", code)
 
 

@@ -7,9 +7,10 @@ those with ``reinvocationPolicy: IfNeeded`` that were called before see it once 
 from __future__ import annotations
 
 import copy
+import re
 import time
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 import orjson
 
@@ -24,6 +25,8 @@ from apiserver.apis.meta.errors import BadRequest, StatusError
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.meta.resources import Resource
 from apiserver.registry.generic.admission import Attributes, Operation
+
+_OPERATION: Final = re.compile(r"operation (\d{1,6}),")
 
 
 @dataclass(slots=True, eq=False)
@@ -123,7 +126,7 @@ class MutatingWebhooks:
         except BadRequest as error:
             raise _undecodable(webhook, str(error)) from error
         except StatusError as error:
-            raise internal(str(error)) from error
+            raise internal(_unapplied(error, patch)) from error
         if (problem := _problem(patched, shown.obj)) is not None:
             raise internal(f"admission webhook {quoted(webhook.name)}: {problem}")
         changed: bool = patched != shown.obj
@@ -148,6 +151,24 @@ def _decoded(webhook: Webhook, answer: Answer) -> list[dict[str, Any]]:
 
 def _undecodable(webhook: Webhook, why: str) -> CallFailed:
     return CallFailed(webhook.name, f"received undecodable patch in webhook response: {why}", 503)
+
+
+def _unapplied(error: StatusError, patch: list[dict[str, Any]]) -> str:
+    """Return why a patch does not apply, in the words of Go's library for what is common."""
+    found = _OPERATION.search(error.message)
+    operation = patch[int(found[1])] if found and int(found[1]) < len(patch) else {}
+    path = str(operation.get("path", ""))
+    match operation.get("op"):
+        case "remove":
+            return f"error in remove for path: '{path}': Unable to remove nonexistent key: {path.rpartition('/')[2]}: missing value"
+        case "replace":
+            return f"replace operation does not apply: doc is missing path: {path}: missing value"
+        case "add":
+            return f'add operation does not apply: doc is missing path: "{path}": missing value'
+        case "test":
+            return f"testing value {path} failed: test failed"
+        case _:
+            return error.message
 
 
 def _problem(patched: object, before: Object) -> str | None:

@@ -39,6 +39,8 @@ def apply(document: dict[str, Any], patch: Any) -> Any:  # noqa: ANN401 - any JS
                 copied += len(json.dumps(jsonpointer.resolve_pointer(result, operation["from"])))
                 if copied > MAX_COPIED_BYTES:
                     raise errors.RequestEntityTooLarge(f"the copy operations of the JSON patch copy more than {MAX_COPIED_BYTES} bytes")
+            if operation["op"] == "replace" and _is_absent_member(result, operation["path"]):
+                operation = {**operation, "op": "add"}  # noqa: PLW2901 - Go's library replaces what is absent
             result = jsonpatch.JsonPatch([operation]).apply(result, in_place=True)
         except jsonpatch.JsonPatchTestFailed as error:
             failed = _failed(position, operation, "testing value failed")
@@ -46,6 +48,14 @@ def apply(document: dict[str, Any], patch: Any) -> Any:  # noqa: ANN401 - any JS
         except (jsonpatch.JsonPatchException, jsonpointer.JsonPointerException, KeyError, TypeError, ValueError) as error:
             raise _failed(position, operation, str(error)) from error
     return result
+
+
+def _is_absent_member(document: Any, path: str) -> bool:  # noqa: ANN401 - any JSON value
+    """Return whether ``path`` names a member that an object does not have; everything on the way to it has to exist."""
+    if not path:
+        return False
+    container, key = jsonpointer.JsonPointer(path).to_last(document)
+    return isinstance(container, dict) and key not in container
 
 
 def _checked(patch: Any) -> list[dict[str, Any]]:  # noqa: ANN401 - any JSON value
