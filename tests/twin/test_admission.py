@@ -24,6 +24,8 @@ from tests.twin.rows import APPLY, JSON_PATCH, Step, delete, flunder, patch, pos
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 NAMESPACE: Final = "bench"
+ENDING: Final = "ending"
+"""Deleted, and held for ever by its finalizer, because nobody empties it."""
 WISHES: Final = "wish.example.test/"
 """Annotations that begin so say what the webhook of that name is to answer: the response, as JSON."""
 REGISTRATION: Final = "admissionregistration.k8s.io/v1"
@@ -132,6 +134,8 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         )  # fmt: skip
         for plural, each in (("mutatingwebhookconfigurations", mutating), ("validatingwebhookconfigurations", validating)):
             here.ensure(f"/apis/{REGISTRATION}/{plural}", each)
+        here.ensure("/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": ENDING}})
+        here.call("DELETE", f"/api/v1/namespaces/{ENDING}")
         made = []
         for variant in (servers.TWIN_DEFAULT, servers.OURS_FLUNDERS):
             server = servers.Server(variant, here)
@@ -207,6 +211,11 @@ STEPS: Final = {
     "a mutation that is invalid": post(
         wishing("no", wish("m1", patch=[{"op": "add", "path": "/metadata/labels", "value": {"a": "not a value!"}}]))
     ),
+    "an absent namespace": Step("POST", f"/apis/{GROUP}/v1alpha1/namespaces/nope/flunders", flunder("a")),
+    "a namespace that ends": Step("POST", f"/apis/{GROUP}/v1alpha1/namespaces/{ENDING}/flunders", flunder("a")),
+    "a name for later where the namespace ends": Step(
+        "POST", f"/apis/{GROUP}/v1alpha1/namespaces/{ENDING}/flunders", flunder(metadata={"name": None, "generateName": "g-"})
+    ),
     "a deletion": delete("a", {"propagationPolicy": "Background"}),
     "a deletion that is refused": delete("w?dryRun=All"),
     "the deletion of what wants to stay": put("mutated", wishing("mutated", {})),
@@ -215,7 +224,7 @@ STEPS: Final = {
 
 @pytest.mark.parametrize("name", STEPS)
 def test_webhooks_are_asked_and_heard_as_by_the_reference_twin(name: str, world: World) -> None:
-    """ADM-03, ADM-06, CRE-11: question and answer, field by field."""
+    """ADM-02, ADM-03, ADM-06, CRE-11, DRY-01: question and answer, field by field."""
     twin, ours = world.both(STEPS[name])
     _level(twin, ours)
     found = list(_differences("", twin, ours))
