@@ -57,6 +57,8 @@ def folded(stacks: str) -> tuple[int, Counter[str], Counter[str]]:
 def _short(frame: str) -> str:
     """``get (/…/apiserver/registry/generic/store.py:12)`` without the line and all before the package."""
     name, _, place_ = frame.partition(" (")
+    if name.startswith("0x"):
+        name = "?"  # a library without names, counted as one
     where = place_.rstrip(")").rpartition(":")[0] or place_.rstrip(")")
     for root in ("site-packages/", f"{layout.REPOSITORY}/", "/tree/", "python3.11/", "lib/"):
         where = where.rpartition(root)[2]

@@ -137,7 +137,9 @@ def progress(text: str) -> None:
 
 
 @contextmanager
-def prepared(variants: Sequence[Variant], *, rounds: int, quick: bool, revision: str = "") -> Iterator[tuple[Environment, Bench]]:
+def prepared(
+    variants: Sequence[Variant], *, rounds: int, quick: bool, revision: str = "", python: str = sys.executable
+) -> Iterator[tuple[Environment, Bench]]:
     """Run everything but the measurements: etcd, kube-apiserver, and the servers, ours as of ``revision`` if one is given.
 
     Raises:
@@ -150,7 +152,7 @@ def prepared(variants: Sequence[Variant], *, rounds: int, quick: bool, revision:
         here = stack.enter_context(environment.environment(directory, others=others))
         bench = Bench([], Generator(others), rounds, quick)
         for variant in variants:
-            server = Server(variant, here, mine, tree=tree)
+            server = Server(variant, here, mine, tree=tree, python=python)
             stack.callback(server.end)
             server.start()
             kind = payloads.machine() if variant.kind == servers.VMS else payloads.flunder(variant.group)

@@ -57,6 +57,8 @@ class Server:
     tree: Path = layout.REPOSITORY
     """Where our sources are: another revision's, perhaps."""
     program: Program | None = None
+    python: str = sys.executable
+    """What ours runs on."""
 
     @property
     def url(self) -> str:
@@ -121,10 +123,10 @@ class Server:
         return [str(build.program(build.SAMPLE_APISERVER)), *self._common(), *self._audit(), *delegation, *more]
 
     def _ours(self) -> list[str]:
-        return [sys.executable, "-m", "tests.twin.serve", f"--api-group={self.variant.group}", *self._python()]
+        return [self.python, "-m", "tests.twin.serve", f"--api-group={self.variant.group}", *self._python()]
 
     def _machines(self) -> list[str]:
-        return [sys.executable, "-m", "apiserver.server", *self._python()]
+        return [self.python, "-m", "apiserver.server", *self._python()]
 
     def _python(self) -> list[str]:
         cluster = [f"--kubeconfig={self.here.kubeconfig()}"]
