@@ -6,13 +6,25 @@ from typing import Any
 
 
 def apply(document: Any, patch: Any) -> Any:  # noqa: ANN401 - any JSON value
-    """Return ``document`` as ``patch`` wants it. Neither is changed; the result may share parts with both."""
+    """Return ``document`` as ``patch`` wants it. Neither is changed; the result may share parts with both.
+
+    Objects in lists that are new have no nulls either, as with Go's library; what replaces something else than an object keeps them.
+    """
     if not isinstance(patch, dict):
         return patch
     result = dict(document) if isinstance(document, dict) else {}
     for key, value in patch.items():
         if value is None:
             result.pop(key, None)
+        elif isinstance(value, dict | list):
+            current = result.get(key)
+            result[key] = apply(current, value) if isinstance(current, dict) else _without_nulls(value)
         else:
-            result[key] = apply(result.get(key), value)
+            result[key] = value
     return result
+
+
+def _without_nulls(value: Any) -> Any:  # noqa: ANN401 - any JSON value
+    if isinstance(value, dict):
+        return {key: _without_nulls(each) for key, each in value.items() if each is not None}
+    return [_without_nulls(each) for each in value] if isinstance(value, list) else value

@@ -100,7 +100,8 @@ def test_what_is_no_json_patch_is_a_bad_request(patch: Any) -> None:
         {"op": "add", "path": "/l/7", "value": 2},
         {"op": "add", "path": "/l/x", "value": 2},
         {"op": "add", "path": "/a/b", "value": 2},
-        {"op": "copy", "from": "/x", "path": "/y"},
+        {"op": "copy", "from": "/x/z", "path": "/y"},
+        {"op": "copy", "from": "", "path": "/y"},
         {"op": "move", "from": "/d", "path": "/d/e"},
         {"op": "remove", "path": "/~2"},
         {"op": "remove", "path": "/l/-"},
@@ -115,9 +116,27 @@ def test_an_operation_that_cannot_be_done_is_invalid_and_named(operation: dict[s
 def test_a_json_patch_is_bounded() -> None:
     with pytest.raises(errors.RequestEntityTooLarge, match="allowed maximum operations in a JSON patch is 10000, got 10001"):
         json_patch.apply({}, [{"op": "test", "path": "", "value": {}}] * 10_001)
-    doubling = [{"op": "copy", "from": "", "path": f"/{number}"} for number in range(64)]
+    doubling = [{"op": "copy", "from": "/d", "path": f"/d/{number}"} for number in range(64)]
     with pytest.raises(errors.RequestEntityTooLarge, match="copy operations"):
-        json_patch.apply({"a": "x" * 1000}, doubling)
+        json_patch.apply({"d": {"a": "x" * 1000}}, doubling)
+
+
+def test_a_json_patch_is_as_lenient_as_gos_and_changes_neither_document_nor_patch() -> None:
+    document = {"a": {"l": [1, 2, 3]}}
+    patch = [
+        {"op": "test", "path": "/absent", "value": None},
+        {"op": "copy", "from": "/absent", "path": "/null"},
+        {"op": "add", "path": "/new", "value": {"x": []}},
+        {"op": "add", "path": "/new/x/-", "value": 1},
+        {"op": "replace", "path": "/a/l/-1", "value": 4},
+        {"op": "remove", "path": "/a/l/0"},
+    ]
+    before = copy.deepcopy((document, patch))
+    for _ in range(2):
+        assert json_patch.apply(document, patch) == {"a": {"l": [2, 4]}, "null": None, "new": {"x": [1]}}
+    assert (document, patch) == before
+    with pytest.raises(json_patch.TestFailed):
+        json_patch.apply({"a": 1}, [{"op": "test", "path": "/a", "value": True}])
 
 
 COMPONENTS: dict[str, Any] = {
