@@ -35,14 +35,15 @@ def parse(media_type: str, raw: bytes, shape: strategic_patch.Shape) -> tuple[Ch
     if media_type not in TYPES:
         raise unsupported((*TYPES, APPLY_PATCH))
     body = bodies.decode(raw, JSON)
-    if media_type == JSON_PATCH:
-        apply: Callable[[Object], Any] = lambda current: json_patch.apply(current, body.value)  # noqa: E731 - one line each of three
-    elif not isinstance(body.value, dict):
+    if media_type != JSON_PATCH and not isinstance(body.value, dict):
         raise BadRequest("error decoding patch: a merge patch is an object")
+    patch = codec.afresh(body.value)  # what comes of it may share parts with it
+    if media_type == JSON_PATCH:
+        apply: Callable[[Object], Any] = lambda current: json_patch.apply(current, patch())  # noqa: E731 - one line each of three
     elif media_type == MERGE_PATCH:
-        apply = lambda current: merge_patch.apply(current, body.value)  # noqa: E731
+        apply = lambda current: merge_patch.apply(current, patch())  # noqa: E731
     else:
-        apply = lambda current: strategic_patch.apply(current, body.value, shape)  # noqa: E731
+        apply = lambda current: strategic_patch.apply(current, patch(), shape)  # noqa: E731
     return lambda stored: _object(apply(stored())), body.duplicates
 
 
@@ -70,6 +71,6 @@ def _json_or_yaml(raw: bytes) -> bodies.Body:
 
 def _object(value: Any) -> Object:  # noqa: ANN401 - any JSON value
     if isinstance(value, dict):
-        return codec.copy(value)  # it may share parts with the patch, which may be applied again
+        return value
     cause = Cause("FieldValueInvalid", "Invalid value: the patched document is no object", "patch")
     raise Invalid("patch: Invalid value: the patched document is no object", Details(causes=(cause,)))

@@ -37,7 +37,8 @@ async def update(served: Served, call: Call) -> Response:
     options = write_options(call)
     body = await _body(served, call, options)
     metadata.match_request(body, served.strategy.resource, call.info.namespace, call.info.name)
-    item = await served.store.update(call.info.namespace, call.info.name, lambda _: codec.copy(body), options, part=_part(call))
+    wanted = codec.afresh(body)
+    item = await served.store.update(call.info.namespace, call.info.name, lambda _: wanted(), options, part=_part(call))
     return await served.answer_one(call, item, representation)
 
 
