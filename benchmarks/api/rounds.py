@@ -109,16 +109,16 @@ class Bench:
         for each in self.contestants:
             each.server.end()
             ready = each.server.start()
-            self._first_list(each, replace(listing, objects=0, query="limit=1"))
+            self.first_list(each, replace(listing, objects=0, query="limit=1"))
             time.sleep(SETTLE_SECONDS)
             found = {"ready_seconds": round(ready, 2), "rss_kib": machine.resident_kib(each.server.pid)}
-            sample = self._first_list(each, listing)
+            sample = self.first_list(each, listing)
             found["list_seconds"] = round(sample["p50_us"] / 1e6, 2)
             found["rss_after_list_kib"] = machine.resident_kib(each.server.pid)
             self.note(key, each.name, found)
             progress(f"{key} {each.name}")
 
-    def _first_list(self, contestant: Contestant, listing: Operation) -> dict[str, Any]:
+    def first_list(self, contestant: Contestant, listing: Operation) -> dict[str, Any]:
         """List once; the twin is ready before its cache is, and says 429 meanwhile."""
         deadline = time.monotonic() + CACHE_SECONDS
         while True:

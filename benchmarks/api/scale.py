@@ -83,6 +83,7 @@ class Scale:
         for each in self.bench.contestants:
             each.server.end()
             ready = each.server.start()
+            self.bench.first_list(each, Operation("list", "list", 0, 0, namespace="many", objects=0, connections=1, query="limit=1"))
             time.sleep(5)
             self.note(
                 f"restart with {count}", each, {"ready_seconds": round(ready, 2), "rss_mib": machine.resident_kib(each.server.pid) >> 10}
