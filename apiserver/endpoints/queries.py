@@ -188,6 +188,9 @@ def _dry_run_causes(values: list[str]) -> list[Cause]:
     return [_unsupported("dryRun", values, ("All",))] if any(each != "All" for each in values) else []
 
 
+_IGNORE_READ_ERROR: Final = "ignoreStoreReadErrorWithClusterBreakingPotential"
+
+
 def delete_options(query: Query, dry_run: list[str], body: dict[str, Any], caller: Caller = NOBODY) -> DeleteOptions:
     """Read the options of a delete from the body, if it has one, else from the query.
 
@@ -203,6 +206,7 @@ def delete_options(query: Query, dry_run: list[str], body: dict[str, Any], calle
         options = DeleteOptions(
             policy=query.get("propagationPolicy", ""),
             orphan_dependents=None if orphan is None else truth(orphan),
+            ignore_read_error=truth(query.get(_IGNORE_READ_ERROR) or "false"),
             dry_run=bool(dry_run),
         )
     causes = list(_dry_run_causes(dry_run))
@@ -211,9 +215,24 @@ def delete_options(query: Query, dry_run: list[str], body: dict[str, Any], calle
         causes.append(Cause("FieldValueInvalid", f'Invalid value: "{options.policy}": {why}', "propagationPolicy"))
     if options.policy and options.policy not in POLICIES:
         causes.append(_unsupported("propagationPolicy", options.policy, (*POLICIES, "nil")))
+    causes += _contradicting(options)
     if causes:
         raise invalid_options("DeleteOptions", *causes)
     return replace(options, caller=caller)
+
+
+def _contradicting(options: DeleteOptions) -> list[Cause]:
+    """Return what may not be said of an object that is deleted unread."""
+    said = {
+        "dryRun": options.dry_run,
+        "propagationPolicy": options.policy,
+        "orphanDependents": options.orphan_dependents is not None,
+        "preconditions": options.uid or options.resource_version,
+    }
+    if not options.ignore_read_error:
+        return []
+    why = "Invalid value: true: cannot be set together with ."
+    return [Cause("FieldValueInvalid", why + name, _IGNORE_READ_ERROR) for name, value in said.items() if value]
 
 
 def _from_body(body: dict[str, Any]) -> tuple[DeleteOptions, list[str]]:
@@ -227,6 +246,7 @@ def _from_body(body: dict[str, Any]) -> tuple[DeleteOptions, list[str]]:
         and isinstance(dry_run, list)
         and all(isinstance(each, str) for each in dry_run)
         and isinstance(orphan, bool | None)
+        and isinstance(body.get(_IGNORE_READ_ERROR), bool | None)
         and all(isinstance(preconditions.get(key), str | None) for key in ("uid", "resourceVersion"))
         and isinstance(body.get("propagationPolicy"), str | None)
         and isinstance(body.get("gracePeriodSeconds"), int | None)
@@ -238,6 +258,7 @@ def _from_body(body: dict[str, Any]) -> tuple[DeleteOptions, list[str]]:
         orphan_dependents=orphan,
         uid=preconditions.get("uid") or "",
         resource_version=preconditions.get("resourceVersion") or "",
+        ignore_read_error=bool(body.get(_IGNORE_READ_ERROR)),
         dry_run=bool(dry_run),
     )
     return options, dry_run

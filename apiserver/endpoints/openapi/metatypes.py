@@ -173,7 +173,9 @@ TYPES: Final[dict[str, Schema]] = {
             "orphanDependents": _bool("Deprecated: use propagationPolicy."),
             "propagationPolicy": _string("What becomes of dependents: Orphan, Background or Foreground."),
             "dryRun": _strings("All: go all the way but do not write.", list_type="atomic"),
-            "ignoreStoreReadErrorWithClusterBreakingPotential": _bool("Not supported."),
+            "ignoreStoreReadErrorWithClusterBreakingPotential": _bool(
+                "Delete the object even if it cannot be decoded, whatever its finalizers."
+            ),
         },
     ),
     "Preconditions": _object(

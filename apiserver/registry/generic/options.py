@@ -86,6 +86,8 @@ class DeleteOptions:
     """Precondition."""
     resource_version: str = ""
     """Precondition."""
+    ignore_read_error: bool = False
+    """Delete it though it cannot be decoded (``ignoreStoreReadErrorWithClusterBreakingPotential``)."""
     dry_run: bool = False
     caller: Caller = NOBODY
 
@@ -99,6 +101,8 @@ class DeleteOptions:
             shown["orphanDependents"] = self.orphan_dependents
         if self.policy:
             shown["propagationPolicy"] = self.policy
+        if self.ignore_read_error:
+            shown["ignoreStoreReadErrorWithClusterBreakingPotential"] = True
         if self.dry_run:
             shown["dryRun"] = ["All"]
         return shown

@@ -15,7 +15,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from apiserver.apis.meta import names
-from apiserver.apis.meta.errors import AlreadyExists, BadRequest, InternalError, NotFound, RequestEntityTooLarge, StatusError
+from apiserver.apis.meta.errors import AlreadyExists, BadRequest, InternalError, NotFound, RequestEntityTooLarge, StatusError, Timeout
 from apiserver.apis.meta.objects import Object, dig, is_deleting, name_of, uid_of
 from apiserver.apis.meta.validation import FieldError
 from apiserver.registry.generic import codec, metadata
@@ -26,8 +26,8 @@ from apiserver.registry.generic.ownership import FieldOwners, OwnersOf, keep_tim
 from apiserver.registry.generic.planning import Part, Plan, Planner
 from apiserver.registry.generic.scaling import Scaling
 from apiserver.registry.generic.strategy import Strategy, Verb
-from apiserver.registry.generic.transactions import Overtaken, Transactions, reading
-from apiserver.registry.generic.watchcache import WatchCache
+from apiserver.registry.generic.transactions import Overtaken, Transactions, Unreadable, reading
+from apiserver.registry.generic.watchcache import DECODING_ERRORS, WatchCache
 from storage.port import Entry, Storage
 
 GENERATED_NAMES: Final = 8
@@ -99,9 +99,19 @@ class Store:
             Timeout: the revision does not exist yet.
             ServiceUnavailable: storage cannot be asked.
         """
-        await self.cache.wait_fresh(None if fresh else at_least)
-        item = self.cache.get(self.key(namespace, name))
+        key = self.key(namespace, name)
+        if self.cache.synced.is_set() and not self.cache.is_usable:
+            return await self._live(namespace, name)
+        try:
+            await self.cache.wait_fresh(None if fresh else at_least)
+        except Timeout:
+            if not fresh:
+                raise
+            return await self._live(namespace, name)
+        item = self.cache.get(key)
         if item is None:
+            if key in self.cache.undecodable:
+                return await self._live(namespace, name)
             raise self.not_found(name)
         return item
 
@@ -164,7 +174,7 @@ class Store:
 
     def _exists(self, new: Object, current: Entry | None) -> AlreadyExists:
         name = new["metadata"]["name"]
-        prefix = "object is being deleted: " if current is not None and is_deleting(self.decode(current).object) else ""
+        prefix = "object is being deleted: " if current is not None and is_deleting(self._readable(current).object) else ""
         return AlreadyExists(
             f'{prefix}{metadata.qualified(self.resource)} "{name}" already exists', metadata.details(self.resource, name)
         )  # fmt: skip
@@ -313,7 +323,14 @@ class Store:
                 await self._admission.validate(attributes)
             return planned
 
-        return await self._guarded(namespace, name, plan, dry_run=options.dry_run, repeatable=True)
+        try:
+            return await self._guarded(namespace, name, plan, dry_run=options.dry_run, repeatable=True)
+        except Unreadable as unreadable:
+            if not options.ignore_read_error:
+                raise
+            await self._transactions.remove_unread(unreadable.entry)
+            nothing = {"metadata": {"namespace": namespace, "name": name}}
+            return Item(unreadable.entry.key, 0, nothing, codec.dump(nothing)), True
 
     async def delete_each(self, items: Iterable[Item], options: DeleteOptions) -> list[Item]:
         """Delete these incarnations, one after the other; return those that were not absent, as they were before."""
@@ -447,7 +464,7 @@ class Store:
                 except Overtaken as overtaken:
                     if overtaken.current is None:
                         raise self.not_found(name) from None
-                    item, certain = self.decode(overtaken.current), True
+                    item, certain = self._readable(overtaken.current), True
                     continue
             if not certain:
                 live = await self._live(namespace, name)
@@ -498,7 +515,18 @@ class Store:
         entry = await self._read(self.key(namespace, name))
         if entry is None:
             raise self.not_found(name)
-        return self.decode(entry)
+        return self._readable(entry)
+
+    def _readable(self, entry: Entry) -> Item:
+        """Return what an entry holds.
+
+        Raises:
+            Unreadable: it cannot be decoded.
+        """
+        try:
+            return self.decode(entry)
+        except DECODING_ERRORS as error:
+            raise Unreadable(self.resource, entry, error) from error
 
     async def _read(self, key: str) -> Entry | None:
         with reading(f"read {self.resource.plural}"):

@@ -7,8 +7,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
-from apiserver.apis.meta.errors import Details, RequestEntityTooLarge, ServiceUnavailable, Timeout
+from apiserver.apis.meta.errors import Conflict, Details, InternalError, RequestEntityTooLarge, ServiceUnavailable, Timeout
 from apiserver.apis.meta.objects import Object, name_of, namespace_of
+from apiserver.apis.meta.resources import Resource
 from apiserver.registry.generic import metadata
 from apiserver.registry.generic.codec import claim_key
 from apiserver.registry.generic.items import Item
@@ -23,6 +24,17 @@ class Overtaken(Exception):
     """Somebody else wrote the object first; ``current`` is what it is now."""
 
     current: Entry | None
+
+
+class Unreadable(InternalError):
+    """What is stored under a key is no object: it can only be restored in storage, or deleted unread."""
+
+    def __init__(self, resource: Resource, entry: Entry, error: Exception) -> None:
+        name = entry.key.rpartition("/")[2]
+        why = f"cannot be decoded: {type(error).__name__}: {str(error)[:256]}"
+        what = "restore it in the storage, or delete it with ignoreStoreReadErrorWithClusterBreakingPotential=true, finalizers or not"
+        super().__init__(f'{metadata.qualified(resource)} "{name}" is stored, but {why}; {what}', metadata.details(resource, name))
+        self.entry = entry
 
 
 @contextmanager
@@ -70,6 +82,18 @@ class Transactions:
             Overtaken: somebody wrote since.
         """
         return await self._commit(item.key, item.revision, None, self._strategy.claims(item.object), item.object, repeatable=True)
+
+    async def remove_unread(self, entry: Entry) -> None:
+        """Remove what cannot be decoded; claims that it may hold are left.
+
+        Raises:
+            Conflict: somebody wrote since.
+        """
+        try:
+            with reading("delete what cannot be decoded"):
+                await self._storage.commit([Condition(entry.key, entry.mod_revision)], [Delete(entry.key)])
+        except RevisionMismatch as mismatch:
+            raise Conflict(f"{entry.key} was written in this moment; read it again") from mismatch
 
     async def check_claims(self, key: str, old: Object | None, new: Object) -> None:
         """Raise the Conflict that a commit would meet (for a dry run)."""
