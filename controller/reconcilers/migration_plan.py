@@ -199,7 +199,7 @@ def _tidy_up(seen: Observed) -> tuple[Action, ...]:
     sides = (dig(seen.migration, "status", "sourcePod"), target_name(seen.migration))
     moved = phases.phase_of(seen.migration) == phases.SUCCEEDED
     if seen.vm is not None and moved and held == sides[0]:
-        # virt-handler moves the machine before it writes Succeeded: this copy of the machine is older than that, and the guest in the target.
+        # virt-handler moves the machine before it writes Succeeded: this copy of it is older than that, and the guest in the target.
         return (LookAgain(STALE_SECONDS),)
     if seen.vm is not None and held not in sides:  # another run of the machine by now: the phase says which side was its own
         held = sides[1] if moved else sides[0]

@@ -6,7 +6,7 @@ import pytest
 
 from apiserver.apis.meta.errors import BadRequest, Invalid
 from apiserver.endpoints import queries
-from apiserver.registry.generic.options import DeleteOptions
+from apiserver.registry.generic.options import NOBODY, DeleteOptions
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_wrong_delete_options_are_refused(body: dict[str, object], error: type[E
 def test_wrong_write_options_are_refused_together() -> None:
     query = {"fieldValidation": "x", "fieldManager": "m" * 129, "force": "true"}
     with pytest.raises(Invalid) as refused:
-        queries.write_options(query, ["Some"], print)
+        queries.write_options(query, ["Some"], NOBODY)
     assert {each.field for each in refused.value.details.causes} == {"dryRun", "fieldValidation", "fieldManager", "force"}
 
 
