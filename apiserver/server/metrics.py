@@ -19,7 +19,7 @@ from apiserver.endpoints.audit.auditing import AuditMetrics
 from apiserver.endpoints.call import Call
 from apiserver.endpoints.filters.limits import Limiter
 from apiserver.endpoints.filters.metering import Deciding, Requests
-from apiserver.endpoints.http import Response
+from apiserver.endpoints.http.messages import Response
 from apiserver.registry.generic.store import Store
 from apiserver.server.measuring import StorageMetrics
 
@@ -141,14 +141,31 @@ def _caches(stores: Collection[Store]) -> Iterable[Read]:
     yield Read("apiserver_resource_objects", "gauge", about, group, each(_names, _objects))
     about = "Stored values that are no objects."
     yield Read("apiserver_storage_undecodable_objects", "gauge", about, group, each(_names, lambda store: len(store.cache.undecodable)))
+    about = "Stored values that turned out to be no objects, each revision of each key once."
+    yield Read("apiserver_storage_decode_errors_total", "counter", about, group, each(_names, lambda store: store.cache.decode_errors))
+    about = "Comparisons of watch caches with the storage, by their outcome."
+    yield Read("apiserver_storage_consistency_checks_total", "counter", about, (*group, "status"), lambda: _checks(stores))
+    about = "Changes that the storage told the watch cache."
+    yield Read("apiserver_watch_cache_events_received_total", "counter", about, group, each(_names, lambda store: store.cache.changes))
     about = "Revision that the watch cache has reached."
     yield Read("apiserver_watch_cache_resource_version", "gauge", about, group, each(_names, lambda store: store.cache.revision))
+    index = ("group", "resource", "index")
+    about = "Lists that watch caches answered."
+    yield Read(
+        "apiserver_cache_list_total", "counter", about, index, each(lambda store: (*_names(store), ""), lambda store: store.cache.lists)
+    )
     about = "Times that the watch cache read everything."
     yield Read("apiserver_watch_cache_initializations_total", "counter", about, group, each(_names, lambda store: store.cache.listings))
 
 
+def _checks(stores: Collection[Store]) -> Labelled:
+    for store in stores:
+        for status, count in store.cache.checks.items():
+            yield (*_names(store), status), count
+
+
 def _objects(store: Store) -> int:
-    return len(store.cache.list().items)
+    return store.cache.count()
 
 
 def _names(store: Store) -> tuple[str, ...]:
