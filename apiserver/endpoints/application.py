@@ -11,7 +11,7 @@ from apiserver.apis.meta.resources import Resource
 from apiserver.endpoints import discovery, responses
 from apiserver.endpoints.call import Call
 from apiserver.endpoints.documents import Document, OpenAPI, serve
-from apiserver.endpoints.http import Response
+from apiserver.endpoints.http.messages import Response
 from apiserver.endpoints.negotiation import wants_aggregated_discovery
 from apiserver.endpoints.requestinfo import RequestInfo
 from apiserver.endpoints.verbs import connecting, deleting, reading, scaling, watching, writing

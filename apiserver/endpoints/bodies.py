@@ -17,7 +17,7 @@ import orjson
 import yaml
 
 from apiserver.apis.meta.errors import BadRequest, RequestEntityTooLarge
-from apiserver.endpoints.http import BodyError, BodyTooLarge, Request
+from apiserver.endpoints.http.messages import BodyError, BodyTooLarge, Request
 from apiserver.endpoints.negotiation import YAML, body_type
 
 MAX_BYTES: Final = 3 << 20

@@ -9,7 +9,7 @@ from typing import Any, Final
 from apiserver.apis.meta.users import ANONYMOUS, User
 from apiserver.endpoints.audit.events import Record
 from apiserver.endpoints.audit.policy import Level
-from apiserver.endpoints.http import Request
+from apiserver.endpoints.http.messages import Request
 from apiserver.endpoints.negotiation import Representation, negotiate
 from apiserver.endpoints.requestinfo import RequestInfo
 from apiserver.registry.generic.options import Caller

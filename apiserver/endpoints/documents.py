@@ -12,7 +12,7 @@ from apiserver.apis.meta.errors import NotAcceptable
 from apiserver.apis.meta.objects import Object
 from apiserver.endpoints import responses
 from apiserver.endpoints.call import Call
-from apiserver.endpoints.http import Response
+from apiserver.endpoints.http.messages import Response
 from apiserver.endpoints.negotiation import JSON, negotiate
 
 _YEAR: Final = 365 * 24 * 3600

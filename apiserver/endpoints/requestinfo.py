@@ -14,8 +14,7 @@ from functools import lru_cache
 from typing import Final
 
 from apiserver.apis.meta import fields
-from apiserver.endpoints.http import Request
-from apiserver.endpoints.http.messages import path_of, query_of
+from apiserver.endpoints.http.messages import Request, path_of, query_of
 from apiserver.endpoints.queries import truth
 
 _VERBS: Final = {"POST": "create", "GET": "get", "HEAD": "get", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}

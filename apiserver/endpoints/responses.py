@@ -15,7 +15,7 @@ import yaml
 from apiserver.apis.meta.errors import MethodNotAllowed, NotFound, StatusError
 from apiserver.apis.meta.objects import Object
 from apiserver.endpoints.call import Call
-from apiserver.endpoints.http import Joined, Request, Response
+from apiserver.endpoints.http.messages import Joined, Request, Response
 from apiserver.endpoints.negotiation import JSON, YAML, accepts_pretty
 
 _GZIP_FROM: Final = 128 << 10

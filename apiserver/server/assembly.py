@@ -24,7 +24,7 @@ from apiserver.endpoints.filters.chain import REQUEST_SECONDS, Chain, Phase
 from apiserver.endpoints.filters.deadlines import Deadlines
 from apiserver.endpoints.filters.impersonation import Impersonation
 from apiserver.endpoints.filters.limits import Limiter
-from apiserver.endpoints.http import Response
+from apiserver.endpoints.http.messages import Response
 from apiserver.endpoints.openapi import version2, version3
 from apiserver.endpoints.openapi.descriptions import Described
 from apiserver.endpoints.presenting import Presenter

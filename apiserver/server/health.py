@@ -10,7 +10,7 @@ from typing import Final
 from apiserver.apis.meta.instruments import Counter, Gauge, Registry
 from apiserver.endpoints import responses
 from apiserver.endpoints.call import Call
-from apiserver.endpoints.http import Response
+from apiserver.endpoints.http.messages import Response
 
 TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
 Check = Callable[[], Awaitable[bool]]

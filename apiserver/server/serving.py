@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from apiserver.endpoints.filters.chain import Chain, Phase
-from apiserver.endpoints.http import Server, Settings
+from apiserver.endpoints.http.server import Server, Settings
 from apiserver.endpoints.verbs.connecting import Streams
 from apiserver.endpoints.verbs.watching import Watches
 

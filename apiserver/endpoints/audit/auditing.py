@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from ipaddress import ip_address
 from typing import Final, Protocol, cast
 
@@ -12,7 +13,7 @@ from apiserver.apis.meta.instruments import Counter, Registry
 from apiserver.endpoints.audit.events import Pieces, Record
 from apiserver.endpoints.audit.policy import Level, Policy, Stage
 from apiserver.endpoints.call import Call
-from apiserver.endpoints.http import Request
+from apiserver.endpoints.http.messages import Request
 from apiserver.endpoints.users import User
 
 _NOBODY: Final = User("")
@@ -176,6 +177,7 @@ def _addresses(request: Request) -> tuple[str, ...]:
     return tuple(found)
 
 
+@lru_cache(maxsize=4096)
 def _is_address(text: str) -> bool:
     try:
         ip_address(text)

@@ -23,11 +23,13 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from apiserver.apis.meta.errors import Unauthorized
 from apiserver.apis.meta.instruments import HistogramCell
-from apiserver.endpoints.http import Request, websocket
+from apiserver.endpoints.http import websocket
+from apiserver.endpoints.http.messages import Request
 from apiserver.endpoints.users import ANONYMOUS, User, authenticated
 
 Authorities = tuple[x509.Certificate, ...]
 _WITH_ANOTHER: Final = 2
+_MAX_JUDGED: Final = 1024
 _WHO: Final = "user"
 _REMEMBER_SECONDS: Final = 60.0
 Reviewer = Callable[[str], Awaitable[User | None]]
@@ -85,6 +87,7 @@ class Authenticator:
         self._expiry = expiry
         self._now = now
         self._clock = clock
+        self._judged: dict[bytes, _Judged] = {}
         self._users = users if users is not None else Users()
         self._review = review
         self._anonymous = anonymous
@@ -103,11 +106,11 @@ class Authenticator:
             Unauthorized: a credential is wrong, or there is none and nobody may be anonymous.
         """
         der = request.carrier.certificate
-        certificate = _parsed(der) if der else None
-        if certificate is not None and (user := self._certified(certificate, request.headers)):
+        judged = self._judge(der) if der else None
+        if judged is not None and (user := self._certified(judged, request.headers)):
             user = self._users.same(authenticated(user))
-            until = certificate.not_valid_after_utc.timestamp()
-            request.fields.remembered[_WHO, der] = _Known(user, self.trust, min(until, self._clock() + _REMEMBER_SECONDS))
+            until = min(judged.until, self._clock() + _REMEMBER_SECONDS)
+            request.fields.remembered[_WHO, der] = _Known(user, self.trust, until)
             return user
         token = bearer_token(request.headers) or websocket_token(request)
         if token is not None:
@@ -115,20 +118,35 @@ class Authenticator:
             if found is None:
                 raise Unauthorized("Unauthorized")
             return self._users.same(authenticated(found))
-        if certificate is not None or not self._anonymous:
+        if judged is not None or not self._anonymous:
             raise Unauthorized("Unauthorized")
         return ANONYMOUS
 
-    def _certified(self, certificate: x509.Certificate, headers: Mapping[str, str]) -> User | None:
-        now = self._now()
-        if not certificate.not_valid_before_utc <= now <= certificate.not_valid_after_utc:
+    def _judge(self, der: bytes) -> _Judged:
+        """Return what a certificate is worth by what is trusted now; looked at once."""
+        judged = self._judged.get(der)
+        if judged is None or judged.trust is not self.trust:
+            certificate, trust = _parsed(der), self.trust
+            if len(self._judged) >= _MAX_JUDGED:
+                self._judged.clear()
+            judged = self._judged[der] = _Judged(
+                trust,
+                certificate.not_valid_before_utc.timestamp(),
+                certificate.not_valid_after_utc.timestamp(),
+                is_front_proxy(trust.request_header, certificate),
+                from_certificate(trust.clients, certificate),
+            )
+        return judged
+
+    def _certified(self, judged: _Judged, headers: Mapping[str, str]) -> User | None:
+        now = self._now().timestamp()
+        if not judged.since <= now <= judged.until:
             raise Unauthorized("Unauthorized")  # connections live longer than the handshake that looked at the dates
-        user = from_request_header(self.trust.request_header, certificate, headers)
-        if user is not None:
-            return user
-        user = from_certificate(self.trust.clients, certificate)
-        if user is not None and self._expiry is not None:
-            self._expiry.observe((certificate.not_valid_after_utc - now).total_seconds())
+        user = user_in_headers(self.trust.request_header, headers) if judged.proxy else None
+        if user is None and judged.user is not None:
+            user = judged.user
+            if self._expiry is not None:
+                self._expiry.observe(judged.until - now)
         return user
 
 
@@ -148,6 +166,17 @@ class Users:
                 self._known.clear()
             known = self._known[key] = user
         return known
+
+
+@dataclass(frozen=True, slots=True)
+class _Judged:
+    trust: Trust
+    since: float
+    until: float
+    proxy: bool
+    """It may speak for others."""
+    user: User | None
+    """Whom it names itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,19 +218,25 @@ def _names(certificate: x509.Certificate, oid: x509.ObjectIdentifier) -> tuple[s
     return tuple(str(each.value) for each in certificate.subject.get_attributes_for_oid(oid))
 
 
-def from_request_header(trust: RequestHeader, certificate: x509.Certificate, headers: Mapping[str, str]) -> User | None:
-    """Return whom a front proxy speaks for; None when this is no front proxy, or it names nobody."""
+def is_front_proxy(trust: RequestHeader, certificate: x509.Certificate) -> bool:
+    """Return whether whoever holds the certificate may speak for others."""
     common = _names(certificate, NameOID.COMMON_NAME)
-    if not issued_by(certificate, trust.authorities) or (trust.allowed_names and not set(common) & set(trust.allowed_names)):
-        return None
+    return issued_by(certificate, trust.authorities) and (not trust.allowed_names or bool(set(common) & set(trust.allowed_names)))
+
+
+def user_in_headers(trust: RequestHeader, headers: Mapping[str, str]) -> User | None:
+    """Return whom a front proxy speaks for; None when it names nobody."""
     name = _first(headers, trust.username_headers)
     if not name:
         return None
     groups = tuple(value for header in trust.group_headers for value in _all(headers, header))
     extra: dict[str, list[str]] = {}
-    for header, value in headers.items():
-        for prefix in trust.extra_prefixes:
-            if header.lower().startswith(prefix.lower()):
+    prefixes = tuple(each.lower() for each in trust.extra_prefixes)
+    if prefixes:
+        for header, value in headers.items():
+            lower = header.lower()
+            if lower.startswith(prefixes):
+                prefix = next(each for each in prefixes if lower.startswith(each))
                 extra.setdefault(unquote(header[len(prefix) :]).lower(), []).append(value)
     return User(name, groups, _first(headers, trust.uid_headers), {key: tuple(values) for key, values in extra.items()})
 

@@ -34,7 +34,7 @@ from apiserver.endpoints.filters.deadlines import Deadlines
 from apiserver.endpoints.filters.impersonation import Impersonation
 from apiserver.endpoints.filters.limits import Limiter, Refused, Seat
 from apiserver.endpoints.filters.metering import Deciding, Requests
-from apiserver.endpoints.http import Request, Response, Stream
+from apiserver.endpoints.http.messages import Request, Response, Stream
 from apiserver.endpoints.negotiation import JSON
 
 logger = logging.getLogger(__name__)

@@ -17,7 +17,7 @@ from apiserver.apis.meta.errors import BadRequest, Forbidden
 from apiserver.apis.meta.users import AUTHENTICATED, MASTERS, UNAUTHENTICATED, User
 from apiserver.endpoints.filters.authentication import Users
 from apiserver.endpoints.filters.authorization import Authorizer, forbidden
-from apiserver.endpoints.http import Request
+from apiserver.endpoints.http.messages import Request
 from apiserver.endpoints.requestinfo import RequestInfo
 
 USER: Final = "Impersonate-User"

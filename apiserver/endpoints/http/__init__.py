@@ -10,9 +10,3 @@ Three layers, of which the first two know no event loop:
 
 HTTP/2 is not spoken: kubectl, client-go and the aggregator fall back to HTTP/1.1 by ALPN.
 """
-
-from apiserver.endpoints.http.messages import BodyError, BodyTooLarge, Joined, Request, Response, Stream
-from apiserver.endpoints.http.server import Handler, Server, Settings
-from apiserver.endpoints.http.websocket import Closed, WebSocket
-
-__all__ = ["BodyError", "BodyTooLarge", "Closed", "Handler", "Joined", "Request", "Response", "Server", "Settings", "Stream", "WebSocket"]

@@ -17,7 +17,7 @@ from math import inf
 from time import time
 from typing import TYPE_CHECKING, Final, cast
 
-from apiserver.endpoints.http.heads import Head, Refused
+from apiserver.endpoints.http.heads import Refused
 from apiserver.endpoints.http.messages import BodyError, Request, Response, Stream, date_at
 from apiserver.endpoints.http.reading import ENOUGH, Reader
 
@@ -57,6 +57,7 @@ class Connection(asyncio.Protocol):
         "_sink",
         "_stalled",
         "_transport",
+        "_wake",
         "certificate",
         "deadline",
         "peer",
@@ -75,6 +76,7 @@ class Connection(asyncio.Protocol):
         self._continue = False  # the client waits for 100 before it sends the body
         self._ending = False  # nothing but the end is awaited
         self._paused_reading = False
+        self._wake: asyncio.Future[None] | None = None  # done when there is a request; None: nobody waits for one
         self._more: asyncio.Future[None] | None = None  # done when more of the body came
         self._room: asyncio.Future[None] | None = None  # done when there is room to write; None: there is
         self._stalled = inf  # when the room was gone
@@ -158,13 +160,29 @@ class Connection(asyncio.Protocol):
         self._began = False
         self._continue = head.fields.expects_continue and not self._reader.complete
         self.deadline = inf
-        self._request = request = Request(head, self)
-        self.task = self._server.loop.create_task(self._answer(head, request))
+        self._request = Request(head, self)
+        if self._wake is not None:
+            self._wake.set_result(None)
+            self._wake = None
+        elif self.task is None:
+            self.task = server.loop.create_task(self._serve())
 
-    async def _answer(self, head: Head, request: Request) -> None:
+    async def _serve(self) -> None:
+        """Answer the connection's requests, one after the other: a task for each of them would cost more than many an answer."""
+        while not self._ending:
+            request = self._request
+            if request is None:
+                self._wake = wake = self._server.loop.create_future()
+                await wake
+                continue
+            await self._answer(request)
+            if self._request is not None:
+                await asyncio.sleep(0)  # it was sent ahead: others have waited, too
+
+    async def _answer(self, request: Request) -> None:
         try:
             response = await self._server.handler(request)
-            rest = self._respond(head, request, response)
+            rest = self._respond(request, response)
             if rest is not None or self._room is not None:
                 await self._send_all(rest or ())
             self._end_if(close=response.close)
@@ -175,10 +193,10 @@ class Connection(asyncio.Protocol):
         except ConnectionError:
             self.abort()  # the answer is incomplete, and the client must see that
         except Exception:
-            logger.exception("the answer to a request failed", extra={"method": head.method, "path": request.path})
+            logger.exception("the answer to a request failed", extra={"method": request.method, "path": request.path})
             self.abort()
         finally:
-            self.task = self._request = None
+            self._request = None
             self._answered()
 
     def _answered(self) -> None:
@@ -197,12 +215,14 @@ class Connection(asyncio.Protocol):
         elif self._server.draining:
             self.deadline = self._server.now() + self._server.settings.late_seconds
 
-    def _respond(self, head: Head, request: Request, response: Response) -> Iterable[bytes] | None:
+    def _respond(self, request: Request, response: Response) -> Iterable[bytes] | None:
         """Write the answer; return what of it is too long to be written at once. Sets ``response.close``."""
         if self._sink is not None:
             return None  # the connection speaks another protocol, or did until its end
         if not response.close:
-            response.close = head.old or head.fields.close or self._server.draining or not (self._reader.complete or self._body_is_over())
+            response.close = (
+                request.old or request.fields.close or self._server.draining or not (self._reader.complete or self._body_is_over())
+            )
         if isinstance(response, Stream):
             if not response.ended:
                 raise Gone("a stream was left before its end")

@@ -68,6 +68,7 @@ class Heads:
         self._size = size
         self._longest = longest
         self._known: dict[bytes, Fields] = {}
+        self._whole: dict[bytes, Head] = {}  # heads whose fields were known: who asks the same again and again
 
     def read(self, raw: bytes) -> Head:
         """Return the head; ``raw`` ends before the empty line.
@@ -75,16 +76,25 @@ class Heads:
         Raises:
             Refused: it is malformed, or ambiguous.
         """
+        known = self._whole.get(raw)
+        if known is not None:
+            return known
         line, _, block = raw.partition(b"\r\n")
         method, target, old = _request_line(line)
         fields = self._known.get(block)
+        repeated = fields is not None
         if fields is None:
             fields = self._read(block)
         if not fields.headers.get("Host") and (not old or "Host" in fields.headers):
             raise Refused("missing required Host header")
         if old and fields.chunked:
             raise Refused("HTTP/1.0 has no Transfer-Encoding")
-        return Head(method, target, fields, old=old)
+        head = Head(method, target, fields, old=old)
+        if repeated and len(raw) <= self._longest:
+            if len(self._whole) >= self._size:
+                del self._whole[next(iter(self._whole))]
+            self._whole[raw] = head
+        return head
 
     def _read(self, block: bytes) -> Fields:
         fields = Fields(_pairs(block))

@@ -18,7 +18,9 @@ import orjson
 from apiserver.apis.meta.errors import BadRequest, Details, ServiceUnavailable, StatusError, from_http, from_status
 from apiserver.endpoints import responses
 from apiserver.endpoints.call import Call
-from apiserver.endpoints.http import Closed, Response, WebSocket, websocket
+from apiserver.endpoints.http import websocket
+from apiserver.endpoints.http.messages import Response
+from apiserver.endpoints.http.websocket import Closed, WebSocket
 from apiserver.endpoints.verbs.served import Served
 from apiserver.registry.generic.strategy import Connect, Destination
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from apiserver.apis.meta.objects import uid_of
 from apiserver.endpoints import bodies, queries, responses
 from apiserver.endpoints.call import Call
-from apiserver.endpoints.http import Response
+from apiserver.endpoints.http.messages import Response
 from apiserver.endpoints.presenting import MANY, ONE, include_of
 from apiserver.endpoints.verbs.reading import list_query, metadata_of
 from apiserver.endpoints.verbs.served import Served

@@ -8,7 +8,9 @@ from typing import Final
 from apiserver.apis.meta.errors import BadRequest
 from apiserver.endpoints import responses
 from apiserver.endpoints.call import Call
-from apiserver.endpoints.http import Stream, WebSocket, websocket
+from apiserver.endpoints.http import websocket
+from apiserver.endpoints.http.messages import Stream
+from apiserver.endpoints.http.websocket import WebSocket
 from apiserver.endpoints.negotiation import JSON
 
 _MAX_MESSAGE: Final = 4096

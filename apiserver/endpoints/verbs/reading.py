@@ -9,7 +9,7 @@ import orjson
 from apiserver.apis.meta.objects import Object
 from apiserver.endpoints import queries, responses
 from apiserver.endpoints.call import Call
-from apiserver.endpoints.http import Joined, Response
+from apiserver.endpoints.http.messages import Joined, Response
 from apiserver.endpoints.presenting import MANY, ONE, include_of
 from apiserver.endpoints.verbs.served import Served
 from apiserver.registry.generic import listing, selection

@@ -7,7 +7,7 @@ from apiserver.apis.meta.objects import Object
 from apiserver.apis.meta.strategic_patch import Shape
 from apiserver.endpoints import bodies, responses
 from apiserver.endpoints.call import Call
-from apiserver.endpoints.http import Response
+from apiserver.endpoints.http.messages import Response
 from apiserver.endpoints.negotiation import media_name
 from apiserver.endpoints.verbs import patches
 from apiserver.endpoints.verbs.served import Served

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from apiserver.apis.meta.strategic_patch import Shape
 from apiserver.endpoints import responses
 from apiserver.endpoints.call import Call
-from apiserver.endpoints.http import Response
+from apiserver.endpoints.http.messages import Response
 from apiserver.endpoints.negotiation import Representation
 from apiserver.endpoints.presenting import Presenter, include_of
 from apiserver.registry.generic.items import Item

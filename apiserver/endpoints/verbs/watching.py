@@ -21,7 +21,7 @@ from apiserver.apis.meta.objects import Object
 from apiserver.endpoints import queries
 from apiserver.endpoints.call import Call
 from apiserver.endpoints.filters.metering import WatchMeter, WatchMeters
-from apiserver.endpoints.http import Response
+from apiserver.endpoints.http.messages import Response
 from apiserver.endpoints.negotiation import PARTIAL, TABLE, Representation
 from apiserver.endpoints.presenting import ONE, Include, include_of
 from apiserver.endpoints.verbs.framing import Lines, Messages, frames_of

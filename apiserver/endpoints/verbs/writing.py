@@ -11,7 +11,7 @@ from apiserver.apis.meta.resources import Resource
 from apiserver.apis.meta.validation import FieldError, Reason, to_invalid
 from apiserver.endpoints import bodies, queries
 from apiserver.endpoints.call import Call
-from apiserver.endpoints.http import Response
+from apiserver.endpoints.http.messages import Response
 from apiserver.endpoints.negotiation import Representation, media_name
 from apiserver.endpoints.presenting import ONE
 from apiserver.endpoints.verbs import patches

@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from apiserver.endpoints.http import BodyError, BodyTooLarge, Joined, Request, Response, Stream
 from apiserver.endpoints.http.connection import SLICE
+from apiserver.endpoints.http.messages import BodyError, BodyTooLarge, Joined, Request, Response, Stream
 from apiserver.endpoints.http.reading import ENOUGH
 from tests.unit.apiserver.endpoints.http.transports import Line, settle
 

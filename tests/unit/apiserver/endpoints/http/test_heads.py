@@ -125,7 +125,7 @@ class Told:
         self.headers.append((name.lower(), value.strip()))
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(LINES, FIELDS)
 def test_what_is_taken_means_the_same_to_two_other_parsers(line: tuple[bytes, ...], fields: list[tuple[bytes, bytes, bytes]]) -> None:
     raw = b"\r\n".join([b" ".join(line), *(b"".join(each) for each in fields)])

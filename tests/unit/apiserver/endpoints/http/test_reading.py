@@ -69,7 +69,7 @@ MALFORMED = st.sampled_from(
 )  # fmt: skip
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(st.lists(REQUESTS, max_size=5), st.one_of(st.just(b""), MALFORMED), st.lists(st.integers(0, 10_000), max_size=30))
 def test_any_cut_of_the_bytes_gives_the_same_requests(requests: list[bytes], end: bytes, places: list[int]) -> None:
     raw = b"".join(requests) + end
@@ -80,7 +80,7 @@ def test_any_cut_of_the_bytes_gives_the_same_requests(requests: list[bytes], end
     assert isinstance(at_once[-1] if at_once else 0, int) == (bool(end) or not at_once)
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(st.binary(max_size=200), st.lists(st.integers(0, 1000), max_size=10))
 def test_any_bytes_are_requests_or_refused(raw: bytes, places: list[int]) -> None:
     assert read_all(cut(raw, places)) == read_all([raw] if raw else [])

@@ -11,7 +11,9 @@ from websockets.protocol import State
 from websockets.typing import Subprotocol
 from websockets.uri import parse_uri
 
-from apiserver.endpoints.http import Closed, Request, Response, WebSocket, websocket
+from apiserver.endpoints.http import websocket
+from apiserver.endpoints.http.messages import Request, Response
+from apiserver.endpoints.http.websocket import Closed, WebSocket
 from tests.unit.apiserver.endpoints.http.transports import Line, settle
 
 TOKEN = "base64url.bearer.authorization.k8s.io.dG9rZW4"

@@ -6,8 +6,9 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from apiserver.endpoints.http import Request, Response, Server, Settings
 from apiserver.endpoints.http.connection import Connection
+from apiserver.endpoints.http.messages import Request, Response
+from apiserver.endpoints.http.server import Server, Settings
 
 
 class FakeTransport(asyncio.Transport):
