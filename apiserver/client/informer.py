@@ -74,6 +74,7 @@ class Informer:
         self._initial_idle_seconds = initial_idle_seconds
         self._watch_list = True
         self._resource_version = ""
+        self._said = ""
 
     def get(self, namespace: str, name: str) -> Object | None:
         """Return one object, not to be written to; the namespace of a cluster-scoped one is empty."""
@@ -118,8 +119,15 @@ class Informer:
             except (errors.StatusError, TransportError) as error:
                 if time.monotonic() - began >= SHORT_WATCH_SECONDS:
                     self._backoff.reset()
-                logger.debug("watch interrupted", extra={"resource": self.resource.plural, "error": str(error)})
+                self._say(error)
             await asyncio.sleep(self._backoff.next())
+
+    def _say(self, error: Exception) -> None:
+        """Log why nothing comes: a watch that broke is routine, a refusal and a beginning that fails are not, once for each reason."""
+        routine = isinstance(error, TransportError) and self._resource_version
+        new, self._said = str(error) != self._said, str(error)
+        level = logging.WARNING if new and not routine else logging.DEBUG
+        logger.log(level, "listing or watching failed, trying again", extra={"resource": self.resource.plural, "error": self._said})
 
     async def _sync_by_watch(self) -> None:
         """Streaming list (KEP-3157): the server sends what exists, a bookmark, and then what changes, in one answer."""
@@ -179,6 +187,7 @@ class Informer:
         self._store.replace(objects, resource_version)
         self._resource_version = resource_version
         self._backoff.reset()
+        self._said = ""
         self.synced.set()
 
     def _apply(self, event: watching.WatchEvent) -> None:
