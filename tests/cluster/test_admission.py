@@ -104,7 +104,7 @@ def test_a_webhook_of_the_cluster_denies_a_machine(kubectl: Kubectl, register: R
     )
     refusal = _refusal(kubectl, tiny_vm("later", runStrategy="Halted"))
     assert 'admission webhook "validating.example.test" denied the request: CREATE: machines need an owner' in refusal
-    assert "Forbidden" in refusal
+    assert refusal.startswith("Error from server: ")  # no reason in brackets: the webhook gave none, as with Go
     done = kubectl.try_run("delete", "vm", "before")
     assert (done.returncode, "DELETE: machines need an owner" in done.stderr) == (1, True)
     owned = tiny_vm("owned", runStrategy="Halted")
