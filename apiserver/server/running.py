@@ -105,7 +105,7 @@ async def running(options: Options, make_kinds: MakeKinds, storage: Storage | No
         for caller in admission.callers:
             await stack.enter_async_context(caller)
         assembly, informers = _assembled(
-            options, kinds, admission, client, storing, authenticator, authorizer, trusting, metrics, users, audit, fairness
+            options, kinds, admission, authenticating, storing, authenticator, authorizer, trusting, metrics, users, audit, fairness
         )
         fairness.follow(assembly.stores.values(), metrics.requests.watches.number)
         listener = Listener(assembly.chain, assembly.watches, assembly.streams)
@@ -143,7 +143,7 @@ def _assembled(
     options: Options,
     kinds: Kinds,
     admission: Admitting,
-    client: Client | None,
+    authenticating: Client | None,
     storing: Storing,
     authenticator: Authenticator,
     authorizer: Authorizer,
@@ -154,8 +154,8 @@ def _assembled(
     fairness: Fairness,
 ) -> tuple[Assembly, list[Informer]]:
     needed = list(admission.informers)
-    if client is not None and not options.authentication_skip_lookup:
-        trusted = config_map(client)
+    if authenticating is not None and not options.authentication_skip_lookup:
+        trusted = config_map(authenticating)
         trusting.subscribe(trusted)
         needed.append(trusted)
     assembly = assemble(

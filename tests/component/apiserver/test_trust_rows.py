@@ -1,0 +1,141 @@
+"""Rows of docs/apiserver-checklist.md about whom the server trusts, and whom it asks."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import shutil
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from apiserver.client.config import Config
+from apiserver.server import options, running, trusting
+from apiserver.server.running import Kinds
+from certs.files import write_file
+from certs.issuing import Profile, new_authority
+from certs.reloading import ServerTls
+from storage.memory import MemoryStorage
+from tests.component.apiserver.conftest import HOUR, Api, Pki, flags
+from tests.component.apiserver.test_delegation import (
+    CONFIG_MAPS,
+    NAMESPACES,
+    REVIEWS,
+    TOKENS,
+    Cluster,
+    cluster,
+    trusted,
+    write_kubeconfig,
+)
+from tests.component.apiserver.widgets import WIDGETS, WidgetStrategy, widget
+from tests.fakes.kubeapi import FakeAPI
+
+__all__ = ["cluster"]  # the fixture
+
+
+async def serial(api: Api, pki: Pki) -> str:
+    """Return the serial number of the certificate that a new connection is shown."""
+    host, _, port = api.url.removeprefix("https://").rpartition(":")
+    _, writer = await asyncio.open_connection(host, int(port), ssl=pki.client())
+    found: Any = writer.get_extra_info("ssl_object").getpeercert()["serialNumber"]
+    writer.transport.abort()
+    return str(found)
+
+
+async def test_agg_04_new_certificates_and_new_authorities_of_clients_count_without_a_restart(
+    pki: Pki, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(running, "ServerTls", functools.partial(ServerTls, interval=0.02))
+    monkeypatch.setattr(trusting, "_FILE_SECONDS", 0.02)
+    for name in ("server.crt", "server.key", "ca.crt"):
+        shutil.copy(pki.directory / name, tmp_path / name)
+    given = flags(
+        pki,
+        f"--tls-cert-file={tmp_path / 'server.crt'}",
+        f"--tls-private-key-file={tmp_path / 'server.key'}",
+        f"--client-ca-file={tmp_path / 'ca.crt'}",
+        "--no-anonymous-auth",
+    )
+
+    async def ask(api: Api, authority: Any) -> int:
+        session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=pki.client("developer", authority)))
+        async with session:
+            try:
+                async with session.get(f"{api.url}/apis") as answer:
+                    return answer.status
+            except aiohttp.ClientError:
+                return 0  # Python's TLS refuses the certificate of a stranger while shaking hands
+
+    async with (
+        running.running(given, lambda _: Kinds((WidgetStrategy(),)), MemoryStorage()) as (host, port),
+        aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=pki.client("developer"))) as session,
+        asyncio.timeout(20),
+    ):
+        api = Api(f"https://{host}:{port}", session, WidgetStrategy(), MemoryStorage())
+        while (await api.get("/readyz")).code != 200:
+            pass
+        before = await serial(api, pki)
+        renewed = Pki(tmp_path, pki.authority)
+        renewed.issued("server", Profile("server", dns_names=("localhost",), ip_addresses=("127.0.0.1",), server=True))
+        while await serial(api, pki) == before:
+            await asyncio.sleep(0.02)
+
+        another = new_authority("another", HOUR, datetime.now(UTC))
+        assert (await ask(api, None), await ask(api, another)) == (200, 0)
+        write_file(tmp_path / "ca.crt", another.certificate)
+        while await ask(api, another) != 200:
+            await asyncio.sleep(0.02)
+        assert await ask(api, None) == 0
+        assert (await api.get("/readyz")).code == 401, "a connection stays open, but what it shows is judged anew"
+
+
+async def test_aun_11_each_kubeconfig_is_used_for_what_it_is_for(pki: Pki, tmp_path: Path) -> None:
+    core, authentication, authorization = FakeAPI(), FakeAPI(), FakeAPI()
+    made = Cluster(core, pki, new_authority("front-proxy", HOUR, datetime.now(UTC)))
+    for kube in (core, authentication, authorization):
+        kube.admit = made.admit
+    await authentication.put(CONFIG_MAPS, trusted(made.proxies, pki.authority, ["front-proxy-client"]))
+    await core.put(NAMESPACES, {"metadata": {"name": "acc"}, "status": {"phase": "Active"}})
+    async with core.serving() as one, authentication.serving() as two, authorization.serving() as three:
+
+        def kubeconfig(name: str, config: Config) -> Path:
+            return write_kubeconfig(tmp_path / name, config)
+
+        given = [
+            "--bind-address=127.0.0.1", "--secure-port=0", "--storage=memory", "--shutdown-delay-duration=0s",
+            f"--tls-cert-file={pki.directory / 'server.crt'}", f"--tls-private-key-file={pki.directory / 'server.key'}",
+            f"--kubeconfig={kubeconfig('core', one)}", f"--authentication-kubeconfig={kubeconfig('authentication', two)}",
+            f"--authorization-kubeconfig={kubeconfig('authorization', three)}",
+        ]  # fmt: skip
+        async with running.running(options.parse(given), lambda _: Kinds((WidgetStrategy(),)), MemoryStorage()) as (host, port):
+            made.url = f"https://{host}:{port}"
+            async with asyncio.timeout(10):
+                while (await made.ask(None, path="/readyz"))[0] != 200:
+                    await asyncio.sleep(0.02)
+            assert (await made.ask(None, headers={"Authorization": "Bearer good"}))[0] == 200
+            proxied = {"X-Remote-User": "alice"}
+            code, _ = await made.ask(
+                "front-proxy-client", made.proxies, "POST", WIDGETS.path("acc"), headers=proxied, json=widget()
+            )  # fmt: skip
+            assert code == 201
+
+    def asked(kube: FakeAPI) -> set[str]:
+        return {path for _, path, _ in kube.requests}
+
+    assert asked(authentication) == {"/api/v1/namespaces/kube-system/configmaps", TOKENS}
+    assert asked(authorization) == {REVIEWS}
+    assert not asked(core) & (asked(authentication) | asked(authorization))
+    assert NAMESPACES in asked(core)
+
+
+async def test_oas_12_and_aun_08_whoever_is_known_may_read_the_documents_without_groups_of_their_own(cluster: Cluster) -> None:
+    """kube-apiserver's aggregator fetches them as a user without any group; the cluster's roles are for ``system:authenticated``."""
+    cluster.allowed_users.add("system:aggregator")
+    for path in ("/openapi/v3", "/openapi/v2"):
+        code, _ = await cluster.ask("front-proxy-client", cluster.proxies, path=path, headers={"X-Remote-User": "system:aggregator"})
+        review = cluster.reviews[-1]
+        assert (code, review["groups"]) == (200, ["system:authenticated"])
+        assert review["nonResourceAttributes"] == {"path": path, "verb": "get"}
