@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gzip
 from collections.abc import Mapping
 from dataclasses import dataclass
 from email.utils import formatdate
+from functools import cached_property
 from time import time
 from typing import Final
 
@@ -16,9 +18,11 @@ from apiserver.endpoints.http.messages import Response
 from apiserver.endpoints.negotiation import JSON, negotiate
 
 _YEAR: Final = 365 * 24 * 3600
+_GZIP_FROM: Final = 1400
+"""Bytes from which an OpenAPI document is compressed, as in Go: less fits into one packet."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Document:
     """An encoded document and its tag."""
 
@@ -32,15 +36,26 @@ class Document:
         body = responses.dump(value)
         return cls(body, responses.etag_of(body), content_type)
 
+    @cached_property
+    def compressed(self) -> bytes:
+        """The body in gzip; made for the first who wants it."""
+        return gzip.compress(self.body, mtime=0)
 
-async def serve(call: Call, document: Document, *, public: bool = False) -> Response:
-    """Answer with a document, or with 304 to a client that has it."""
+
+async def serve(call: Call, document: Document, *, public: bool = False, packed: bool = False) -> Response:
+    """Answer with a document, or with 304 to a client that has it; ``packed``: a short one compressed, too."""
     headers = {"ETag": f'"{document.etag}"', "Vary": "Accept"}
     if public:
         headers["Cache-Control"] = "public"
     known = {each.strip().removeprefix("W/").strip('"') for each in call.request.headers.get("If-None-Match", "").split(",")}
     if document.etag in known:
         return Response(status=304, headers=headers)
+    if packed and len(document.body) >= _GZIP_FROM:
+        headers["Vary"] = "Accept, Accept-Encoding"
+        if responses.takes_gzip(call.request):
+            headers["Content-Encoding"] = "gzip"
+            return Response(body=document.compressed, headers=headers, content_type=document.content_type)
+        return Response(body=document.body, headers=headers, content_type=document.content_type)
     response = Response(body=document.body, headers=headers, content_type=document.content_type)
     return await responses.compressed(call.request, response)
 
@@ -65,9 +80,9 @@ class OpenAPI:
         if call.accept and negotiate(call.accept).media_type != JSON:
             raise NotAcceptable("only the following media types are accepted: application/json")
         if parts == ["v2"]:
-            return await serve(call, self._v2)
+            return await serve(call, self._v2, packed=True)
         if parts == ["v3"]:
-            return await serve(call, self._root)
+            return await serve(call, self._root, packed=True)
         document = self._v3.get("/".join(parts[1:])) if parts[0] == "v3" else None
         if document is None:
             return None
@@ -78,7 +93,7 @@ class OpenAPI:
         wanted = call.request.query.get("hash")
         if wanted and wanted != document.etag:
             return Response(status=301, headers={"Location": f"/openapi/v3/{path}?hash={document.etag}"})
-        response = await serve(call, document)
+        response = await serve(call, document, packed=True)
         if wanted:
             response.headers["Cache-Control"] = "public, immutable"
             response.headers["Expires"] = formatdate(time() + _YEAR, usegmt=True)

@@ -3,12 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
-from tests.component.apiserver.conftest import NAMESPACE, Api
-from tests.component.apiserver.widgets import WIDGETS, widget
+import aiohttp
+import pytest
+
+from apiserver.apis.meta import names
+from apiserver.endpoints.verbs import watching
+from apiserver.server import running
+from apiserver.server.running import Kinds
+from storage.memory import MemoryStorage
+from tests.component.apiserver.conftest import NAMESPACE, Api, Pki, flags
+from tests.component.apiserver.widgets import WIDGETS, WidgetStrategy, widget
 
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
+
+
+@asynccontextmanager
+async def api_of(pki: Pki, url: str, storage: MemoryStorage) -> AsyncIterator[Api]:
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=pki.client("developer"))) as session:
+        yield Api(url, session, WidgetStrategy(), storage)
 
 
 def owned(*owners: dict[str, Any]) -> dict[str, Any]:
@@ -72,3 +89,125 @@ async def test_sub_09_and_req_10_unknown_subresources_are_404_and_the_old_path_o
 async def test_agg_10_discovery_says_what_kubectl_resolves_short_names_by(api: Api) -> None:
     main = next(each for each in (await api.get("/apis/example.test/v1")).json["resources"] if each["name"] == "widgets")
     assert (main["shortNames"], main["singularName"], main["categories"]) == (["wd"], "widget", ["toys"])
+
+
+async def test_cre_08_a_generated_name_that_is_taken_is_drawn_again_but_not_for_ever(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    await api.make(widget("a-taken"))
+    drawn = iter(["a-taken", "a-taken", "a-free"])
+    body = {**widget(), "metadata": {"generateName": "a-"}}
+    with monkeypatch.context() as patched:
+        patched.setattr(names, "generate", lambda _: next(drawn))
+        assert (await api.make(body))["metadata"]["name"] == "a-free"
+        patched.setattr(names, "generate", lambda _: "a-taken")
+        answer = await api.call("POST", "", body)
+    assert (answer.code, answer.json["reason"], answer.headers["Retry-After"]) == (409, "AlreadyExists", "1")
+    long = await api.make({**widget(), "metadata": {"generateName": "b" * 70}})
+    assert re.fullmatch(r"b{58}[a-z0-9]{5}", long["metadata"]["name"])
+
+
+async def test_dry_01_a_collection_is_deleted_on_trial(api: Api) -> None:
+    for name in "ab":
+        await api.make(widget(name))
+    for query in ("?dryRun=All", "?dryRun=All&labelSelector=!x"):
+        shown = await api.call("DELETE", query)
+        assert (shown.code, len(shown.json["items"])) == (200, 2)
+    assert len((await api.get()).json["items"]) == 2
+    assert (await api.call("DELETE", "?dryRun=Some")).code == 422
+
+
+async def test_lst_07_a_page_of_a_given_revision_is_of_exactly_that_one(api: Api) -> None:
+    await api.make(widget("a"))
+    revision = (await api.make(widget("b")))["metadata"]["resourceVersion"]
+    await api.call("DELETE", "a")
+    page = (await api.get(f"?limit=1&resourceVersion={revision}")).json
+    assert ([each["metadata"]["name"] for each in page["items"]], page["metadata"]["resourceVersion"]) == (["a"], revision)
+    recent = (await api.get(f"?limit=1&resourceVersion={revision}&resourceVersionMatch=NotOlderThan")).json
+    assert [each["metadata"]["name"] for each in recent["items"]] == ["b"]
+    token = page["metadata"]["continue"]
+    for match in ("Exact", "NotOlderThan"):
+        assert (await api.get(f"?limit=1&continue={token}&resourceVersionMatch={match}")).code == 422, match
+    assert (await api.get("?shardSelector=x")).code == 200, "LST-12: an alpha parameter is one that nobody knows"
+
+
+async def test_wch_05_bookmarks_come_from_time_to_time_though_nothing_happens(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watching, "BOOKMARK_SECONDS", 0.05)
+    made = await api.make(widget())
+    async with api.watch(f"resourceVersion={made['metadata']['resourceVersion']}&allowWatchBookmarks=true") as frames:
+        async with asyncio.timeout(5):
+            first, second = await anext(frames), await anext(frames)
+    assert (first["type"], second["type"]) == ("BOOKMARK", "BOOKMARK")
+    assert (first["object"]["kind"], first["object"]["apiVersion"]) == ("Widget", WIDGETS.api_version)
+    assert set(first["object"]["metadata"]) == {"resourceVersion"}
+    assert int(first["object"]["metadata"]["resourceVersion"]) >= int(made["metadata"]["resourceVersion"])
+    async with api.watch(f"resourceVersion={made['metadata']['resourceVersion']}&timeoutSeconds=1") as frames:
+        assert [each async for each in frames] == [], "nobody asked for them"
+
+
+async def test_wch_17_an_event_is_encoded_once_for_all_watches_of_a_form(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    encoded: list[str] = []
+    encode = watching._Stream._encode
+
+    def counted(self: Any, event: Any) -> bytes:
+        encoded.append(self._form)
+        return encode(self, event)
+
+    monkeypatch.setattr(watching._Stream, "_encode", counted)
+    made = await api.make(widget())
+    query = f"?watch=1&timeoutSeconds=1&resourceVersion={made['metadata']['resourceVersion']}"
+    partial = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+    async with asyncio.TaskGroup() as tasks:
+        whole = [tasks.create_task(api.get(query)) for _ in range(10)]
+        small = [tasks.create_task(api.get(query, Accept=partial)) for _ in range(10)]
+        await asyncio.sleep(0.3)
+        for size in range(2, 12):
+            await api.patch("w1", {"spec": {"size": size}})
+    for watches in (whole, small):
+        bodies = {each.result().body for each in watches}
+        assert [len(each.splitlines()) for each in bodies] == [10]
+    assert sorted(encoded.count(form) for form in set(encoded)) == [10, 10]
+
+
+async def test_sub_08_verbs_can_be_tried_and_are_published_with_the_kind_of_their_answer(api: Api) -> None:
+    await api.make(widget())
+    tried = await api.call("PUT", "w1/paint?dryRun=All", {})
+    assert (tried.code, tried.json["spec"]["color"]) == (200, "green")
+    assert "color" not in (await api.get("w1")).json["spec"]
+    resources = {each["name"]: each for each in (await api.get("/apis/example.test/v1")).json["resources"]}
+    for name in ("widgets/paint", "widgets/twin"):
+        assert (resources[name]["kind"], "get" in resources[name]["verbs"]) == ("Widget", False)
+
+
+async def test_neg_08_cbor_is_neither_read_nor_written(api: Api) -> None:
+    assert (await api.get("", Accept="application/cbor")).code == 406
+    assert (await api.get("?watch=1", Accept="application/cbor-seq")).code == 406
+    assert (await api.call("POST", "", b"\xa0", Content_Type="application/cbor")).code == 415
+    assert (await api.get("", Accept="application/cbor, application/json;q=0.5")).json["kind"] == "WidgetList"
+
+
+async def test_dbg_01_nothing_of_the_process_is_shown(api: Api) -> None:
+    for path in ("/debug/pprof/", "/debug/pprof/profile", "/debug/flags/v"):
+        assert (await api.get(path)).code == 404, path
+
+
+async def test_shd_01_a_server_that_stops_is_unready_at_once_and_serves_on_until_balancers_know(pki: Pki) -> None:
+    storage, leave = MemoryStorage(), asyncio.Event()
+    address: asyncio.Future[tuple[str, int]] = asyncio.get_running_loop().create_future()
+
+    async def serve() -> None:
+        given = flags(pki, "--shutdown-delay-duration=1s")
+        async with running.running(given, lambda _: Kinds((WidgetStrategy(),)), storage) as found:
+            address.set_result(found)
+            await leave.wait()
+
+    async with asyncio.timeout(15), asyncio.TaskGroup() as tasks:
+        tasks.create_task(serve())
+        host, port = await address
+        async with api_of(pki, f"https://{host}:{port}", storage) as api:
+            while (await api.get("/readyz")).code != 200:
+                await asyncio.sleep(0.01)
+            leave.set()
+            while (unready := await api.get("/readyz")).code == 200:
+                await asyncio.sleep(0.01)
+            assert "[-]shutdown failed" in unready.body.decode()
+            assert (await api.call("POST", "", widget())).code == 201
+            assert ((await api.get("w1")).code, (await api.get("/livez")).code) == (200, 200)
