@@ -7,7 +7,7 @@ PY := $(VENV)/bin/python
 TESTBED := $(PYTHON) -m tests.testbed
 TESTS_INNER := tests/architecture tests/unit tests/contracts tests/component
 
-.PHONY: help python setup fmt check test demo down env cluster-up cluster-down images dev bench-start bench-api bench-api-aggregator bench-api-scale
+.PHONY: help python setup fmt check checklist test demo down env cluster-up cluster-down images dev bench-start bench-api bench-api-aggregator bench-api-scale
 
 help:  ## this text
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -32,6 +32,10 @@ check: setup  ## format, lint, types, import contracts, and the tests that need 
 	$(VENV)/bin/lint-imports
 	@$(PY) -m tests.testbed.build etcd helm >/dev/null  # before any test has to wait for it
 	$(PY) -m pytest -q -n 2 -m "not slow and not cluster and not host" $(TESTS_INNER)
+
+checklist: setup  ## the rows of docs/apiserver-checklist.md without a passing test (ROWS="STO SSA-03", CHECKLIST_FLAGS=--all)
+	@$(PY) -m tests.testbed.build etcd helm >/dev/null
+	$(PY) -m tests.checklist $(CHECKLIST_FLAGS) $(ROWS)
 
 test: check  ## every test, those on the real cluster with real guests included
 	@$(TESTBED) packages

@@ -1,0 +1,117 @@
+"""``docs/apiserver-checklist.md`` as data.
+
+``python -m tests.checklist`` runs the tests that it names and prints the rows without a passing one: of those that ``make check`` runs, or
+with ``--all`` also of the slow ones and of those that need the cluster.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+ROOT: Final = Path(__file__).parents[1]
+DOCUMENT: Final = ROOT / "docs" / "apiserver-checklist.md"
+USUAL: Final = "tests/component/apiserver/"
+"""Where a test is whose file is named without directory."""
+QUICK: Final = "not slow and not cluster and not host"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row: what holds, and the tests (as pytest names them, from the repository's root) that show it."""
+
+    section: str
+    id: str
+    mark: str
+    what: str
+    state: str
+    tests: tuple[str, ...]
+
+    @property
+    def verdict(self) -> str:
+        """``done``, ``differs``, ``n/a`` or ``missing``."""
+        return re.split(r"[*:]", self.state)[0]
+
+    @property
+    def reason(self) -> str:
+        """Why it is not simply done."""
+        return self.state.partition(":")[2].strip()
+
+    @property
+    def is_slow(self) -> bool:
+        """Whether it says that ``make check`` runs none of its tests."""
+        return self.state.split(":")[0].endswith("*")
+
+
+def rows(text: str) -> list[Row]:
+    """Read the document.
+
+    Raises:
+        ValueError: a line of a table has not its five cells.
+    """
+    found: list[Row] = []
+    section = ""
+    for line in text.splitlines():
+        if heading := re.match(r"## (1\.\d+) ", line):
+            section = heading[1]
+        elif line.startswith("|") and not line.startswith(("| row ", "|---")):
+            _, id_, mark, what, state, tests, _ = (each.strip() for each in line.split("|"))
+            found.append(Row(section, id_, mark, what, state, tuple(_node(each) for each in re.findall(r"`([^`]+::[^`]+)`", tests))))
+    return found
+
+
+def _node(name: str) -> str:
+    file = name.partition("::")[0]
+    return f"tests/{name}" if "/" in file else f"{USUAL}{name}"
+
+
+class Recorder:
+    """What became of each test, by its name without parameters and with them."""
+
+    def __init__(self) -> None:
+        self.outcomes: dict[str, set[str]] = {}
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Note an outcome: of the call, or of what went wrong around it."""
+        if report.when == "call" or not report.passed:
+            for name in {report.nodeid, report.nodeid.partition("[")[0]}:
+                self.outcomes.setdefault(name, set()).add(report.outcome)
+
+
+def shortcomings(found: Iterable[Row], outcomes: dict[str, set[str]], *, everything: bool) -> list[str]:
+    """Return a line for each row that has no passing test, or one that did not pass."""
+    lines = []
+    for row in found:
+        if row.verdict not in {"done", "differs"} or (row.is_slow and not everything):
+            continue
+        bad = [test for test in row.tests if outcomes.get(test, {"passed"}) != {"passed"}]
+        if bad or not any(test in outcomes for test in row.tests):
+            lines.append(f"{row.id} {row.mark}: {row.what}: {', '.join(bad) or 'no test was run'}")
+    return lines
+
+
+def main() -> int:
+    """Run and tell."""
+    parser = argparse.ArgumentParser(prog="python -m tests.checklist", description=__doc__)
+    parser.add_argument("--all", action="store_true", help="also the slow tests and those that need the cluster")
+    parser.add_argument("rows", nargs="*", metavar="ROW", help="only these, STO-05 or STO; default: all")
+    given = parser.parse_args()
+    wanted = [each for each in rows(DOCUMENT.read_text()) if not given.rows or each.id.startswith(tuple(given.rows))]
+    names = sorted({test for row in wanted for test in row.tests})
+    recorder = Recorder()
+    pytest.main(["-q", "-n", "2", *(() if given.all else ("-m", QUICK)), *names], plugins=[recorder])
+    lines = shortcomings(wanted, recorder.outcomes, everything=given.all)
+    missing = [f"{row.id} {row.mark} is missing: {row.what}: {row.reason}" for row in wanted if row.verdict == "missing"]
+    print(*lines, *missing, f"{len(wanted)} rows, {len(lines)} without a passing test, {len(missing)} missing", sep="\n")
+    return 1 if lines else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
