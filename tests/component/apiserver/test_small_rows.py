@@ -12,7 +12,7 @@ import aiohttp
 import pytest
 
 from apiserver.apis.meta import names
-from apiserver.endpoints.verbs import watching
+from apiserver.endpoints.verbs import reading, watching
 from apiserver.server import running
 from apiserver.server.running import Kinds
 from storage.memory import MemoryStorage
@@ -211,3 +211,42 @@ async def test_shd_01_a_server_that_stops_is_unready_at_once_and_serves_on_until
             assert "[-]shutdown failed" in unready.body.decode()
             assert (await api.call("POST", "", widget())).code == 201
             assert ((await api.get("w1")).code, (await api.get("/livez")).code) == (200, 200)
+
+
+async def test_a_long_table_is_made_in_pieces_between_which_others_are_served(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    """docs/differences.md; the answer is what one piece would be."""
+    for number in range(30):
+        await api.make(widget(f"w{number:02}", size=number))
+    partial = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+    whole = [(await api.get("", Accept=each)).json for each in (TABLE, partial)]
+    turns = 0
+    seen: list[int] = []
+    cells = api.strategy.cells
+
+    def noted(obj: Any, now: Any) -> list[Any]:
+        seen.append(turns)
+        return cells(obj, now)
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    monkeypatch.setattr(reading, "_PIECE", 10)
+    monkeypatch.setattr(api.strategy, "cells", noted)
+    async with asyncio.TaskGroup() as tasks:
+        busy = tasks.create_task(others())
+        pieces = [(await api.get("", Accept=each)).json for each in (TABLE, partial)]
+        yaml = await api.get("", Accept=TABLE.replace("json", "yaml"))
+        busy.cancel()
+    assert len(set(seen[:30])) == 3
+    assert [len(each.get("rows") or each["items"]) for each in pieces] == [30, 30]
+    assert pieces[1] == whole[1]
+    for table in (whole[0], pieces[0]):
+        for row in table["rows"]:
+            row["cells"].pop()  # its age
+    assert pieces[0] == whole[0]
+    assert (yaml.code, yaml.body.count(b"\n- cells:")) == (200, 30)
+    empty = (await api.get("?labelSelector=no", Accept=TABLE)).json
+    assert (empty["rows"], empty["columnDefinitions"][0]["name"]) == ([], "Name")
