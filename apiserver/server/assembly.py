@@ -20,7 +20,7 @@ from apiserver.endpoints.call import Call
 from apiserver.endpoints.documents import OpenAPI
 from apiserver.endpoints.filters.authentication import Authenticator
 from apiserver.endpoints.filters.authorization import Authorizer
-from apiserver.endpoints.filters.chain import REQUEST_SECONDS, Chain, Phase
+from apiserver.endpoints.filters.chain import REQUEST_SECONDS, Chain, Phase, Tracing
 from apiserver.endpoints.filters.deadlines import Deadlines
 from apiserver.endpoints.filters.impersonation import Impersonation
 from apiserver.endpoints.filters.limits import Limiter
@@ -94,6 +94,7 @@ def assemble(
     metrics: Metrics,
     impersonation: Impersonation | None = None,
     auditor: Auditor | None = None,
+    tracing: Tracing | None = None,
     request_seconds: float = REQUEST_SECONDS,
     informers: Sequence[Informer] = (),
     probes: tuple[Check, Check] | None = None,
@@ -135,7 +136,7 @@ def assemble(
         now=now,
     )
     chain = Chain(
-        Application(parts), authenticator, authorizer, limiter, metrics.requests, metrics.deciding, impersonation, auditor,
+        Application(parts), authenticator, authorizer, limiter, metrics.requests, metrics.deciding, impersonation, auditor, tracing,
         Deadlines(request_seconds),
     )  # fmt: skip
     assembly = Assembly(chain, stores, watches, streams, tuple(caches.values()), peaks, informers)

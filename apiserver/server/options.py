@@ -12,7 +12,7 @@ from typing import Literal
 
 from apiserver.admission import plugins
 from apiserver.apis.meta.times import parse_duration
-from apiserver.server import auditing, compatibility, storing
+from apiserver.server import auditing, compatibility, storing, tracing
 from apiserver.server.auditing import AuditOptions
 from apiserver.server.fairness import Limits
 from apiserver.server.storing import StorageOptions
@@ -59,6 +59,7 @@ class Options:
     disable_admission_plugins: tuple[str, ...]
     admission_control_config_file: Path | None
     audit: AuditOptions
+    tracing_config_file: Path | None
     log_level: str
     log_format: Literal["json", "text"]
     warnings: tuple[str, ...] = ()
@@ -158,6 +159,7 @@ def _parser() -> argparse.ArgumentParser:
     _access(parser)
     _admission(parser)
     auditing.add_flags(parser)
+    tracing.add_flags(parser)
     compatibility.add_flags(parser)
     logs = parser.add_argument_group("logging")
     logs.add_argument("--log-level", choices=["debug", "info", "warning", "error"], type=str.lower, default="info", help="least severity")

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from apiserver.client.config import Config
 from apiserver.client.informer import Informer
@@ -21,7 +21,7 @@ from apiserver.endpoints.filters.authorization import AllowAll, Authorizer, Dele
 from apiserver.endpoints.filters.impersonation import Impersonation
 from apiserver.endpoints.filters.tokens import TokenReview
 from apiserver.registry.generic.strategy import Strategy
-from apiserver.server import auditing, auditlog, compatibility
+from apiserver.server import auditing, auditlog, compatibility, tracing
 from apiserver.server.admitting import Admitting, admitting
 from apiserver.server.assembly import Assembly, assemble, now
 from apiserver.server.fairness import Fairness
@@ -37,6 +37,9 @@ from storage.etcd.connection import Tls
 from storage.etcd.store import EtcdStorage, Settings
 from storage.memory import MemoryStorage
 from storage.port import Storage
+
+if TYPE_CHECKING:
+    from apiserver.server.spans import Spans
 
 logger = logging.getLogger(__name__)
 
@@ -97,15 +100,17 @@ async def running(options: Options, make_kinds: MakeKinds, storage: Storage | No
             users=users,
         )
         audit = await auditing.build(options.audit, metrics.audit, stack)
+        spans = await tracing.build(options.tracing_config_file, stack)
         trusting = Trusting(tls, authenticator, options.client_ca_file)
         kinds = make_kinds(client)
         authorizer = _authorizer(options, authorizing, metrics)
         fairness = Fairness(options.limits, client, metrics.registry)
         admission = admitting(options, client, kinds.strategies, metrics.registry, authorizer)
         for caller in admission.callers:
+            caller.trace = spans.client() if spans is not None else None
             await stack.enter_async_context(caller)
         assembly, informers = _assembled(
-            options, kinds, admission, authenticating, storing, authenticator, authorizer, trusting, metrics, users, audit, fairness
+            options, kinds, admission, authenticating, storing, authenticator, authorizer, trusting, metrics, users, audit, spans, fairness
         )
         fairness.follow(assembly.stores.values(), metrics.requests.watches.number)
         listener = Listener(assembly.chain, assembly.watches, assembly.streams)
@@ -151,6 +156,7 @@ def _assembled(
     metrics: Metrics,
     users: Users,
     audit: auditing.Auditing | None,
+    spans: Spans | None,
     fairness: Fairness,
 ) -> tuple[Assembly, list[Informer]]:
     needed = list(admission.informers)
@@ -160,7 +166,7 @@ def _assembled(
         needed.append(trusted)
     assembly = assemble(
         kinds.strategies,
-        storing.storage,
+        spans.storage(storing.storage) if spans is not None else storing.storage,
         root=options.etcd_prefix.rstrip("/"),
         admission=admission.admission,
         authenticator=authenticator,
@@ -170,6 +176,7 @@ def _assembled(
         probes=(storing.healthy, storing.ready),
         impersonation=Impersonation(authorizer, users),
         auditor=audit.auditor if audit is not None else None,
+        tracing=spans,
         request_seconds=options.request_timeout,
         informers=needed,
     )

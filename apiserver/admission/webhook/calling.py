@@ -88,6 +88,8 @@ class Caller:
         self._resolver = resolver
         self._contexts: OrderedDict[tuple[str, Credential, tuple[int, ...]], ssl.SSLContext] = OrderedDict()
         self._session: aiohttp.ClientSession | None = None
+        self.trace: aiohttp.TraceConfig | None = None
+        """Is told of each call; to be set before the caller is entered."""
 
     async def __aenter__(self) -> Self:
         # How many requests are answered at once is limited elsewhere: a queue in front of a webhook would only cost its timeout.
@@ -95,8 +97,12 @@ class Caller:
             limit=0, limit_per_host=0, keepalive_timeout=_KEEP_SECONDS, socket_factory=keepalive_socket, resolver=self._resolver
         )
         self._session = aiohttp.ClientSession(
-            connector=connector, cookie_jar=aiohttp.DummyCookieJar(), timeout=aiohttp.ClientTimeout(total=None), auto_decompress=False
-        )  # fmt: skip
+            connector=connector,
+            cookie_jar=aiohttp.DummyCookieJar(),
+            timeout=aiohttp.ClientTimeout(total=None),
+            auto_decompress=False,
+            trace_configs=[self.trace] if self.trace is not None else None,
+        )
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:

@@ -15,10 +15,11 @@ import gzip
 import logging
 import random
 import time
+from collections.abc import Awaitable
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import partial
-from typing import Final
+from typing import Final, Protocol
 
 from apiserver.apis.meta.errors import BadRequest, Details, InternalError, ServiceUnavailable, StatusError, Timeout, TooManyRequests
 from apiserver.endpoints import queries, requestinfo, responses
@@ -65,6 +66,13 @@ class Phase(Enum):
     """Requests under way end; later ones are sent elsewhere."""
 
 
+class Tracing(Protocol):
+    """Records what becomes of requests."""
+
+    def __call__(self, call: Call, answer: Awaitable[Response]) -> Awaitable[Response]:
+        """Await the answer to an authenticated request, and return it or raise what it raises."""
+
+
 @dataclass(slots=True)
 class Chain:
     """A handler of :mod:`apiserver.endpoints.http`. The bound of time holds while ``deadlines.run`` runs."""
@@ -77,6 +85,7 @@ class Chain:
     deciding: Deciding
     impersonation: Impersonation | None = None
     auditor: Auditor | None = None
+    tracing: Tracing | None = None
     deadlines: Deadlines = field(default_factory=lambda: Deadlines(REQUEST_SECONDS))
     phase: Phase = Phase.STARTING
 
@@ -126,6 +135,11 @@ class Chain:
         if self.phase is not Phase.SERVING and call.info.path not in ALWAYS_ALLOWED:
             self._refuse(call)
         await self._authenticate(call)
+        if self.tracing is not None:
+            return await self.tracing(call, self._go_on(call, long_running=long_running))
+        return await self._go_on(call, long_running=long_running)
+
+    async def _go_on(self, call: Call, *, long_running: bool) -> Response:
         if self.auditor is not None:
             call.record = self.auditor.received(call)
             if call.record is not None and self.auditor.full:

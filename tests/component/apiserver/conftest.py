@@ -99,11 +99,11 @@ class Pki:
     def authority_file(self) -> Path:
         return self.directory / "ca.crt"
 
-    def client(self, name: str | None = None, authority: Pair | None = None) -> ssl.SSLContext:
-        """Return a client's context, with a certificate for ``name``."""
+    def client(self, name: str | None = None, authority: Pair | None = None, groups: tuple[str, ...] = ()) -> ssl.SSLContext:
+        """Return a client's context, with a certificate for ``name`` in ``groups``."""
         context = ssl.create_default_context(cafile=str(self.authority_file))
         if name is not None:
-            context.load_cert_chain(*self.issued(f"client-{name}", Profile(name, client=True), authority))
+            context.load_cert_chain(*self.issued(f"client-{name}", Profile(name, client=True, organizations=groups), authority))
         return context
 
 

@@ -1,0 +1,199 @@
+"""Spans of requests, of what they ask of storage, and of the webhooks they wait for, by OpenTelemetry.
+
+Names and attributes are those of Go's servers (``k8s.io/apiserver/pkg/endpoints/filters/traces.go`` and the instrumentations it uses). A
+caller's ``traceparent`` is followed only when the caller is privileged (``system:masters``, ``system:monitoring``): anybody else could
+make us record as much as they like. Their span is linked to instead.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Sequence
+from contextlib import AbstractAsyncContextManager
+from types import SimpleNamespace
+from typing import Any, Final, TypeVar
+
+import aiohttp
+from opentelemetry import trace
+from opentelemetry.baggage.propagation import W3CBaggagePropagator
+from opentelemetry.context import Context
+from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
+from opentelemetry.propagators.composite import CompositePropagator
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor
+from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ParentBased, TraceIdRatioBased
+from opentelemetry.trace import Span, SpanKind, StatusCode
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+from apiserver.apis.meta.errors import StatusError
+from apiserver.endpoints.call import Call
+from apiserver.endpoints.http.messages import Response
+from apiserver.endpoints.requestinfo import RequestInfo
+from storage.port import Batch, Condition, Delete, Entry, Page, Put, Storage
+
+_PRIVILEGED: Final = frozenset({"system:masters", "system:monitoring"})
+_PROPAGATOR: Final = CompositePropagator([TraceContextTextMapPropagator(), W3CBaggagePropagator()])
+_EXPORT_SECONDS: Final = 5
+_SERVER_ERROR: Final = 500
+_Result = TypeVar("_Result")
+
+
+def provider(endpoint: str, rate: float) -> TracerProvider:
+    """Return what sends spans to a collector at ``endpoint`` (``host:port``), in the background, a share ``rate`` of traces begun here."""
+    made = TracerProvider(
+        sampler=ParentBased(TraceIdRatioBased(rate) if rate else ALWAYS_OFF), resource=Resource.create({"service.name": "apiserver"})
+    )
+    made.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(endpoint=endpoint, insecure=True, timeout=_EXPORT_SECONDS)))
+    return made
+
+
+class Spans:
+    """Records spans; the tracing of a :class:`~apiserver.endpoints.filters.chain.Chain`."""
+
+    def __init__(self, provider: TracerProvider) -> None:
+        self._provider = provider
+        self._tracer = provider.get_tracer("k8s.io/apiserver")
+
+    def close(self) -> None:
+        """Send what is left; blocks for some seconds at most."""
+        self._provider.shutdown()
+
+    async def __call__(self, call: Call, answer: Awaitable[Response]) -> Response:
+        """Await the answer to an authenticated request within a span of its own."""
+        remote = _PROPAGATOR.extract({name.lower(): value for name, value in call.request.headers.items()}, Context())
+        trusted = not _PRIVILEGED.isdisjoint(call.user.groups)
+        theirs = trace.get_current_span(remote).get_span_context()
+        with self._tracer.start_as_current_span(
+            _name(call.info),
+            remote if trusted else Context(),
+            SpanKind.SERVER,
+            attributes=_attributes(call),
+            links=[trace.Link(theirs)] if theirs.is_valid and not trusted else None,
+            record_exception=False,
+            set_status_on_exception=False,
+        ) as span:
+            code = 0
+            try:
+                response = await answer
+                code = response.status
+            except StatusError as error:
+                code = error.code
+                raise
+            finally:
+                _ended(span, code)
+            return response
+
+    def storage(self, storage: Storage) -> Storage:
+        """Return the storage with a span around each of its calls that a traced request makes."""
+        return _TracedStorage(storage, self._tracer)
+
+    def client(self) -> aiohttp.TraceConfig:
+        """Return what gives each call that a traced request makes a span, and its server our ``traceparent``."""
+        return _client(self._tracer)
+
+
+def _name(info: RequestInfo) -> str:
+    if not info.is_resource:
+        return info.method
+    parts = ["apis", info.group, info.version] if info.group else ["api", info.version]
+    parts += ["namespaces", "{:namespace}"] if info.namespace else []
+    parts += [info.resource, *(["{:name}"] if info.name else []), *([info.subresource] if info.subresource else [])]
+    return f"{info.method} /{'/'.join(parts)}"
+
+
+def _attributes(call: Call) -> dict[str, str]:
+    return {
+        "http.request.method": call.info.method,
+        "http.target": call.request.target,
+        "url.scheme": "https",
+        "url.path": call.info.path,
+        "user_agent.original": call.request.headers.get("User-Agent", ""),
+        "network.protocol.version": "1.1",
+        "audit-id": call.audit_id,
+    }
+
+
+def _ended(span: Span, code: int) -> None:
+    if code:
+        span.set_attribute("http.response.status_code", code)
+    if not code or code >= _SERVER_ERROR:
+        span.set_status(StatusCode.ERROR)
+
+
+class _TracedStorage:
+    """A storage whose calls have spans, named as etcd's client names them in Go; it is otherwise the one it wraps."""
+
+    def __init__(self, storage: Storage, tracer: trace.Tracer) -> None:
+        self._storage = storage
+        self._tracer = tracer
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever else the wrapped one has
+        return getattr(self._storage, name)
+
+    async def _within(self, method: str, key: str, work: Awaitable[_Result]) -> _Result:
+        if not trace.get_current_span().is_recording():
+            return await work
+        with self._tracer.start_as_current_span(
+            f"etcdserverpb.KV/{method}", kind=SpanKind.CLIENT, attributes={"rpc.system": "grpc", "key": key}, record_exception=False
+        ):
+            return await work
+
+    async def get(self, key: str) -> Entry | None:
+        """As the storage's."""
+        return await self._within("Range", key, self._storage.get(key))
+
+    async def range(self, prefix: str, *, start: str = "", limit: int = 0, revision: int = 0) -> Page:
+        """As the storage's."""
+        return await self._within("Range", prefix, self._storage.range(prefix, start=start, limit=limit, revision=revision))
+
+    async def commit(self, conditions: Sequence[Condition], writes: Sequence[Put | Delete]) -> int:
+        """As the storage's."""
+        return await self._within("Txn", writes[0].key if writes else "", self._storage.commit(conditions, writes))
+
+    def watch(self, prefix: str, *, after: int) -> AbstractAsyncContextManager[AsyncIterator[Batch]]:
+        """As the storage's."""
+        return self._storage.watch(prefix, after=after)
+
+    async def request_progress(self) -> None:
+        """As the storage's."""
+        await self._storage.request_progress()
+
+    async def revision(self) -> int:
+        """As the storage's."""
+        return await self._within("Range", "", self._storage.revision())
+
+    async def compact(self, revision: int) -> None:
+        """As the storage's."""
+        await self._storage.compact(revision)
+
+    async def close(self) -> None:
+        """As the storage's."""
+        await self._storage.close()
+
+
+def _client(tracer: trace.Tracer) -> aiohttp.TraceConfig:
+    config = aiohttp.TraceConfig()
+
+    async def begin(_: aiohttp.ClientSession, context: SimpleNamespace, sent: aiohttp.TraceRequestStartParams) -> None:
+        context.span = None
+        if trace.get_current_span().is_recording():
+            about = {"http.request.method": sent.method, "url.full": str(sent.url), "server.address": sent.url.host or ""}
+            context.span = tracer.start_span(f"HTTP {sent.method}", kind=SpanKind.CLIENT, attributes=about)
+            _PROPAGATOR.inject(sent.headers, trace.set_span_in_context(context.span))
+
+    async def end(_: aiohttp.ClientSession, context: SimpleNamespace, got: aiohttp.TraceRequestEndParams) -> None:
+        if context.span is not None:
+            _ended(context.span, got.response.status)
+            context.span.end()
+
+    async def fail(_: aiohttp.ClientSession, context: SimpleNamespace, got: aiohttp.TraceRequestExceptionParams) -> None:
+        if context.span is not None:
+            cancelled = isinstance(got.exception, asyncio.CancelledError)
+            context.span.set_status(StatusCode.ERROR, "cancelled" if cancelled else str(got.exception))
+            context.span.end()
+
+    config.on_request_start.append(begin)
+    config.on_request_end.append(end)
+    config.on_request_exception.append(fail)
+    return config
