@@ -15,6 +15,7 @@ Handler = Callable[[Request], Awaitable[Response]]
 """Answers a request. A stream that it returns has ended; what it raises ends the connection."""
 
 _TICK_SECONDS: Final = 1.0
+_ARRIVALS: Final = 64 << 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +43,8 @@ class Server:
         self.handler = handler
         self.settings = settings or Settings()
         self.heads = Heads()
+        self.arrivals = memoryview(bytearray(_ARRIVALS))
+        """Where the bytes of connections arrive."""
         self.draining = False
         """Answers end their connections."""
         self._connections: set[Connection] = set()

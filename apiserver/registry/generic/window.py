@@ -3,11 +3,15 @@
 A watch holds a position in the one window instead of a buffer of its own, and is cut off when the window moves past it, without anybody
 waiting for it. One that waits is found by what it waits for (a key, a namespace, a field's value), so a change costs nothing for the
 thousands that it does not concern; and it need not keep up with what passes meanwhile, for there was nothing for it.
+
+Telling many watches takes a while, most of it for a record of TLS and a system call each. So whoever told many pauses before it tells the
+next change, in proportion to their number, and what comes meanwhile goes out together. One change now and then is told at once.
 """
 
 from __future__ import annotations
 
 import asyncio
+import time
 from bisect import bisect_right
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
@@ -23,6 +27,9 @@ from apiserver.registry.generic.items import Item
 CHUNK = 256  # changes a watch looks at before it hands them on: bounds what one watch holds and how long it keeps the loop
 STROKE: Final = 32  # changes that the window drops at once
 FRAMED: Final = 64  # changes whose encoded frames are kept: watches that keep up share them, those that do not encode again
+PAUSE_SECONDS: Final = 100e-6  # for each watch that was told: some three times what telling it costs
+LONGEST_PAUSE_SECONDS: Final = 0.01
+FEW: Final = 20  # watches for whom no pause is made: a timer is not that exact
 
 Predicate = Callable[[Item], bool]
 
@@ -191,8 +198,14 @@ class Window:
         self._of_prefix: dict[str, _Group] = {}
         self._of_key: dict[str, _Group] = {}
         self._lengths: Counter[int] = Counter()  # of the prefixes
+        self._pause_until = 0.0
+        self._pause: asyncio.TimerHandle | None = None
         self.end = 0
         """The sequence number that the next record gets."""
+        self.told = 0
+        """The sequence number of the first record of which watches that wait were not told yet."""
+        self.told_revision = 0
+        """Of everything at or below it they were told."""
         self.epoch = 0
         """Grows when the window begins anew."""
         self.oldest = 0
@@ -206,27 +219,30 @@ class Window:
 
     def reset(self, revision: int) -> None:
         """Begin anew at ``revision``: what happened up to it is not known any more."""
+        self._tell_all()
         for watch in self._waiting():
             watch.settle()
         self._base = self._framed = self.end
         self._records = []
         self.epoch += 1
-        self.oldest = self.revision = revision
+        self.oldest = self.revision = self.told_revision = revision
         self._wake_all()
 
     def extend(self, records: Sequence[Record], revision: int) -> None:
         """Add what happened up to ``revision``."""
-        first = self.end
         self._records += records
         self.end += len(records)
         self.revision = revision
+        if time.monotonic() >= self._pause_until:
+            self._tell_all()
+        elif self._pause is None:
+            self._pause = asyncio.get_running_loop().call_later(self._pause_until - time.monotonic(), self._tell_all)
         if len(self._records) > self._capacity + STROKE:  # dropping one at a time would move all of them
+            self._tell_all()
             self._drop(len(self._records) - self._capacity)
         for position in range(max(self._framed, self._base), self.end - FRAMED):
             self._records[position - self._base].forget_frames()
         self._framed = max(self._framed, self.end - FRAMED)
-        for position, record in enumerate(records, first):
-            self._tell(record, position)
 
     def prepend(self, records: Sequence[Record], after: int) -> None:
         """Reach further back: ``records`` are all that happened after ``after``, up to ``oldest``."""
@@ -236,6 +252,7 @@ class Window:
 
     def close(self) -> None:
         """End every watch."""
+        self._tell_all()
         self.closed = True
         self._wake_all()
 
@@ -287,15 +304,29 @@ class Window:
         del self._records[:count]
         self._base += count
 
-    def _tell(self, record: Record, position: int) -> None:
-        key = record.key
+    def _tell_all(self) -> None:
+        """Tell the watches that wait of everything that they were not told yet; then pause, if they were many."""
+        if self._pause is not None:
+            self._pause.cancel()
+            self._pause = None
+        woken = 0
+        for position in range(self.told, self.end):
+            woken += self._tell(self._records[position - self._base], position)
+        self.told, self.told_revision = self.end, self.revision
+        if woken > FEW:
+            self._pause_until = time.monotonic() + min(woken * PAUSE_SECONDS, LONGEST_PAUSE_SECONDS)
+
+    def _tell(self, record: Record, position: int) -> int:
+        """Wake those that the change concerns; return how many they are."""
+        key, woken = record.key, 0
         for length in self._lengths:
             if (group := self._of_prefix.get(key[:length])) is not None:
                 for watch in group.concerned(record):
-                    watch.wake_at(position, record)
+                    woken += watch.wake_at(position, record)
         if (group := self._of_key.get(key)) is not None:
             for watch in group.concerned(record):
-                watch.wake_at(position, record)
+                woken += watch.wake_at(position, record)
+        return woken
 
     def _enter(self, watch: Watch) -> None:
         groups, scope = (self._of_key, watch.key) if watch.key else (self._of_prefix, watch.prefix)
@@ -363,7 +394,7 @@ class Watch:
     def revision(self) -> int:
         """Every event at or below it was handed out, and none above it: what a bookmark may say."""
         if self.is_idle:
-            return max(self._after, self._window.revision)
+            return max(self._revision, self._window.told_revision)
         return self._before if self._pending else self._revision
 
     def __aiter__(self) -> Self:
@@ -393,7 +424,7 @@ class Watch:
                 return events
             if window.closed:
                 return []
-            if self._position < window.end:
+            if self._position < window.told:
                 await asyncio.sleep(0)  # nothing of that chunk passed the selector: let others run before the next
             elif self._bookmark_at is not None and (bookmark := self._bookmark()):
                 return [bookmark]
@@ -411,25 +442,27 @@ class Watch:
             self._pending.clear()
             return taken
         window = self._window
-        if self._position >= window.end and self._epoch == window.epoch:
-            return []
+        if self._position >= window.told and self._epoch == window.epoch:
+            return []  # what it would find already is not to be told yet
         return self._read()
 
-    def wake_at(self, position: int, record: Record) -> None:
-        """Wake for ``record``, which stands at ``position``: what came since the watch began to wait was not for it."""
-        if self.is_idle:
-            self.is_idle = False
-            self._position = position
-            self._revision = max(self._after, record.revision - 1)
-            if self.waiter is not None:
-                _wake(self.waiter)
+    def wake_at(self, position: int, record: Record) -> bool:
+        """Wake for ``record``, which stands at ``position``, unless it was read: what else came in the meantime was not for this watch."""
+        if not self.is_idle or position < self._position:
+            return False
+        self.is_idle = False
+        self._position = position
+        self._revision = max(self._revision, record.revision - 1)
+        if self.waiter is not None:
+            _wake(self.waiter)
+        return True
 
     def settle(self) -> None:
-        """Move to the window's end, if nothing came for this watch while it waited."""
+        """Move to what watches were told, if nothing of it was for this one while it waited."""
         if self.is_idle:
             self.is_idle = False
-            self._position = self._window.end
-            self._revision = max(self._after, self._window.revision)
+            self._position = max(self._position, self._window.told)
+            self._revision = max(self._revision, self._window.told_revision)
 
     def _read(self) -> list[Event]:
         """Return the events of the next chunk of the window."""
@@ -458,7 +491,7 @@ class Watch:
         if self._bookmark_at is None or self._bookmark_seconds is None or now < self._bookmark_at:
             return None
         self._bookmark_at = now + self._bookmark_seconds
-        if self._window.revision < self._after:
+        if self._window.told_revision < self._after:
             return None  # a watch of the future stays silent until then
-        self._revision = max(self._after, self._window.revision)  # it has read everything
+        self._revision = max(self._revision, self._window.told_revision)  # it has read everything
         return Event(EventType.BOOKMARK, None, None, self._revision)

@@ -7,7 +7,7 @@ import pytest
 from apiserver.apis.meta import errors
 from apiserver.registry.generic import window as window_module
 from apiserver.registry.generic.items import Item, SortedItems
-from apiserver.registry.generic.window import FRAMED, STROKE, Event, EventType, Predicate, Record, Trigger, Watch, Window, event_of
+from apiserver.registry.generic.window import FEW, FRAMED, STROKE, Event, EventType, Predicate, Record, Trigger, Watch, Window, event_of
 
 
 def item(revision: int, *, on: bool = True, key: str = "a") -> Item:
@@ -204,3 +204,70 @@ def test_items_are_kept_in_the_order_of_keys() -> None:
     items.remove("aa")
     assert items.get("aa") is None
     assert ([each.key for each in items.slice("", start="a\0")[0]], len(items)) == (["b"], 2)
+
+
+async def read_on(watch: Watch, read: list[list[int]]) -> None:
+    while batch := await watch.batch():
+        read.append([each.revision for each in batch])
+
+
+async def test_who_told_many_watches_pauses_and_tells_them_the_rest_together() -> None:
+    made = window(500, range(11, 11))
+    watches = [Watch(made, "", 10) for _ in range(FEW + 1)]
+    read: list[list[list[int]]] = [[] for _ in watches]
+    async with asyncio.TaskGroup() as tasks:
+        for watch, each in zip(watches, read, strict=True):
+            tasks.create_task(read_on(watch, each))
+        await asyncio.sleep(0)
+        with mock.patch.object(window_module, "LONGEST_PAUSE_SECONDS", 0.02), mock.patch.object(window_module, "PAUSE_SECONDS", 1):
+            for revision in range(11, 15):
+                made.extend([record(revision)], revision)
+                await asyncio.sleep(0)
+            assert read == [[[11]]] * len(watches), "one change is told at once"
+            assert {watch.revision for watch in watches} == {11}, "nobody claims what was not told"
+            async with asyncio.timeout(5):
+                while read != [[[11], [12, 13, 14]]] * len(watches):
+                    await asyncio.sleep(0.001)
+        made.close()
+
+
+async def test_a_watch_that_begins_in_a_pause_reads_each_change_once() -> None:
+    made = window(500, range(11, 11))
+    early = [Watch(made, "", 10) for _ in range(FEW + 1)]
+    read: list[list[int]] = []
+    with mock.patch.object(window_module, "LONGEST_PAUSE_SECONDS", 0.02), mock.patch.object(window_module, "PAUSE_SECONDS", 1):
+        async with asyncio.TaskGroup() as tasks:
+            for watch in early:
+                tasks.create_task(read_on(watch, []))
+            await asyncio.sleep(0)
+            for revision in (11, 12):
+                made.extend([record(revision)], revision)
+            late = Watch(made, "", 10)
+            tasks.create_task(read_on(late, read))
+            await asyncio.sleep(0)
+            assert late.revision == 12
+            made.extend([record(13)], 13)
+            assert late.revision == 12
+            await asyncio.sleep(0.05)
+            made.close()
+    assert read == [[11, 12], [13]]
+
+
+async def test_a_window_that_begins_anew_in_a_pause_tells_the_rest_first() -> None:
+    made = window(500, range(11, 11))
+    watches = [Watch(made, "", 10) for _ in range(FEW + 1)]
+
+    async def read_to_the_gap(watch: Watch) -> None:
+        assert [each.revision for each in await watch.batch()] == [11]
+        with pytest.raises(errors.Expired):  # as whoever was told and had not read
+            await watch.batch()
+
+    with mock.patch.object(window_module, "LONGEST_PAUSE_SECONDS", 60), mock.patch.object(window_module, "PAUSE_SECONDS", 60):
+        async with asyncio.TaskGroup() as tasks:
+            for watch in watches:
+                tasks.create_task(read_to_the_gap(watch))
+            await asyncio.sleep(0)
+            made.extend([record(11)], 11)
+            await asyncio.sleep(0.01)
+            made.extend([record(12)], 12)
+            made.reset(20)
