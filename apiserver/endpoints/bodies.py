@@ -92,6 +92,10 @@ def decode(raw: bytes, media_type: str, *, notice_duplicates: bool = True) -> Bo
 def _plain(raw: bytes) -> dict[str, Any] | None:
     """Return an object without duplicate keys, as most bodies are; None for whatever else, which the slower readers explain."""
     try:
+        value: Any = orjson.loads(raw)
+        written = orjson.dumps(value)
+        if written == raw.rstrip():  # compact, as Go writes: all that was sent is in the value, so no key was there twice
+            return value if isinstance(value, dict) else None
         value = jiter.from_json(raw, catch_duplicate_keys=True, allow_inf_nan=False)
         written = orjson.dumps(value)
     except (ValueError, TypeError):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from apiserver.apis.meta import names, times
 from apiserver.apis.meta.validation import FieldError, Path, duplicate, forbidden, invalid, required, too_long, type_invalid
@@ -18,13 +18,18 @@ _MAX_CHARACTER_BYTES: Final = 4
 ORPHAN_FINALIZER: Final = "orphan"
 FOREGROUND_FINALIZER: Final = "foregroundDeletion"
 
-Check = Callable[[Any, Path, list[str]], list[FieldError]]
+Place: TypeAlias = "Path | tuple[Place, str | int]"
+"""Where a value is: what holds it, and under which field or index. A :class:`Path` is made of it only if there is something to say."""
+Check = Callable[[Any, Place, list[str]], list[FieldError]]
 """Returns what is wrong with a value; adds the paths of unknown fields in it to the list."""
 NameRule = Callable[[str], list[str]]
 """Returns what is wrong with a name."""
 
 ROOT: Final = Path("metadata")
 _COMMON: Final = ("labels", "annotations", "ownerReferences")
+_LABELS: Final = ROOT.child("labels")
+_ANNOTATIONS: Final = ROOT.child("annotations")
+_OWNERS: Final = ROOT.child("ownerReferences")
 _IMMUTABLE: Final = ("name", "namespace", "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds")
 
 
@@ -72,7 +77,9 @@ def validate_update(metadata: Mapping[str, Any], old: Mapping[str, Any]) -> list
     found += [invalid(ROOT.child(field), metadata.get(field), "field is immutable") for field in changed]
     # What is as it was has been found right before, and is most of most updates.
     fresh = {key: metadata[key] for key in _COMMON if key in metadata and metadata[key] != old.get(key)}
-    return found + _validate_common(fresh) + (validate_finalizers(finalizers) if finalizers != old_finalizers else [])
+    if fresh:
+        found += _validate_common(fresh, known=old.get("annotations") or {})
+    return found + validate_finalizers(finalizers) if finalizers != old_finalizers else found
 
 
 def validate_labels(labels: Mapping[str, str], path: Path) -> list[FieldError]:
@@ -88,6 +95,8 @@ def validate_labels(labels: Mapping[str, str], path: Path) -> list[FieldError]:
 
 def validate_finalizers(finalizers: Sequence[str]) -> list[FieldError]:
     """Return all that is wrong with a list of finalizers."""
+    if not finalizers:
+        return []
     path = ROOT.child("finalizers")
     found = [invalid(path, each, text) for each in finalizers for text in names.qualified_name_errors(each)]
     if ORPHAN_FINALIZER in finalizers and FOREGROUND_FINALIZER in finalizers:
@@ -97,22 +106,22 @@ def validate_finalizers(finalizers: Sequence[str]) -> list[FieldError]:
     return found
 
 
-def _validate_common(metadata: Mapping[str, Any]) -> list[FieldError]:
+def _validate_common(metadata: Mapping[str, Any], *, known: Mapping[str, str] | None = None) -> list[FieldError]:
+    """``known``: annotations that were there before."""
     return [
-        *validate_labels(metadata.get("labels") or {}, ROOT.child("labels")),
-        *_validate_annotations(metadata.get("annotations") or {}),
+        *validate_labels(metadata.get("labels") or {}, _LABELS),
+        *_validate_annotations(metadata.get("annotations") or {}, known or {}),
         *_validate_owners(metadata.get("ownerReferences") or []),
     ]
 
 
-def _validate_annotations(annotations: Mapping[str, str]) -> list[FieldError]:
-    path = ROOT.child("annotations")
+def _validate_annotations(annotations: Mapping[str, str], known: Mapping[str, str]) -> list[FieldError]:
     found = []
-    if not names.are_qualified_names(map(str.lower, annotations)):
-        found = [invalid(path, key, each) for key in sorted(annotations) for each in names.qualified_name_errors(key.lower())]
+    if (new := annotations.keys() - known.keys()) and not names.are_qualified_names(map(str.lower, new)):
+        found = [invalid(_ANNOTATIONS, key, each) for key in sorted(new) for each in names.qualified_name_errors(key.lower())]
     characters = sum(map(len, annotations)) + sum(map(len, annotations.values()))
     if characters * _MAX_CHARACTER_BYTES > MAX_ANNOTATIONS_BYTES and _bytes_of(annotations) > MAX_ANNOTATIONS_BYTES:
-        found.append(too_long(path, MAX_ANNOTATIONS_BYTES))
+        found.append(too_long(_ANNOTATIONS, MAX_ANNOTATIONS_BYTES))
     return found
 
 
@@ -121,7 +130,7 @@ def _bytes_of(annotations: Mapping[str, str]) -> int:
 
 
 def _validate_owners(owners: Sequence[Mapping[str, Any]]) -> list[FieldError]:
-    path = ROOT.child("ownerReferences")
+    path = _OWNERS
     found: list[FieldError] = []
     controller = ""
     for owner in owners:
@@ -147,18 +156,26 @@ def _as_name(generate_name: str) -> str:
     return base[:-1] + "a" if base.endswith("-") else base
 
 
-def _read_fields(obj: dict[str, Any], path: Path, fields: Mapping[str, Check], unknown: list[str]) -> list[FieldError]:
+def _read_fields(obj: dict[str, Any], place: Place, fields: Mapping[str, Check], unknown: list[str]) -> list[FieldError]:
     found: list[FieldError] = []
     for key, value in list(obj.items()):
         check = fields.get(key)
         if check is None:
-            unknown.append(str(path.child(key)))
+            unknown.append(str(_path((place, key))))
             del obj[key]
         elif value is None:
             del obj[key]
         elif type(value) is not str or check is not _string:
-            found += check(value, path.child(key), unknown)
+            found += check(value, (place, key), unknown)
     return found
+
+
+def _path(place: Place) -> Path:
+    """Return a place as it is named in errors."""
+    if isinstance(place, Path):
+        return place
+    holder, step = place
+    return _path(holder).index(step) if isinstance(step, int) else _path(holder).child(step)
 
 
 def _is_integer(value: object) -> bool:
@@ -179,8 +196,8 @@ def _reads_as_time(value: str) -> bool:
 
 
 def _scalar(holds: Callable[[object], bool], rule: str) -> Check:
-    def read_scalar(value: Any, path: Path, _: list[str]) -> list[FieldError]:  # noqa: ANN401 - a client's JSON
-        return [] if holds(value) else [type_invalid(path, value, rule)]
+    def read_scalar(value: Any, place: Place, _: list[str]) -> list[FieldError]:  # noqa: ANN401 - a client's JSON
+        return [] if holds(value) else [type_invalid(_path(place), value, rule)]
 
     return read_scalar
 
@@ -195,42 +212,42 @@ _time: Final = _scalar(_is_time, "must be an RFC 3339 time such as 2006-01-02T15
 _STRING_ALONE: Final = frozenset({str})
 
 
-def _strings(value: Any, path: Path, unknown: list[str]) -> list[FieldError]:  # noqa: ANN401 - a client's JSON
+def _strings(value: Any, place: Place, unknown: list[str]) -> list[FieldError]:  # noqa: ANN401 - a client's JSON
     if not isinstance(value, dict):
-        return [type_invalid(path, value, "must be an object")]
+        return [type_invalid(_path(place), value, "must be an object")]
     if set(map(type, value.values())) <= _STRING_ALONE:
         return []
     for key in [key for key, each in value.items() if each is None]:
         value[key] = ""  # Go decodes null into a string as the empty string
-    return [error for key, each in value.items() for error in _string(each, path.key(key), unknown)]
+    return [error for key, each in value.items() for error in _string(each, _path(place).key(key), unknown)]
 
 
 def _list_of(check: Check) -> Check:
-    def read_list(value: Any, path: Path, unknown: list[str]) -> list[FieldError]:  # noqa: ANN401 - a client's JSON
+    def read_list(value: Any, place: Place, unknown: list[str]) -> list[FieldError]:  # noqa: ANN401 - a client's JSON
         if not isinstance(value, list):
-            return [type_invalid(path, value, "must be a list")]
-        return [error for position, each in enumerate(value) for error in check(each, path.index(position), unknown)]
+            return [type_invalid(_path(place), value, "must be a list")]
+        return [error for position, each in enumerate(value) for error in check(each, (place, position), unknown)]
 
     return read_list
 
 
 def _record(fields: Mapping[str, Check]) -> Check:
-    def read_record(value: Any, path: Path, unknown: list[str]) -> list[FieldError]:  # noqa: ANN401 - a client's JSON
+    def read_record(value: Any, place: Place, unknown: list[str]) -> list[FieldError]:  # noqa: ANN401 - a client's JSON
         if not isinstance(value, dict):
-            return [type_invalid(path, value, "must be an object")]
-        return _read_fields(value, path, fields, unknown)
+            return [type_invalid(_path(place), value, "must be an object")]
+        return _read_fields(value, place, fields, unknown)
 
     return read_record
 
 
-def _finalizers(value: Any, path: Path, unknown: list[str]) -> list[FieldError]:  # noqa: ANN401 - a client's JSON
-    found = _list_of(_string)(value, path, unknown)
+def _finalizers(value: Any, place: Place, unknown: list[str]) -> list[FieldError]:  # noqa: ANN401 - a client's JSON
+    found = _list_of(_string)(value, place, unknown)
     if found:
         return found
     seen: set[str] = set()
     for position, each in enumerate(value):
         if each in seen:
-            found.append(duplicate(path.index(position), each))
+            found.append(duplicate(_path((place, position)), each))
         seen.add(each)
     return found
 

@@ -59,6 +59,8 @@ def present(atom: Atom, value: Any) -> Fields:  # noqa: ANN401 - any JSON value
 
 
 def _compare(atom: Atom, old: Any, new: Any) -> Found:  # noqa: ANN401 - any JSON values
+    if atom.map is not None and isinstance(new, dict) and isinstance(old, dict):
+        return _maps(atom, atom.map, old, new)
     if atom.single:
         return _as(kind_of(atom, new), atom, old, new)
     was, becomes = decided(atom, old), decided(atom, new)
@@ -80,7 +82,7 @@ def _join(first: Fields | None, second: Fields | None) -> Fields | None:
 def _as(kind: str, atom: Atom, old: Any, new: Any) -> Found:  # noqa: ANN401 - any JSON values
     if kind == "map":
         assert atom.map is not None  # noqa: S101 - kind_of only names what the type has
-        return _maps(atom.map, old, new)
+        return _maps(atom, atom.map, old, new)
     if kind == "list":
         assert atom.list is not None  # noqa: S101 - as above
         return _lists(atom.list, old, new)
@@ -91,23 +93,25 @@ def _leaf(old: Any, new: Any) -> Found:  # noqa: ANN401 - any JSON values
     return (None, None) if same(old, new) else (LEAF, None)
 
 
-def _maps(shape: MapAtom, old: Any, new: Any) -> Found:  # noqa: ANN401 - any JSON values
+def _maps(atom: Atom, shape: MapAtom, old: Any, new: Any) -> Found:  # noqa: ANN401 - any JSON values
     before: dict[str, Any] = old if isinstance(old, dict) else {}
     after: dict[str, Any] = new if isinstance(new, dict) else {}
     if shape.atomic or not (before or after):
         return _leaf(old, new)
+    # Most of a map of many, annotations say, is as it was: that is found without a look at types.
+    names = [name for name, value in after.items() if before.get(name, ABSENT) != value] if atom.exact else after
     touched: Fields = {}
     removed: Fields = {}
-    kept = 0
-    for name, value in after.items():
-        was = before.get(name, ABSENT)
+    added = 0
+    for name in names:
+        was, value = before.get(name, ABSENT), after[name]
         if was is ABSENT:
             touched["f:" + name] = present(shape.child(name), value)
+            added += 1
             continue
-        kept += 1
         if was is value:
             continue
-        child = shape.fields.get(name) or shape.child(name)
+        child = shape.child(name)
         if was == value and (child.exact or dumps(was) == dumps(value)):
             continue
         found, gone = _compare(child, was, value)
@@ -115,7 +119,7 @@ def _maps(shape: MapAtom, old: Any, new: Any) -> Found:  # noqa: ANN401 - any JS
             touched["f:" + name] = found
         if gone is not None:
             removed["f:" + name] = gone
-    if kept < len(before):
+    if len(after) - added < len(before):
         for name, was in before.items():
             if name not in after:
                 removed["f:" + name] = present(shape.child(name), was)

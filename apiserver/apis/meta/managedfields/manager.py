@@ -15,7 +15,7 @@ from apiserver.apis.meta.managedfields.schema import Atom, Mismatch, same
 from apiserver.apis.meta.managedfields.sets import Fields
 from apiserver.apis.meta.managedfields.updating import Convert, Updater
 from apiserver.apis.meta.managedfields.validating import validate
-from apiserver.apis.meta.objects import Object, dig, name_of, namespace_of, uid_of
+from apiserver.apis.meta.objects import Object, dig, name_of, namespace_of, uid_of, without_managed_fields
 
 BEFORE_FIRST_APPLY: Final = "before-first-apply"
 UNKNOWN: Final = "unknown"
@@ -129,7 +129,8 @@ class FieldManager:
         if not managed and live is not None and uid_of(live):
             return managed  # nobody tracked it so far: the first apply will begin
         owner = Owner(manager or UNKNOWN, UPDATE, self._api_version, self._subresource)
-        managed, taken = self._updater.update(self._empty if live is None else live, new, self._api_version, managed)
+        before = self._empty if live is None else without_managed_fields(live)
+        managed, taken = self._updater.update(before, new, self._api_version, managed, owner)
         if taken := sets.difference(taken, _NOBODYS):
             previous = managed.get(owner)
             fields = taken if previous is None else sets.union(previous.fields, taken)

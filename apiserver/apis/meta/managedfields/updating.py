@@ -36,13 +36,13 @@ class Updater:
         self._convert = convert
         self._ignored = ignored
 
-    def update(self, live: Object, new: Object, version: str, managed: Managed) -> tuple[Managed, Fields]:
-        """Return the entries without what the write took from them, and what it took.
+    def update(self, live: Object, new: Object, version: str, managed: Managed, writer: Owner) -> tuple[Managed, Fields]:
+        """Return the entries without what the write took from them, and what it took; the writer takes nothing from itself.
 
         Raises:
             Mismatch: the objects do not fit the schema.
         """
-        return self._take(live, new, version, managed, applier=None, force=True)
+        return self._take(live, new, version, managed, applier=None, writer=writer, force=True)
 
     def apply(
         self, live: Object, applied: Object, version: str, managed: Managed, applier: Owner, *, force: bool
@@ -64,7 +64,7 @@ class Updater:
         return merged, managed
 
     def _take(
-        self, live: Object, new: Object, version: str, managed: Managed, *, applier: Owner | None, force: bool
+        self, live: Object, new: Object, version: str, managed: Managed, *, applier: Owner | None, writer: Owner | None = None, force: bool
     ) -> tuple[Managed, Fields]:  # fmt: skip
         changes = {version: self._changes(live, new, version)}
         result: Managed = {}
@@ -82,7 +82,7 @@ class Updater:
             touched, removed = changes[at]
             if not force and (conflict := sets.intersection(entry.fields, touched)):
                 conflicts[owner] = conflict
-            left = sets.difference(sets.difference(entry.fields, touched), removed)
+            left = sets.difference(entry.fields if owner == writer else sets.difference(entry.fields, touched), removed)
             if left is entry.fields:
                 if left:
                     result[owner] = entry
