@@ -19,6 +19,7 @@ from urllib.parse import unquote
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives import hashes
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from apiserver.apis.meta.errors import Unauthorized
@@ -32,6 +33,8 @@ _WITH_ANOTHER: Final = 2
 _MAX_JUDGED: Final = 1024
 _WHO: Final = "user"
 _REMEMBER_SECONDS: Final = 60.0
+_CREDENTIAL_ID: Final = "authentication.kubernetes.io/credential-id"
+"""In a user's ``extra``: with which of its certificates it came."""
 Reviewer = Callable[[str], Awaitable[User | None]]
 """Turns a bearer token into a user; None if it is worth nothing."""
 
@@ -246,7 +249,8 @@ def from_certificate(authorities: Authorities, certificate: x509.Certificate) ->
     common = _names(certificate, NameOID.COMMON_NAME)
     if not common or not issued_by(certificate, authorities):
         return None
-    return User(common[0], _names(certificate, NameOID.ORGANIZATION_NAME))
+    credential = f"X509SHA256={certificate.fingerprint(hashes.SHA256()).hex()}"
+    return User(common[0], _names(certificate, NameOID.ORGANIZATION_NAME), extra={_CREDENTIAL_ID: (credential,)})
 
 
 def bearer_token(headers: Mapping[str, str]) -> str | None:

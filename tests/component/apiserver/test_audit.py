@@ -51,6 +51,7 @@ async def test_every_request_leaves_two_events_under_the_aggregators_id(pki: Pki
     events = [each for each in read(path) if each["auditID"] == "abc"]
     assert [each["stage"] for each in events] == ["RequestReceived", "ResponseComplete"]
     last = events[1]
+    assert last["user"].pop("extra").keys() == {"authentication.kubernetes.io/credential-id"}
     assert last["user"] == {"username": "developer", "groups": ["system:authenticated"]}
     assert last["sourceIPs"] == ["192.0.2.7", "192.0.2.8", "127.0.0.1"]
     assert last["userAgent"] == "kubectl/v1"

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import hashlib
 import shutil
+import ssl
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -139,3 +141,31 @@ async def test_oas_12_and_aun_08_whoever_is_known_may_read_the_documents_without
         review = cluster.reviews[-1]
         assert (code, review["groups"]) == (200, ["system:authenticated"])
         assert review["nonResourceAttributes"] == {"path": path, "verb": "get"}
+
+
+async def test_aun_04_a_certificate_names_user_groups_and_itself(cluster: Cluster) -> None:
+    cluster.allowed_users.add("zoe")
+    certificate, key = cluster.pki.issued("zoe", Profile("zoe", organizations=("builders", "testers"), client=True))
+    context = cluster.pki.client()
+    context.load_cert_chain(certificate, key)
+    der = ssl.PEM_cert_to_DER_cert(certificate.read_text())
+    session = aiohttp.ClientSession(cluster.url, connector=aiohttp.TCPConnector(ssl=context))
+    async with session, session.get(WIDGETS.path("acc")) as answer:
+        assert answer.status == 200
+    review = cluster.reviews[-1]
+    assert (review["user"], set(review["groups"])) == ("zoe", {"builders", "testers", "system:authenticated"})
+    assert review["extra"] == {"authentication.kubernetes.io/credential-id": [f"X509SHA256={hashlib.sha256(der).hexdigest()}"]}
+
+
+async def test_aun_04_a_certificate_for_servers_names_nobody(cluster: Cluster) -> None:
+    certificate, key = cluster.pki.issued("serving", Profile("alice", dns_names=("alice",), server=True))
+    context = cluster.pki.client()
+    context.load_cert_chain(certificate, key)
+    session = aiohttp.ClientSession(cluster.url, connector=aiohttp.TCPConnector(ssl=context))
+    async with session:
+        try:
+            async with session.get(WIDGETS.path("acc")) as answer:
+                assert answer.status == 401
+        except aiohttp.ClientError:
+            pass  # refused while shaking hands
+    assert not any(each["user"] == "alice" for each in cluster.reviews)

@@ -58,6 +58,7 @@ async def test_the_request_that_a_webhook_sees(world: World) -> None:
     resource = {"group": "example.test", "version": "v1", "resource": "widgets"}
     shown = request.pop("object")
     assert request.pop("uid")
+    assert request["userInfo"].pop("extra").keys() == {"authentication.kubernetes.io/credential-id"}
     assert request == {
         "kind": kind, "resource": resource, "requestKind": kind, "requestResource": resource,
         "name": "w1", "namespace": "acc", "operation": "CREATE",
