@@ -47,7 +47,6 @@ ROWS: Final = {
 """The marks of each section's rows, in the order of their numbers."""
 MISSING: Final = {
     "NEG-07": "metadata alone in protobuf saves a controller bytes, and costs us a second encoding of everything",
-    "TRC-01": "spans need an exporter; what a slow request waited for is in the audit log and in the metrics",
 }
 """What may be missing, and why."""
 SKIPPING: Final = {"skip", "skipif", "xfail", "importorskip"}
