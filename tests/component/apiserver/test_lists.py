@@ -200,6 +200,7 @@ async def test_a_watch_from_a_forgotten_revision_gets_one_error_event(pki: Pki) 
     async with serving(pki, storage=storage) as api, api.watch("resourceVersion=1") as frames:
         events = [each async for each in frames]
     assert [(each["type"], each["object"]["code"], each["object"]["reason"]) for each in events] == [("ERROR", 410, "Expired")]
+    assert events[0]["object"]["message"].startswith("too old resource version: 1 (")
 
 
 class Outliving(MemoryStorage):

@@ -115,6 +115,36 @@ async def test_dry_01_a_collection_is_deleted_on_trial(api: Api) -> None:
     assert (await api.call("DELETE", "?dryRun=Some")).code == 422
 
 
+async def test_del_06_a_collection_is_deleted_page_by_page(api: Api) -> None:
+    for name in "abc":
+        await api.make(widget(name))
+    first = (await api.call("DELETE", "?limit=2")).json
+    assert ([each["metadata"]["name"] for each in first["items"]], first["kind"]) == (["a", "b"], "WidgetList")
+    rest = (await api.call("DELETE", f"?limit=2&continue={first['metadata']['continue']}")).json
+    assert ([each["metadata"]["name"] for each in rest["items"]], "continue" in rest["metadata"]) == (["c"], False)
+    held = widget("held")
+    held["metadata"]["finalizers"] = ["a.b/c"]
+    await api.make(held)
+    (marked,) = (await api.call("DELETE", "", {"propagationPolicy": "Foreground"})).json["items"]
+    assert marked["metadata"]["name"] == "held"
+    finalizers = (await api.get("held")).json["metadata"]["finalizers"]
+    assert sorted(finalizers) == ["a.b/c", "foregroundDeletion"]
+
+
+async def test_lst_05_what_is_too_old_is_told_in_gos_words(api: Api) -> None:
+    for name in "abc":
+        await api.make(widget(name))
+    first = (await api.get("?limit=1")).json["metadata"]
+    await api.make(widget("d"))
+    await api.storage.compact(await api.storage.revision())
+    page = (await api.get(f"?limit=1&continue={first['continue']}")).json
+    assert page["message"].startswith("The provided continue parameter is too old to display a consistent list result. You can start a new")
+    assert page["message"].endswith("modified, or deleted between the time the first chunk was returned and now may show up in the list.")
+    exact = (await api.get(f"?resourceVersion={first['resourceVersion']}&resourceVersionMatch=Exact")).json
+    assert (exact["code"], exact["reason"]) == (410, "Expired")
+    assert exact["message"].startswith("The resourceVersion for the provided list is too old")
+
+
 async def test_lst_07_a_page_of_a_given_revision_is_of_exactly_that_one(api: Api) -> None:
     await api.make(widget("a"))
     revision = (await api.make(widget("b")))["metadata"]["resourceVersion"]

@@ -169,3 +169,18 @@ async def test_aun_04_a_certificate_for_servers_names_nobody(cluster: Cluster) -
         except aiohttp.ClientError:
             pass  # refused while shaking hands
     assert not any(each["user"] == "alice" for each in cluster.reviews)
+
+
+async def test_aun_05_a_token_is_reviewed_once_for_a_while_and_500_when_nobody_can_judge_it(cluster: Cluster) -> None:
+    def reviewed() -> int:
+        return sum(path == TOKENS for _, path, _ in cluster.kube.requests)
+
+    for _ in range(5):
+        assert (await cluster.ask(None, headers={"Authorization": "Bearer good"}))[0] == 200
+        assert (await cluster.ask(None, headers={"Authorization": "Bearer bad"}))[0] == 401
+    assert reviewed() == 2
+    cluster.kube.authorize = lambda _, path, __: path != TOKENS
+    assert (await cluster.ask(None, headers={"Authorization": "Bearer good"}))[0] == 200
+    code, status = await cluster.ask(None, headers={"Authorization": "Bearer another"})
+    assert (code, status["reason"]) == (500, "InternalError")
+    assert "another" not in status["message"]
