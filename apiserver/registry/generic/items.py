@@ -14,7 +14,7 @@ from apiserver.apis.meta.objects import labels_of
 
 LAST_CHARACTER: Final = "\U0010ffff"  # no key holds it, so prefix + LAST_CHARACTER ends the keys of a prefix
 CHUNK: Final = 512  # keys that an insertion moves at most twice over: below a microsecond
-WARM: Final = 512  # decoded objects that are kept in the process, whoever decoded them
+WARM: Final = 128  # decoded objects that are kept in the process, whoever decoded them
 
 _LABELS: Final = b'"labels":{'
 _NONE: Final[Mapping[str, str]] = {}

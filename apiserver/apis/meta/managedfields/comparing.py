@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from orjson import dumps
 
@@ -40,8 +40,7 @@ def present(atom: Atom, value: Any) -> Fields:  # noqa: ANN401 - any JSON value
         tree: Fields = {SELF: LEAF}
         fields, other = shape.fields, shape.element
         if other is not None and not fields and not set(map(type, value.values())) - other.accepted:
-            tree.update(dict.fromkeys(["f:" + name for name in sorted(value)], LEAF))
-            return tree
+            return _flat(tuple(value))
         for name in sorted(value):
             child = fields.get(name, other)
             if child is None:
@@ -56,6 +55,23 @@ def present(atom: Atom, value: Any) -> Fields:  # noqa: ANN401 - any JSON value
     items = _items(atom.list, value)
     element = atom.list.element
     return ordered({SELF: LEAF, **{step: LEAF if len(same_key) > 1 else present(element, same_key[0]) for step, same_key in items.items()}})
+
+
+_known: Final[dict[tuple[str, ...], Fields]] = {}
+_KNOWN: Final = 256
+_LONGEST_KNOWN: Final = 4096
+
+
+def _flat(names: tuple[str, ...]) -> Fields:
+    """Return the tree of a map of scalars; remembered, because the same labels and annotations come with every object of an author."""
+    tree = _known.get(names)
+    if tree is None:
+        tree = {SELF: LEAF, **dict.fromkeys(["f:" + name for name in sorted(names)], LEAF)}
+        if sum(map(len, names)) <= _LONGEST_KNOWN:
+            if len(_known) >= _KNOWN:
+                del _known[next(iter(_known))]
+            _known[names] = tree
+    return tree
 
 
 def _compare(atom: Atom, old: Any, new: Any) -> Found:  # noqa: ANN401 - any JSON values
