@@ -84,7 +84,7 @@ def list_options(query: Query, *, watch: bool) -> ListOptions:
     options = ListOptions(
         label_selector=query.get("labelSelector", ""),
         field_selector=query.get("fieldSelector", ""),
-        limit=integer(query, "limit") or 0,
+        limit=max(0, integer(query, "limit") or 0),
         continue_token=query.get("continue", ""),
         resource_version=query.get("resourceVersion", ""),
         match=query.get("resourceVersionMatch", ""),
@@ -96,8 +96,6 @@ def list_options(query: Query, *, watch: bool) -> ListOptions:
     causes = tuple(_watch_causes(options) if watch else _list_causes(options))
     if causes:
         raise invalid_options("ListOptions", *causes)
-    if options.limit < 0:
-        raise BadRequest(f"limit must not be negative, it is {options.limit}")
     if options.continue_token and options.resource_version not in {"", "0"}:
         raise BadRequest("specifying resource version is not allowed when using continue")
     return options
@@ -166,7 +164,7 @@ def write_options(query: Query, dry_run: list[str], caller: Caller, *, kind: str
     ]
     if apply and not manager:
         causes.append(Cause("FieldValueRequired", "Required value: is required for apply patch", "fieldManager"))
-    if truth(query.get("force")) and not apply:
+    if not apply and (truth(query.get("force")) or (kind == "PatchOptions" and "force" in query)):
         causes.append(_forbidden("force", "may not be specified for non-apply patch"))
     if causes:
         raise invalid_options(kind, *causes)

@@ -36,6 +36,7 @@ async def update(served: Served, call: Call) -> Response:
     representation = call.represent(*ONE)
     options = write_options(call)
     body = await _body(served, call, options)
+    _must_be_named(body, call)
     metadata.match_request(body, served.strategy.resource, call.info.namespace, call.info.name)
     wanted = codec.afresh(body)
     item = await served.store.update(call.info.namespace, call.info.name, lambda _: wanted(), options, part=_part(call))
@@ -67,6 +68,7 @@ async def _apply(served: Served, call: Call, representation: Representation) -> 
         listed = ", ".join(f'duplicate field "{each}"' for each in duplicates)
         raise BadRequest(f"error strict decoding YAML: {listed}")
     _judge_duplicates(served, call, options, duplicates)
+    _must_be_named(applied, call)
 
     async def may_create() -> None:
         if call.authorize is not None:
@@ -107,6 +109,13 @@ def write_options(call: Call, kind: str = "UpdateOptions", *, apply: bool = Fals
     """Return the checked options of a write."""
     query = call.request.query
     return queries.write_options(query, query.getall("dryRun", []), call.caller, kind=kind, apply=apply)
+
+
+def _must_be_named(body: Object, call: Call) -> None:
+    """Refuse a body that does not say which object it is of, in Go's words: it may be of another one."""
+    given = body.get("metadata")
+    if not given or (isinstance(given, dict) and not given.get("name")):
+        raise BadRequest(f"the name of the object ({call.info.name} based on URL) was undeterminable: name must be provided")
 
 
 def _part(call: Call) -> Part:

@@ -14,7 +14,8 @@ from apiserver.apis.meta.objects import Object
 from apiserver.apis.meta.resources import Resource
 from apiserver.apis.meta.times import to_rfc3339
 
-_SERVERS: Final = ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink")
+_DELETION: Final = ("deletionTimestamp", "deletionGracePeriodSeconds")
+_SERVERS: Final = (*_DELETION, "selfLink")
 
 REPEATED_OWNERS: Final = (
     ".metadata.ownerReferences contains duplicate entries; API server dedups owner references in 1.20+, and may reject such requests as "
@@ -55,11 +56,16 @@ def match_request(obj: Object, resource: Resource, namespace: str, name: str = "
 def prepare_for_create(obj: Object, now: datetime) -> None:
     """Set what the server decides about a new object; what a client says about it is lost."""
     metadata = obj["metadata"]
-    for key in _SERVERS:
-        metadata.pop(key, None)
+    wipe(metadata)
     metadata["uid"] = str(uuid.uuid4())
     metadata["creationTimestamp"] = to_rfc3339(now)
     metadata["generation"] = 1
+
+
+def wipe(metadata: Object) -> None:
+    """Drop, in place, what no client can say of a new object."""
+    for key in _SERVERS:
+        metadata.pop(key, None)
 
 
 def prepare_for_update(obj: Object, old: Object, resource: Resource) -> None:
@@ -79,12 +85,17 @@ def prepare_for_update(obj: Object, old: Object, resource: Resource) -> None:
 
 
 def put_back(metadata: Object, before: Object) -> None:
-    """Put back, in place, what the server decides and clients only repeat."""
-    for key in (*_SERVERS, "creationTimestamp", "generation", "generateName"):
+    """Put back, in place, what the server decides and clients only repeat. A time of deletion that they made up stays, to be refused."""
+    for key in ("selfLink", "creationTimestamp", "generation"):
         if key in before:
             metadata[key] = before[key]
         else:
             metadata.pop(key, None)
+    for key in _DELETION:
+        if metadata.get(key) is None:
+            metadata.pop(key, None)
+            if key in before:
+                metadata[key] = before[key]
 
 
 def drop_repeated_owners(metadata: Object) -> list[str]:

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal
+from typing import Final, Literal
 
 from apiserver.apis.meta import objectmeta
 from apiserver.apis.meta.objects import Object, name_of
@@ -22,6 +22,7 @@ from apiserver.registry.generic.watchcache import DECODING_ERRORS
 
 Part = Literal["", "status", "scale"]
 """Which part of an object a write is about: all but the status, the status, or the replicas."""
+_UNLOCKED: Final = (None, "", "0")
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +115,7 @@ class Planner:
             Invalid: with all causes, ``refused`` among them.
         """
         before, hub = old["metadata"], self._strategy.hub
-        if not wanted["metadata"].get("resourceVersion"):
+        if wanted["metadata"].get("resourceVersion") in _UNLOCKED:
             raise metadata.unlocked(self._resource, before["name"])
         found = list(refused)
         if hub is not self._strategy:

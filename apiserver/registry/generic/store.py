@@ -129,6 +129,7 @@ class Store:
         if given.get("resourceVersion"):
             raise BadRequest("resourceVersion should not be set on objects to be created")
         self.strategy.default(obj)
+        metadata.wipe(given)  # nobody comes to own it
         self._own(self._owners(""), None, obj, options)
         return await self._add(namespace, obj, refused, options)
 

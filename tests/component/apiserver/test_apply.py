@@ -52,6 +52,9 @@ async def test_ssa_02_a_manager_is_required_and_force_is_for_apply_alone(api: Ap
     refused = await api.patch("w1?force=true", {})
     assert refused.code == 422
     assert "may not be specified for non-apply patch" in refused.json["message"]
+    assert (await api.patch("w1?force=false", {})).code == 422
+    nameless = await applied(api, "a", {"apiVersion": "example.test/v1", "kind": "Widget", "spec": {"size": 1}})
+    assert (nameless.code, "name must be provided" in nameless.json["message"]) == (400, True)
 
 
 async def test_ssa_03_conflicts_name_each_field_and_who_owns_it(api: Api) -> None:

@@ -64,8 +64,17 @@ async def test_get_02_a_read_can_ask_for_any_or_for_a_recent_state(api: Api) -> 
 async def test_upd_05_what_the_server_decided_stays(api: Api) -> None:
     made = await api.make(widget())
     wanted = {**made, "metadata": made["metadata"] | {"creationTimestamp": "2000-01-01T00:00:00Z", "generation": 9}}
-    wanted["metadata"] |= {"deletionTimestamp": "2000-01-01T00:00:00Z", "selfLink": "/x"}
+    wanted["metadata"] |= {"deletionTimestamp": None, "deletionGracePeriodSeconds": None, "selfLink": "/x"}
     assert (await api.call("PUT", "w1", wanted)).json == made
+    for key, value in (("deletionTimestamp", "2000-01-01T00:00:00Z"), ("deletionGracePeriodSeconds", 5)):
+        refused = await api.call("PUT", "w1", {**made, "metadata": {**made["metadata"], key: value}})
+        assert (refused.code, refused.json["details"]["causes"][0]["field"]) == (422, f"metadata.{key}")
+    made["metadata"]["finalizers"] = ["example.test/hold"]
+    await api.call("PUT", "w1", made)
+    marked = (await api.call("DELETE", "w1")).json
+    del marked["metadata"]["deletionTimestamp"]
+    kept = (await api.call("PUT", "w1", marked)).json
+    assert kept["metadata"]["deletionTimestamp"]
 
 
 async def test_pat_03_and_06_patches_are_bounded_and_their_result_is_judged(api: Api) -> None:

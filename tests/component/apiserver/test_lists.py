@@ -89,7 +89,7 @@ JUDGED = (
     ("resourceVersion=abc", 400),
     ("resourceVersion=1", 200),
     ("limit=x", 400),
-    ("limit=-1", 400),
+    ("limit=-1", 200),
     ("continue=x", 400),
     ("continue=x&resourceVersion=5", 400),
     ("sendInitialEvents=true", 422),

@@ -23,6 +23,10 @@ async def test_the_server_decides_uid_times_generation_and_revision(api: Api) ->
     assert metadata["namespace"] == NAMESPACE
     assert "selfLink" not in metadata
     assert "status" not in made
+    doomed = widget("doomed", size=1)
+    doomed["metadata"] |= {"deletionTimestamp": "2000-01-01T00:00:00Z", "deletionGracePeriodSeconds": 5}
+    [entry] = (await api.make(doomed))["metadata"]["managedFields"]
+    assert set(entry["fieldsV1"]) == {"f:spec"}
     assert (await api.get("w1")).json == made
 
 
@@ -118,6 +122,11 @@ async def test_an_update_without_a_revision_or_of_another_uid_or_name_is_refused
     other = {**made, "metadata": made["metadata"] | {"uid": "00000000-0000-0000-0000-000000000000"}}
     assert (await api.call("PUT", "w1", other)).code == 409
     assert (await api.call("PUT", "w2", made)).code == 400
+    unlocked = {**made, "metadata": made["metadata"] | {"resourceVersion": "0"}}
+    assert (await api.call("PUT", "w1", unlocked)).code == 422
+    nameless = {**made, "metadata": {key: value for key, value in made["metadata"].items() if key != "name"}}
+    refused = await api.call("PUT", "w1", nameless)
+    assert (refused.code, "name must be provided" in refused.json["message"]) == (400, True)
     assert (await api.call("PUT", "w2", widget("w2"))).code == 404
 
 
