@@ -13,6 +13,7 @@ from typing import Final
 
 MAX_LABEL: Final = 63
 MAX_SUBDOMAIN: Final = 253
+_LONGEST_KEY: Final = MAX_SUBDOMAIN + 1 + MAX_LABEL
 _ABSURD: Final = 1024
 
 _LABEL: Final = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
@@ -96,7 +97,8 @@ def label_value_errors(value: str) -> list[str]:
 
 def are_qualified_names(keys: Iterable[str]) -> bool:
     """Return whether :func:`qualified_name_errors` has nothing to say about any of the keys; a cluster uses few different ones."""
-    return all(map(_is_qualified_name, keys))
+    listed = list(keys)
+    return max(map(len, listed), default=0) <= _LONGEST_KEY and all(map(_is_qualified_name, listed))
 
 
 def are_label_values(values: Iterable[str]) -> bool:
@@ -107,7 +109,8 @@ def are_label_values(values: Iterable[str]) -> bool:
 
 @lru_cache(maxsize=8192)
 def _is_qualified_name(key: str) -> bool:
-    return len(key) <= MAX_SUBDOMAIN + 1 + MAX_LABEL and not qualified_name_errors(key)
+    """Remembered; so the caller sees to it that the key is not long."""
+    return not qualified_name_errors(key)
 
 
 def generate(base: str) -> str:

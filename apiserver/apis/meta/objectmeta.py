@@ -84,7 +84,7 @@ def validate_update(metadata: Mapping[str, Any], old: Mapping[str, Any]) -> list
 
 def validate_labels(labels: Mapping[str, str], path: Path) -> list[FieldError]:
     """Return all that is wrong with a map of labels (a nodeSelector is one, too)."""
-    if names.are_qualified_names(labels) and names.are_label_values(labels.values()):
+    if not labels or (names.are_qualified_names(labels) and names.are_label_values(labels.values())):
         return []
     found = []
     for key, value in sorted(labels.items()):
@@ -183,16 +183,20 @@ def _is_integer(value: object) -> bool:
 
 
 def _is_time(value: object) -> bool:
-    return isinstance(value, str) and _reads_as_time(value)
+    return isinstance(value, str) and (_is_known_time(value) if len(value) <= _USUAL_TIME else _reads_as_time(value))
 
 
-@lru_cache(maxsize=1024)
 def _reads_as_time(value: str) -> bool:
     try:
         times.parse(value)
     except ValueError:
         return False
     return True
+
+
+_is_known_time: Final = lru_cache(maxsize=1024)(_reads_as_time)
+_USUAL_TIME: Final = 40
+"""Longer ones, which a client may make as long as it likes, are not remembered."""
 
 
 def _scalar(holds: Callable[[object], bool], rule: str) -> Check:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any, Final
 
-import re2
-
 from apiserver.cel import cost
 from apiserver.cel.frame import Frame
 from apiserver.cel.registry import Library
@@ -14,9 +12,8 @@ from apiserver.cel.values import CelError
 
 LIBRARY: Final = Library()
 _member = LIBRARY.member
-_OPTIONS: Final = re2.Options()
-_OPTIONS.log_errors = False
-_OPTIONS.max_mem = 8 << 20
+_MAX_BYTES: Final = 8 << 20
+"""Of memory for one pattern."""
 
 
 @lru_cache(maxsize=256)
@@ -26,8 +23,13 @@ def compiled(pattern: str) -> Any:  # noqa: ANN401 - re2 ships no types
     Raises:
         CelError: it is none.
     """
+    import re2  # here, because it takes megabytes, and most clusters have no policy that asks for it
+
+    options = re2.Options()
+    options.log_errors = False
+    options.max_mem = _MAX_BYTES
     try:
-        return re2.compile(pattern, _OPTIONS)
+        return re2.compile(pattern, options)
     except re2.error as error:
         reason = error.args[0] if error.args else ""
         text = reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)

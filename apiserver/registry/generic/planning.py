@@ -5,7 +5,7 @@ Everything here works on copies, knows the strategy's hooks and the rules of met
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -13,7 +13,7 @@ from typing import Final, Literal
 
 from apiserver.apis.meta import objectmeta
 from apiserver.apis.meta.objects import Object, name_of
-from apiserver.apis.meta.validation import FieldError, raise_if_any, unknown_field
+from apiserver.apis.meta.validation import FieldError, to_invalid, unknown_field
 from apiserver.registry.generic import deletion, metadata
 from apiserver.registry.generic.codec import copy
 from apiserver.registry.generic.options import DeleteOptions, WriteOptions
@@ -169,10 +169,12 @@ class Planner:
             self._strategy.hub.prepare_for_delete(obj)
         return Plan(metadata.tidy(obj))
 
-    def _raise(self, found: Iterable[FieldError], obj: Object) -> None:
+    def _raise(self, found: Sequence[FieldError], obj: Object) -> None:
+        if not found:
+            return
         given = obj.get("metadata")
         name = name_of(obj) or (given.get("generateName") if isinstance(given, dict) else "")
-        raise_if_any(found, group=self._resource.group, kind=self._resource.kind, name=name if isinstance(name, str) else "")
+        raise to_invalid(found, group=self._resource.group, kind=self._resource.kind, name=name if isinstance(name, str) else "")
 
 
 def _locked(wanted: Object, old: Object) -> Object:

@@ -30,6 +30,7 @@ from apiserver.registry.generic.freshness import Freshness
 from apiserver.registry.generic.history import History, Replay
 from apiserver.registry.generic.indexing import Indices
 from apiserver.registry.generic.items import Item, Snapshot, SortedItems
+from apiserver.registry.generic.memory import give_back
 from apiserver.registry.generic.window import Event, EventType, Predicate, Record, Trigger, Watch, Window
 from storage.port import Batch, Change, Compacted, Entry, Storage, StorageError
 
@@ -249,6 +250,7 @@ class WatchCache:
         while True:
             try:
                 revision = await self._relist()
+                give_back()
                 failures = 0
                 await self._keep_up(revision)
             except TimeoutError:  # `check` found a difference

@@ -198,6 +198,15 @@ def test_an_update_may_not_change_who_the_object_is() -> None:
     ]
 
 
+def test_an_update_is_told_of_the_annotations_that_it_adds_and_of_the_size_of_all() -> None:
+    known = {"from-another-time/with/slashes": "1", "a": "2"}
+    old = _meta(resourceVersion="5", annotations=known)
+    assert objectmeta.validate_update({**old, "annotations": {**known, "a": "3"}}, old) == []
+    new = {**old, "annotations": {**known, "of/this/time": "x" * 262_144}}
+    assert [each.path for each in objectmeta.validate_update(new, old)] == ["metadata.annotations", "metadata.annotations"]
+    assert str(objectmeta.validate_update(new, old)[-1]) == "metadata.annotations: Too long: may not be more than 262144 bytes"
+
+
 def test_a_terminating_object_gets_no_new_finalizers() -> None:
     old = _meta(resourceVersion="5", deletionTimestamp="2026-01-01T00:00:00Z", finalizers=["a/b"])
     assert objectmeta.validate_update({**old, "finalizers": []}, old) == []
