@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -61,16 +60,17 @@ class Proxy:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._copy(reader, back))
                 tasks.create_task(self._copy(there, writer))
+        except* OSError:
+            pass  # a side that was reset: the other is, too, below
         finally:
             for each in (writer, back):
                 self._connections.discard(each)
                 each.transport.abort()
 
     async def _copy(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(OSError):
-            while data := await reader.read(CHUNK):
-                await self._open.wait()
-                writer.write(data)
-                await writer.drain()
-            if writer.can_write_eof():
-                writer.write_eof()
+        while data := await reader.read(CHUNK):
+            await self._open.wait()
+            writer.write(data)
+            await writer.drain()
+        if writer.can_write_eof():
+            writer.write_eof()

@@ -114,6 +114,8 @@ def _blank(value: Any, key: str = "") -> Any:
         return shown
     if isinstance(value, list):
         listed = [_blank(each) for each in value]
+        if key == "causes" and all(isinstance(each, dict) and each.get("reason") == "FieldManagerConflict" for each in listed):
+            listed.sort(key=lambda cause: str(cause.get("message")))  # Go walks a map of managers, whose order is another each time
         # A typed list of Go's leaves out what every item is; ours says it, as lists of custom resources do.
         return [_without_kind(each) for each in listed] if key == "items" else listed
     if key in _RUN:
