@@ -25,6 +25,8 @@ MAX_BYTES: Final = 3 << 20
 _MAX_NODES: Final = 50_000
 _MAX_DEPTH: Final = 200
 _YAML_TAG: Final = "tag:yaml.org,2002:"
+_SHORT_TRUTHS: Final = frozenset("yYnN")
+"""True and false in YAML 1.1, and to Go; not to PyYAML."""
 _INTEGER: Final = re.compile(r"[-+]?(0|[1-9][0-9]*)")
 
 
@@ -196,7 +198,8 @@ class _Yaml:
             if not isinstance(event, yaml.ScalarEvent) or (event.implicit[0] and event.value == "<<"):
                 raise BadRequest("keys of YAML maps must be plain values, and merge keys are not supported")
             key = self._scalar(event)
-            key = key if isinstance(key, str) else event.value
+            if not isinstance(key, str):
+                key = str(key).lower() if isinstance(key, bool | int) else event.value
             if key in result:
                 self.duplicates[key] = None
             result[key] = self._value(self._next(), depth + 1)
@@ -206,6 +209,8 @@ class _Yaml:
         tag = event.tag
         if tag in {None, "!"}:
             tag = self._loader.resolve(yaml.ScalarNode, event.value, event.implicit)  # type: ignore[no-untyped-call]  # the stubs' lack
+            if event.value in _SHORT_TRUTHS and event.implicit[0]:
+                tag = "bool"
         return _scalar(tag, event.value)
 
     def _count(self, nodes: int, depth: int) -> None:

@@ -92,6 +92,11 @@ TABLE_OF_KIND: Final = "the columns of a kind are its own: the sample has none b
 OWN_PATHS: Final = "the paths that there are"
 NO_ADDRESS: Final = "we do not know under which address clients reach us, and nobody uses what the twin says"
 RESPONSE_KIND: Final = "the group and version of a resource's kind are said, and not left to the reader"
+SHAPE: Final = "what has not the schema's shape is Invalid with all causes; Go stops at the first and says BadRequest"
+NO_OBJECT: Final = "a body that is no object is BadRequest"
+RANGES: Final = "ranges of media types and a quality of 0 mean what RFC 9110 says"
+ONLY_READ: Final = "health is read and not written"
+JSON_DISCOVERY: Final = "plain discovery is JSON, whatever is accepted"
 BOOKMARKS: Final = "a watch ends with a bookmark whenever it ends, and bookmarks have nothing but metadata"
 PRECONDITION: Final = "a patch's uid is a precondition, as that of PUT is: 409, as for a revision"
 TWICE: Final = "the sample validates metadata a second time by itself"
@@ -452,6 +457,82 @@ CASES: Final = (
             patch("s?fieldManager=d", {"metadata": {"managedFields": [{}]}}),
             patch("s?fieldManager=e", flunder("s", metadata={"labels": {"y": "1"}}), APPLY),
             get("s"),
+        ),
+    ),
+    Case(
+        "more-forms",
+        (
+            post(flunder("a", metadata={"labels": {"l": "1"}}), content_type="application/json; charset=utf-8", save="a"),
+            post(flunder("b"), content_type=""),
+            post(flunder("b1"), content_type="application/json;"),
+            post(flunder("b2"), content_type="application/merge-patch+json", differs=JSON_ALONE),
+            post(
+                "apiVersion: wardle.example.com/v1alpha1\nkind: Flunder\n"
+                "metadata:\n  name: yaml\n  annotations: {a: 'on', when: '2001-01-01'}\n",
+                content_type="application/yaml",
+            ),
+            post(
+                "apiVersion: wardle.example.com/v1alpha1\nkind: Flunder\nmetadata: {name: y}\n",
+                content_type="application/yaml",
+                differs=SHAPE,
+                code=422,
+            ),
+            post("", differs=WORDS),
+            post("null", differs=NO_OBJECT, code=400),
+            post("5", differs=WORDS),
+            post(flunder("c", metadata={"labels": "x"}), differs=SHAPE, code=422),
+            post(flunder("c", metadata={"labels": {"a": None}})),
+            post(flunder("d", metadata={"labels": None, "annotations": None, "finalizers": None})),
+            post(flunder("e", metadata={"finalizers": [5]}), differs=SHAPE, code=422),
+            post({**flunder("f"), "spec": None}),
+            post({**flunder("g"), "spec": {"reference": 5}}, differs=SHAPE, code=422),
+            post({**flunder("h"), "extra": {"x": 1}}),
+            post({**flunder("i"), "status": {"x": 1}}),
+            post(flunder("j", metadata={"extra": 1, "generation": "x"}), differs=SHAPE, code=422),
+            post({**flunder("k"), "Spec": {"Reference": "x"}}),
+            post(flunder("l", metadata={"name": "l", "namespace": ""})),
+            get("a?includeObject=Object", accept=TABLE, differs=TABLE_OF_KIND),
+            get("a", accept=f"{TABLE},application/json", differs=TABLE_OF_KIND),
+            get("a", accept="application/json;as=Nothing;g=meta.k8s.io;v=v1", differs=WORDS),
+            get("a", accept="application/json;as=Nothing;g=meta.k8s.io;v=v1,application/json"),
+            get("a", accept="application/json;as=Table;v=v9;g=meta.k8s.io,application/json"),
+            get("a", accept=PARTIAL_LIST, differs=WORDS),
+            get("a", accept="application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1beta1"),
+            get("a", accept="application/json;q=0.1,application/yaml;q=0.9"),
+            get("a", accept="application/*", differs=RANGES, code=200),
+            get("a", accept="*/*;q=0", differs=RANGES, code=406),
+            get("a", accept=""),
+            get("a", accept="nonsense", differs=JSON_ALONE),
+            get("a?pretty=true", accept="application/yaml"),
+            get("a?fieldSelector=metadata.name%3Dzzz&labelSelector=x"),
+            get("a?resourceVersion=99999999999"),
+            get("a?resourceVersion=0"),
+            get("a?watch=1", accept="application/json"),
+            get("?watch=1&timeoutSeconds=1&resourceVersion={a.rv}&labelSelector=l", accept=PARTIAL),
+            get("/apis/", differs=NO_ADDRESS),
+            get(f"/apis/{GROUP}/"),
+            get(f"/apis/{GROUP}/v1alpha1/"),
+            get(f"/apis/{GROUP}/v1alpha1/namespaces/more-forms"),
+            get(f"/apis/{GROUP}/v1alpha1/namespaces"),
+            get(f"/apis/{GROUP}/v1alpha1/flunders/a"),
+            get(f"/apis/{GROUP}/v1alpha1/namespaces/more-forms/flunders/"),
+            get(f"/apis/{GROUP}/v1alpha1/namespaces/more-forms/flunders/a/"),
+            get(f"/apis/{GROUP}/v1alpha1/namespaces/more-forms/flunders/a/status/x"),
+            get(f"/apis/{GROUP}/v1alpha1/watch/namespaces/more-forms/flunders/a?timeoutSeconds=1"),
+            get(f"/apis/{GROUP}/v1alpha1/watch/flunders?timeoutSeconds=1&fieldSelector=metadata.namespace%3Dmore-forms"),
+            Step("HEAD", "/healthz"),
+            Step("POST", "/healthz", {}, differs=ONLY_READ, code=405),
+            Step("PUT", f"/apis/{GROUP}/v1alpha1", {}),
+            Step("DELETE", "/apis"),
+            get("/readyz/nosuch", differs=OWN_PATHS),
+            get("/livez?exclude=ping"),
+            get(f"/apis/{GROUP}/v1alpha1", accept="application/yaml", differs=JSON_DISCOVERY),
+            get(f"/apis/{GROUP}/v1alpha1", accept="text/html", differs=JSON_DISCOVERY, code=200),
+            put("a/status", flunder("a")),
+            patch("a/status", {"status": {"x": 1}}),
+            patch("a/status?fieldManager=s", {**flunder("a"), "status": {}}, APPLY),
+            delete("a/status"),
+            post({}, "a/nosuch"),
         ),
     ),
     Case(
