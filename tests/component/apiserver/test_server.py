@@ -88,7 +88,7 @@ async def test_deep_patches_do_not_make_the_server_fail(api: Api, kind: str) -> 
 
 async def test_bodies_may_be_yaml_or_have_no_type_but_nothing_else(api: Api) -> None:
     yaml = (
-        b"apiVersion: example.test/v1\nkind: Widget\nmetadata:\n  name: y\n  annotations: {a: 'on', when: '2001-01-01'}\nspec: {size: 3}\n"
+        b"apiVersion: example.test/v1\nkind: Widget\nmetadata:\n  name: yaml\n  annotations: {a: 'on', when: '2001-01-01'}\nspec: {size: 3}\n"
     )
     made = await api.call("POST", "", yaml, Content_Type="application/yaml")
     assert (made.code, made.json["spec"]) == (201, {"size": 3})
