@@ -51,10 +51,12 @@ class Application:
 
     def is_long_running(self, info: RequestInfo) -> bool:
         """Return whether the request lasts as long as its client likes: a watch or a stream."""
-        if not info.is_resource:
+        if info.verb == "watch":
+            return info.is_resource
+        if not info.subresource:
             return False
         served = self._by_path.get((info.group, info.version, info.resource))
-        return info.verb == "watch" or (served is not None and info.subresource in served.strategy.connects)
+        return served is not None and info.subresource in served.strategy.connects
 
     async def answer(self, call: Call) -> Response:
         """Answer the request.

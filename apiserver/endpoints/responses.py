@@ -102,9 +102,8 @@ def plain(code: int, text: str) -> Response:
 
 def add_headers(call: Call, response: Response) -> None:
     """Set the headers that every answer carries; call it before the answer is prepared."""
-    response.encoded = b"Audit-Id: %b\r\n" % call.audit_id.encode()
-    if not response.sets("Cache-Control"):
-        response.encoded += _NOT_CACHED
+    cached = b"" if response.sets("Cache-Control") else _NOT_CACHED
+    response.encoded = b"Audit-Id: %b\r\n%b%b" % (call.audit_id.encode(), cached, response.encoded)
     if call.warnings:
         for value in warnings(call.warnings):
             response.headers.add("Warning", value)

@@ -99,7 +99,10 @@ class Auditor:
     @property
     def full(self) -> bool:
         """Whether a request must wait for :meth:`room`."""
-        return any(each.full for each in self._backends)
+        for each in self._backends:  # noqa: SIM110 - a generator for any() costs more than all that is asked here
+            if each.full:
+                return True
+        return False
 
     async def room(self) -> None:
         """Wait until the backends have room.

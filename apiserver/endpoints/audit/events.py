@@ -15,7 +15,7 @@ import orjson
 
 from apiserver.apis.meta.objects import Object, dig
 from apiserver.endpoints.audit.policy import Level, Verdict
-from apiserver.endpoints.requestinfo import RequestInfo
+from apiserver.endpoints.requestinfo import RequestInfo, recall, remember
 from apiserver.endpoints.users import User
 
 MAX_USER_AGENT: Final = 1024
@@ -149,8 +149,8 @@ class Record:
         self._moment = moment = pieces.time(received)
         self._received = f',"requestReceivedTimestamp":"{moment}","stageTimestamp":"'
         self._head = f'{verdict.head}{encoded(audit_id)},"stage":"'
-        who = "{}" if user is None else pieces.user(user)
-        self._what = f'","requestURI":{encoded(uri)},"verb":{pieces.text(info.verb)},"user":{who}'
+        self._uri = uri
+        self._user = user
         self._where = origin
 
     def act_as(self, user: User, constraint: str) -> None:
@@ -199,8 +199,20 @@ class Record:
         return f'{self._head}{stage}{middle}{outcome}{self._received}{self._pieces.time(nanoseconds)}"{end}'
 
     def _said(self) -> str:
+        """Return what the request itself says: the same each time that a client asks for the same."""
+        if self.impersonated is not None or self._ref is not None or self._user is None:
+            return self._say(self._user)
+        found: tuple[str, str] | None = recall(self._info, self._pieces, self._user)
+        if found is None or found[0] is not self._where:
+            found = (self._where, self._say(self._user))
+            remember(self._info, self._pieces, self._user, found)
+        return found[1]
+
+    def _say(self, user: User | None) -> str:
+        who = "{}" if user is None else self._pieces.user(user)
+        what = f'","requestURI":{encoded(self._uri)},"verb":{self._pieces.text(self._info.verb)},"user":{who}'
         acting = "" if self.impersonated is None else self._impersonation(self.impersonated)
-        return f"{self._what}{acting}{self._where}{self._reference() if self._info.is_resource else ''}"
+        return f"{what}{acting}{self._where}{self._reference() if self._info.is_resource else ''}"
 
     def _annotations(self, others: Mapping[str, str]) -> str:
         rest = encoded(dict(others))[1:-1]

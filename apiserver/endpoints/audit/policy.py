@@ -12,7 +12,7 @@ from enum import IntEnum
 from typing import Any, Final
 
 from apiserver.apis.meta.objects import Object
-from apiserver.endpoints.requestinfo import RequestInfo
+from apiserver.endpoints.requestinfo import RequestInfo, recall, remember
 from apiserver.endpoints.users import User
 
 API_VERSION: Final = "audit.k8s.io/v1"
@@ -132,6 +132,13 @@ class Policy:
 
     def verdict(self, user: User, info: RequestInfo) -> Verdict:
         """Return what is recorded of this request."""
+        found: Verdict | None = recall(info, self, user)
+        if found is None:
+            found = self._known_verdict(user, info)
+            remember(info, self, user, found)
+        return found
+
+    def _known_verdict(self, user: User, info: RequestInfo) -> Verdict:
         key = (
             id(user), info.verb, info.resource, info.subresource, info.namespace, info.group,
             info.name if self._by_name else "", "" if info.is_resource else info.path,

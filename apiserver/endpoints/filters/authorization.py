@@ -13,7 +13,7 @@ from apiserver.apis.meta.errors import Details, Forbidden, InternalError, Status
 from apiserver.apis.meta.objects import Object, dig
 from apiserver.client.rest import Client, TransportError
 from apiserver.endpoints.filters.reviewing import Answered, ask, uncounted
-from apiserver.endpoints.requestinfo import RequestInfo
+from apiserver.endpoints.requestinfo import RequestInfo, recall, remember
 from apiserver.endpoints.users import MASTERS, User
 
 ALWAYS_ALLOWED: Final = frozenset({"/healthz", "/livez", "/readyz"})
@@ -88,9 +88,13 @@ class Delegated:
         """See :class:`Authorizer`: ``system:masters`` may always, everyone may see whether we are well."""
         if MASTERS in user.groups:
             return ALLOWED
-        found = self._answers.get(_key(user, info))
-        if found is not None and found[1] is user and found[0] > self._now():
-            return found[2]
+        answer: tuple[float, User, Decision] | None = recall(info, self, user)
+        if answer is not None and answer[0] > self._now():
+            return answer[2]
+        answer = self._answers.get(_key(user, info))
+        if answer is not None and answer[1] is user and answer[0] > self._now():
+            remember(info, self, user, answer)
+            return answer[2]
         if not info.is_resource and info.path in ALWAYS_ALLOWED:
             return ALLOWED
         return None

@@ -19,7 +19,9 @@ from collections.abc import Awaitable
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import partial
+from itertools import count
 from typing import Final, Protocol
+from uuid import uuid4
 
 from apiserver.apis.meta.errors import BadRequest, Details, InternalError, ServiceUnavailable, StatusError, Timeout, TooManyRequests
 from apiserver.endpoints import queries, requestinfo, responses
@@ -30,13 +32,14 @@ from apiserver.endpoints.audit.policy import Level
 from apiserver.endpoints.call import Call
 from apiserver.endpoints.filters import impersonation, metering
 from apiserver.endpoints.filters.authentication import Authenticator
-from apiserver.endpoints.filters.authorization import ALWAYS_ALLOWED, Authorizer, forbidden
+from apiserver.endpoints.filters.authorization import ALWAYS_ALLOWED, Authorizer, Decision, forbidden
 from apiserver.endpoints.filters.deadlines import Deadlines
 from apiserver.endpoints.filters.impersonation import Impersonation
 from apiserver.endpoints.filters.limits import Limiter, Refused, Seat
 from apiserver.endpoints.filters.metering import Deciding, Requests
-from apiserver.endpoints.http.messages import Request, Response, Stream
+from apiserver.endpoints.http.messages import Request, Response, Stream, encoded
 from apiserver.endpoints.negotiation import JSON
+from apiserver.endpoints.users import User
 
 logger = logging.getLogger(__name__)
 
@@ -50,7 +53,9 @@ _GATEWAY_TIMEOUT: Final = 504
 _SERVER_ERROR: Final = 500
 _APPLY: Final = "application/apply-patch+"
 _SLICE: Final = 1 << 20
-_VARIANTS: Final = "89ab"
+_OURS: Final = str(uuid4())[:-12]
+_LAST_PART: Final = (1 << 48) - 1
+_NUMBERS: Final = count(random.getrandbits(48))
 SLOW_SECONDS: Final = 0.5
 """From here on a request is worth a line in the log and annotations in the audit log, as in Go."""
 
@@ -134,7 +139,12 @@ class Chain:
     async def _let_in(self, call: Call, *, long_running: bool) -> Response:
         if self.phase is not Phase.SERVING and call.info.path not in ALWAYS_ALLOWED:
             self._refuse(call)
-        await self._authenticate(call)
+        user = self.authenticator.known(call.request)
+        if user is None:
+            user = await self._authenticate(call)
+        else:
+            self.deciding.authenticated(user.name, 0.0)
+        call.user = user
         if self.tracing is not None:
             return await self.tracing(call, self._go_on(call, long_running=long_running))
         return await self._go_on(call, long_running=long_running)
@@ -159,23 +169,20 @@ class Chain:
         finally:
             seat.leave()
         if not response.prepared:
-            for name, value in seat.headers:
-                response.headers[name] = value
+            response.encoded += encoded(seat.headers)
         return response
 
-    async def _authenticate(self, call: Call) -> None:
+    async def _authenticate(self, call: Call) -> User:
         began = time.perf_counter()
-        user = self.authenticator.known(call.request)
-        if user is None:
-            try:
-                user = await self.authenticator(call.request)
-            except StatusError as error:
-                self.deciding.unauthenticated("failure" if error.code == _UNAUTHORIZED else "error", time.perf_counter() - began)
-                if self.auditor is not None:
-                    self.auditor.unauthenticated(call, error.code)
-                raise
-        call.user = user
+        try:
+            user = await self.authenticator(call.request)
+        except StatusError as error:
+            self.deciding.unauthenticated("failure" if error.code == _UNAUTHORIZED else "error", time.perf_counter() - began)
+            if self.auditor is not None:
+                self.auditor.unauthenticated(call, error.code)
+            raise
         self.deciding.authenticated(user.name, time.perf_counter() - began)
+        return user
 
     async def _impersonate(self, impersonate: Impersonation, call: Call) -> None:
         found = await impersonate(call.request, call.user, call.info)
@@ -193,21 +200,22 @@ class Chain:
 
     async def _authorize(self, call: Call) -> None:
         began = time.perf_counter()
-        decision = self.authorizer.known(call.user, call.info)
-        if decision is None:
-            try:
-                decision = await self.authorizer.decide(call.user, call.info)
-            except StatusError as error:
-                self.deciding.refused("error", time.perf_counter() - began)
-                if call.record is not None:
-                    call.record.decided(allowed=False, reason=error.message)
-                raise
+        try:
+            decision = await self.authorizer.decide(call.user, call.info)
+        except StatusError as error:
+            self.deciding.refused("error", time.perf_counter() - began)
+            if call.record is not None:
+                call.record.decided(allowed=False, reason=error.message)
+            raise
+        self._decided(call, decision, time.perf_counter() - began)
+
+    def _decided(self, call: Call, decision: Decision, seconds: float) -> None:
         if call.record is not None:
             call.record.decided(allowed=decision.allowed, reason=decision.reason)
         if not decision.allowed:
-            self.deciding.refused("no-opinion", time.perf_counter() - began)
+            self.deciding.refused("no-opinion", seconds)
             raise forbidden(call.user, call.info, decision.reason)
-        self.deciding.allowed(time.perf_counter() - began)
+        self.deciding.allowed(seconds)
 
     async def _authorize_also(self, call: Call, verb: str) -> None:
         info = replace(call.info, verb=verb)
@@ -216,7 +224,11 @@ class Chain:
             raise forbidden(call.user, info, decision.reason)
 
     async def _answer(self, call: Call, *, long_running: bool) -> Response:
-        await self._authorize(call)
+        decision = self.authorizer.known(call.user, call.info)
+        if decision is None:
+            await self._authorize(call)
+        else:
+            self._decided(call, decision, 0.0)
         if not long_running:
             if call.info.verb == "patch":  # applying may create, and only the store finds out
                 call.authorize = partial(self._authorize_also, call)
@@ -247,7 +259,7 @@ class Chain:
 
     async def _in_time(self, call: Call) -> Response:
         """Answer within the time that the client gives, or ours. Only what cancelled the answer is a Timeout, not any TimeoutError."""
-        if "timeout=" in call.request.query_string:
+        if "timeout=" in call.request.target:
             return await self._in_its_time(call, queries.timeout(call.request.query, self.deadlines.seconds))
         deadline = self.deadlines.begin(call.request.task)
         try:
@@ -334,9 +346,8 @@ def _audit_id(request: Request) -> str:
 
 
 def _new_id() -> str:
-    """Return a UUIDv4: an identity, no secret."""
-    text = f"{random.getrandbits(128):032x}"
-    return f"{text[:8]}-{text[8:12]}-4{text[13:16]}-{_VARIANTS[int(text[16], 16) & 3]}{text[17:20]}-{text[20:]}"
+    """Return a UUIDv4: an identity, no secret. Its last part counts, from a random number on; the rest is this process's."""
+    return f"{_OURS}{next(_NUMBERS) & _LAST_PART:012x}"
 
 
 def _log(call: Call, code: int, seconds: float, *, long_running: bool) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, cast
 
 from apiserver.apis.meta.instruments import (
     LIMIT,
@@ -120,6 +120,14 @@ class Requests:
 
     def series(self, info: RequestInfo, *, dry_run: str = "", apply: bool = False, connect: bool = False) -> Series:
         """Return where a request counts."""
+        if dry_run or apply or connect:
+            return self._found(info, dry_run=dry_run, apply=apply, connect=connect)
+        found = info.remembered.get(self)
+        if found is None:
+            found = info.remembered[self] = self._found(info)
+        return cast("Series", found)
+
+    def _found(self, info: RequestInfo, *, dry_run: str = "", apply: bool = False, connect: bool = False) -> Series:
         if not info.is_resource:
             key: tuple[object, ...] = (info.method, info.path if info.path in _HEALTH else "")
         else:

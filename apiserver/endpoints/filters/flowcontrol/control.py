@@ -20,7 +20,7 @@ from apiserver.endpoints.filters.flowcontrol import borrowing, configuration, le
 from apiserver.endpoints.filters.flowcontrol.configuration import Configuration, Schema
 from apiserver.endpoints.filters.flowcontrol.levels import Full, Seats, Waiter
 from apiserver.endpoints.filters.limits import Limiter, Refused, Seat, Watermark, too_many
-from apiserver.endpoints.requestinfo import RequestInfo
+from apiserver.endpoints.requestinfo import RequestInfo, recall, remember
 
 logger = logging.getLogger(__name__)
 
@@ -136,6 +136,7 @@ class PriorityAndFairness:
         self._bounds: dict[str, borrowing.Bounds] = {}
         self._levels: dict[str, Seats] = {}
         self._flows: dict[tuple[object, ...], _Flow] = {}
+        self._era = object()  # what was remembered in another one holds no more
 
     def configure(self, schemas: Iterable[Object], levels: Iterable[Object]) -> None:
         """Take the cluster's FlowSchemas and PriorityLevelConfigurations; none of either: fall back."""
@@ -162,6 +163,7 @@ class PriorityAndFairness:
                 gauge.cell(name).value = value
         self._levels = {name: seats for name, seats in self._levels.items() if name in self._configuration.levels}
         self._flows.clear()
+        self._era = object()
         self.adjust()
 
     async def run(self) -> None:
@@ -214,6 +216,13 @@ class PriorityAndFairness:
         return self.watermark.take()
 
     def _flow(self, known: Configuration, user: User, info: RequestInfo) -> _Flow:
+        found: _Flow | None = recall(info, self._era, user)
+        if found is None:
+            found = self._found(known, user, info)
+            remember(info, self._era, user, found)
+        return found
+
+    def _found(self, known: Configuration, user: User, info: RequestInfo) -> _Flow:
         key = (id(user), info.verb, info.resource, info.namespace, info.subresource, info.group, "" if info.is_resource else info.path)
         flow = self._flows.get(key)
         if flow is not None and flow.user is user:
