@@ -47,8 +47,14 @@ class _Watch:
     prefix: str
     position: int
     """Every change at or below it was yielded, or lies outside the prefix."""
+    previous: bool
+    """Its changes say what was before."""
     woken: asyncio.Event = field(default_factory=asyncio.Event)
     wants_progress: bool = False
+
+    def told(self, change: Change) -> Change:
+        """Return what it tells of a change."""
+        return change if self.previous else Change(change.key, change.entry, None)
 
 
 _revision_of = attrgetter("revision")
@@ -110,9 +116,9 @@ class MemoryStorage:
         return self._revision
 
     @asynccontextmanager
-    async def watch(self, prefix: str, *, after: int) -> AsyncIterator[AsyncIterator[Batch]]:
+    async def watch(self, prefix: str, *, after: int, previous: bool = True) -> AsyncIterator[AsyncIterator[Batch]]:
         """Watch ``prefix`` from the revision that follows ``after``."""
-        watch = _Watch(prefix, after)
+        watch = _Watch(prefix, after, previous)
         batches = self._follow(watch)
         self._watches.add(watch)
         try:
@@ -216,7 +222,7 @@ class MemoryStorage:
             batch = self._log[index]
             if batch.revision > upto:
                 break
-            if changes := tuple(change for change in batch.changes if change.key.startswith(watch.prefix)):
+            if changes := tuple(watch.told(change) for change in batch.changes if change.key.startswith(watch.prefix)):
                 found.append(Batch(batch.revision, changes))
         return found
 

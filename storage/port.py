@@ -119,7 +119,7 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One key changed: ``entry`` is what it became (None: deleted), ``previous`` what it was (None: created)."""
+    """One key changed: ``entry`` is what it became (None: deleted), ``previous`` what it was (None: created, or nobody asked)."""
 
     key: str
     entry: Entry | None
@@ -163,8 +163,10 @@ class Storage(Protocol):
         """
         ...
 
-    def watch(self, prefix: str, *, after: int) -> AbstractAsyncContextManager[AsyncIterator[Batch]]:
+    def watch(self, prefix: str, *, after: int, previous: bool = True) -> AbstractAsyncContextManager[AsyncIterator[Batch]]:
         """Watch ``prefix`` from the revision that follows ``after``, which may lie in the future.
+
+        ``previous``: changes say what was before. Whoever knows it spares the store to send everything twice.
 
         Raises (from the iterator):
             Compacted: the position of the watch is gone; read everything again.

@@ -112,9 +112,9 @@ class MeasuredStorage:
         self._metrics.observe(operation, key, began)
         return revision
 
-    def watch(self, prefix: str, *, after: int) -> AbstractAsyncContextManager[AsyncIterator[Batch]]:
+    def watch(self, prefix: str, *, after: int, previous: bool = True) -> AbstractAsyncContextManager[AsyncIterator[Batch]]:
         """As the storage's."""
-        return self._storage.watch(prefix, after=after)
+        return self._storage.watch(prefix, after=after, previous=previous)
 
     async def request_progress(self) -> None:
         """As the storage's."""

@@ -151,9 +151,9 @@ class _TracedStorage:
         """As the storage's."""
         return await self._within("Txn", writes[0].key if writes else "", self._storage.commit(conditions, writes))
 
-    def watch(self, prefix: str, *, after: int) -> AbstractAsyncContextManager[AsyncIterator[Batch]]:
+    def watch(self, prefix: str, *, after: int, previous: bool = True) -> AbstractAsyncContextManager[AsyncIterator[Batch]]:
         """As the storage's."""
-        return self._storage.watch(prefix, after=after)
+        return self._storage.watch(prefix, after=after, previous=previous)
 
     async def request_progress(self) -> None:
         """As the storage's."""

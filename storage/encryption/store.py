@@ -81,9 +81,9 @@ class EncryptedStorage:
             raise RevisionMismatch(mismatch.key, self._opened(mismatch.actual)) from None
 
     @asynccontextmanager
-    async def watch(self, prefix: str, *, after: int) -> AsyncIterator[AsyncIterator[Batch]]:
+    async def watch(self, prefix: str, *, after: int, previous: bool = True) -> AsyncIterator[AsyncIterator[Batch]]:
         """Watch ``prefix`` from the revision that follows ``after``."""
-        async with self._inner.watch(prefix, after=after) as batches, aclosing(self._follow(batches)) as opened:
+        async with self._inner.watch(prefix, after=after, previous=previous) as batches, aclosing(self._follow(batches)) as opened:
             yield opened
 
     async def request_progress(self) -> None:

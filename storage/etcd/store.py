@@ -104,9 +104,9 @@ class EtcdStorage:
         return response.header.revision
 
     @asynccontextmanager
-    async def watch(self, prefix: str, *, after: int) -> AsyncIterator[AsyncIterator[Batch]]:
+    async def watch(self, prefix: str, *, after: int, previous: bool = True) -> AsyncIterator[AsyncIterator[Batch]]:
         """Watch ``prefix`` from the revision that follows ``after``."""
-        watch = Watch(self._connection, self._keys, prefix, after, self._timeout_seconds, self.revision)
+        watch = Watch(self._connection, self._keys, prefix, after, self._timeout_seconds, self.revision, previous=previous)
         self._watches.add(watch)
         try:
             async with aclosing(watch.batches()) as batches:

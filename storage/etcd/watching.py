@@ -67,22 +67,22 @@ class Progress:
         self._send_request()
 
 
-def batches(events: Iterable[rpc.Event], keys: Keys, position: int) -> Iterator[Batch]:
-    """Return the events above ``position``, one batch a revision.
+def batches(events: Iterable[rpc.Event], keys: Keys, position: int, *, previous: bool = True) -> Iterator[Batch]:
+    """Return the events above ``position``, one batch a revision; ``previous``: they say what was before.
 
     Raises:
         Compacted: what a key was before is gone, so the position of the watch is.
     """
     for revision, group in itertools.groupby(events, key=lambda event: event.kv.mod_revision):
         if revision > position:
-            yield Batch(revision, tuple(_change(event, keys) for event in group))
+            yield Batch(revision, tuple(_change(event, keys, previous=previous) for event in group))
 
 
-def _change(event: rpc.Event, keys: Keys) -> Change:
+def _change(event: rpc.Event, keys: Keys, *, previous: bool) -> Change:
     entry = keys.entry(event.kv) if event.type == rpc.Event.PUT else None
     if event.HasField("prev_kv"):
         return Change(keys.outer(event.kv.key), entry, keys.entry(event.prev_kv))
-    if event.type != rpc.Event.PUT or event.kv.version != 1:
+    if previous and (event.type != rpc.Event.PUT or event.kv.version != 1):
         raise Compacted
     return Change(keys.outer(event.kv.key), entry, None)
 
@@ -98,8 +98,11 @@ class Watch:
         after: int,
         timeout_seconds: float,
         revision_now: Callable[[], Awaitable[int]],
+        *,
+        previous: bool = True,
     ) -> None:
         """Begin at ``after``; ``revision_now`` asks the store for its revision, which tells it whether its history is still the same."""
+        self._previous = previous
         self._connection = connection
         self._keys = keys
         self._prefix = prefix
@@ -179,7 +182,7 @@ class Watch:
                     raise self._ended(response)
                 events += response.events
                 if events and not response.fragment:
-                    for batch in batches(events, self._keys, self._position):
+                    for batch in batches(events, self._keys, self._position, previous=self._previous):
                         self._position = batch.revision
                         yield batch
                     events = []
@@ -200,7 +203,7 @@ class Watch:
         # From the position itself, not from the revision after it: etcd then refuses exactly the positions below the compacted
         # revision. What it repeats of that revision is dropped.
         start = max(self._position, 1)
-        create = rpc.WatchCreateRequest(key=begin, range_end=end, start_revision=start, prev_kv=True, fragment=True)
+        create = rpc.WatchCreateRequest(key=begin, range_end=end, start_revision=start, prev_kv=self._previous, fragment=True)
         return rpc.WatchRequest(create_request=create).SerializeToString()
 
     async def _read(self, messages: Messages, endpoint: Endpoint) -> rpc.WatchResponse:

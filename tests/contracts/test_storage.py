@@ -387,6 +387,20 @@ async def test_7_what_is_compacted_is_refused_and_the_rest_is_there(store: Stora
     ]
 
 
+async def test_6_a_watch_that_is_not_to_say_what_was_before_says_all_the_rest(store: Storage) -> None:
+    begin = await put(store, "p/a", b"1")
+    await put(store, "p/a", b"2")
+    await put(store, "p/b", b"3")
+    last = await store.commit([], [Delete("p/a")])
+    async with store.watch("p/", after=begin, previous=False) as batches:
+        found = changes(await collect(batches, last))
+    assert [(change.key, change.entry and change.entry.value, change.previous) for change in found] == [
+        ("p/a", b"2", None),
+        ("p/b", b"3", None),
+        ("p/a", None, None),
+    ]
+
+
 async def test_7_a_deletion_at_the_compacted_revision_leaves_the_key_absent_before_and_after(store: Storage) -> None:
     await put(store, "p/a")
     deleted = await store.commit([], [Delete("p/a")])

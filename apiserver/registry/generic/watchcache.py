@@ -272,7 +272,7 @@ class WatchCache:
         async with asyncio.timeout(None) as following:
             self._following = following
             try:
-                async with self._storage.watch(self._prefix, after=revision) as batches:
+                async with self._storage.watch(self._prefix, after=revision, previous=False) as batches:
                     async for batch in batches:
                         self._apply(batch)
             finally:
