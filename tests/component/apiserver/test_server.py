@@ -87,7 +87,10 @@ async def test_deep_patches_do_not_make_the_server_fail(api: Api, kind: str) -> 
 
 
 async def test_bodies_may_be_yaml_or_have_no_type_but_nothing_else(api: Api) -> None:
-    yaml = b"apiVersion: example.test/v1\nkind: Widget\nmetadata:\n  name: why\n  annotations: {a: 'on', when: '2001-01-01'}\nspec: {size: 3}\n"
+    yaml = (
+        b"apiVersion: example.test/v1\nkind: Widget\nmetadata:\n  name: why\n"
+        b"  annotations: {a: 'on', when: '2001-01-01'}\nspec: {size: 3}\n"
+    )
     made = await api.call("POST", "", yaml, Content_Type="application/yaml")
     assert (made.code, made.json["spec"]) == (201, {"size": 3})
     bomb = b"a: &a [1,1]\n" + b"".join(b"%c: &%c [*%c,*%c]\n" % (x + 1, x + 1, x, x) for x in range(97, 121))
