@@ -203,7 +203,7 @@ class Record:
         if self.impersonated is not None or self._ref is not None or self._user is None:
             return self._say(self._user)
         found: tuple[str, str] | None = recall(self._info, self._pieces, self._user)
-        if found is None or found[0] is not self._where:
+        if found is None or found[0] != self._where:
             found = (self._where, self._say(self._user))
             remember(self._info, self._pieces, self._user, found)
         return found[1]
