@@ -341,7 +341,7 @@ def _keep(record: Record, call: Call, response: Response) -> None:
 
 def _audit_id(request: Request) -> str:
     """Return the id that the aggregator gave the request, so that both logs join, or a new one."""
-    given = request.headers.get("Audit-Id", "")
+    given = request.given_audit_id
     return given if given and len(given) <= _MAX_AUDIT_ID and given.isprintable() else _new_id()
 
 

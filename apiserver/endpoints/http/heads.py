@@ -1,6 +1,7 @@
 """Heads of requests (RFC 9112, sections 2 to 6): strict, and quick where a client repeats itself.
 
-A client sends the same header fields with each of its requests, so the fields of a head are read once and found again by their bytes.
+A client sends the same header fields with each of its requests, so the fields of a head are read once and found again by their bytes. But
+for two: the aggregator gives each request an ``Audit-Id`` of its own and repeats its target as ``X-Forwarded-Uri``; they are taken out before.
 What is refused although some servers take it: bare LF or CR, obs-fold, white space before a colon, absolute-form, more than one
 ``Content-Length``, any ``Transfer-Encoding`` but ``chunked``, both of them together, no ``Host`` or two.
 """
@@ -18,6 +19,9 @@ _MAX_LENGTH_DIGITS: Final = 18
 _METHODS: Final = {each.encode(): each for each in ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")}
 _TOKEN: Final = b"!#$%&'*+-.^_`|~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _MAX_METHOD: Final = 32
+_AUDIT_ID: Final = b"\r\nAudit-Id: "  # as Go writes it; in other letters it is a field like any other
+_FORWARDED_URI: Final = b"\r\nX-Forwarded-Uri: "
+_MAX_AUDIT_ID: Final = 64
 _NOT_IN_FIELDS: Final = bytes(each for each in range(32) if each not in b"\t\r\n") + b"\x7f"
 _SECRET: Final = ("Authorization", "Cookie", "Proxy-Authorization", "Sec-WebSocket-Protocol")
 
@@ -50,15 +54,17 @@ class Fields:
 class Head:
     """A request's first line and fields."""
 
-    __slots__ = ("fields", "method", "old", "target")
+    __slots__ = ("audit_id", "fields", "method", "old", "target")
 
-    def __init__(self, method: str, target: str, fields: Fields, *, old: bool) -> None:
+    def __init__(self, method: str, target: str, fields: Fields, *, old: bool, audit_id: str = "") -> None:
         self.method = method
         self.target = target
         """In origin-form, as it was sent: ``/path?query``."""
         self.fields = fields
         self.old = old
         """HTTP/1.0: the connection ends with the answer."""
+        self.audit_id = audit_id
+        """What ``Audit-Id`` said, if it was taken out of ``fields``."""
 
 
 class Heads:
@@ -76,9 +82,11 @@ class Heads:
         Raises:
             Refused: it is malformed, or ambiguous.
         """
-        known = self._whole.get(raw)
-        if known is not None:
-            return known
+        audit_id, raw = _without_own(raw)
+        head = self._whole.get(raw) or self._parse(raw)
+        return Head(head.method, head.target, head.fields, old=head.old, audit_id=audit_id) if audit_id else head
+
+    def _parse(self, raw: bytes) -> Head:
         line, _, block = raw.partition(b"\r\n")
         method, target, old = _request_line(line)
         fields = self._known.get(block)
@@ -103,6 +111,27 @@ class Heads:
                 del self._known[next(iter(self._known))]
             self._known[block] = fields
         return fields
+
+
+def _without_own(raw: bytes) -> tuple[str, bytes]:
+    """Return the id that a front proxy gave the request ("": none of its form), and the head without what no other request has."""
+    value, rest = _without(raw, _AUDIT_ID)
+    if len(value) > _MAX_AUDIT_ID or not value.replace(b"-", b"").isalnum():
+        value, rest = b"", raw
+    uri, shorter = _without(rest, _FORWARDED_URI)
+    if uri.isascii() and uri.decode("ascii").isprintable():
+        rest = shorter
+    return value.decode("ascii"), rest
+
+
+def _without(raw: bytes, name: bytes) -> tuple[bytes, bytes]:
+    """Return the first value of a header field, and the head without its line."""
+    start = raw.find(name)
+    if start < 0:
+        return b"", raw
+    begin = start + len(name)
+    end = raw.find(b"\r\n", begin)
+    return (raw[begin:], raw[:start]) if end < 0 else (raw[begin:end], raw[:start] + raw[end:])
 
 
 def _request_line(line: bytes) -> tuple[str, str, bool]:

@@ -70,7 +70,7 @@ class Carrier(Protocol):
 class Request:
     """One request. Its body is read at most once."""
 
-    __slots__ = ("_path", "_query", "carrier", "fields", "method", "old", "target")
+    __slots__ = ("_path", "_query", "carrier", "fields", "given_audit_id", "method", "old", "target")
 
     def __init__(self, head: Head, carrier: Carrier) -> None:
         self.carrier = carrier
@@ -80,6 +80,8 @@ class Request:
         self.fields = head.fields
         self.old = head.old
         """HTTP/1.0."""
+        self.given_audit_id = head.audit_id or head.fields.headers.get("Audit-Id", "")
+        """The id by which whoever sent it knows the request."""
         self._path = ""
         self._query: MultiDictProxy[str] | None = None
 
@@ -90,7 +92,7 @@ class Request:
 
     @property
     def headers(self) -> CIMultiDictProxy[str]:
-        """The header fields; names in any case."""
+        """The header fields; names in any case. ``Audit-Id`` (see ``given_audit_id``) and ``X-Forwarded-Uri`` need not be there."""
         return self.fields.headers
 
     @property

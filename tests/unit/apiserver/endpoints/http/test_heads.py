@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from apiserver.endpoints.http.heads import Heads, Refused
+from apiserver.endpoints.http.heads import Head, Heads, Refused
 
 LINE = b"GET /apis?x=1 HTTP/1.1\r\n"
 HOST = b"Host: a"
@@ -148,3 +148,52 @@ def test_what_is_taken_means_the_same_to_two_other_parsers(line: tuple[bytes, ..
     parser = httptools.HttpRequestParser(told)
     parser.feed_data(raw + b"\r\n\r\n")
     assert (told.url.decode(), told.headers) == (head.target, ours)
+
+
+AGGREGATED = b"GET /x HTTP/1.1\r\nHost: h\r\nUser-Agent: u\r\n%b\r\nX-Remote-User: alice"
+
+
+@pytest.mark.parametrize("place", ["middle", "end"])
+def test_requests_that_differ_in_their_audit_ids_share_their_fields(place: str) -> None:
+    heads = Heads()
+
+    def read(audit_id: bytes) -> Head:
+        line = b"Audit-Id: " + audit_id
+        return heads.read(AGGREGATED % line if place == "middle" else (AGGREGATED % b"Accept: a") + b"\r\n" + line)
+
+    first, second, third = read(b"1f0c6d3e-0000"), read(b"2"), read(b"3")
+    assert [each.audit_id for each in (first, second, third)] == ["1f0c6d3e-0000", "2", "3"]
+    assert first.fields is second.fields is third.fields
+    assert "Audit-Id" not in first.fields.headers
+    assert dict(first.fields.headers)["X-Remote-User"] == "alice"
+    assert (third.method, third.target, third.old) == ("GET", "/x", False)
+
+
+@pytest.mark.parametrize("value", [b"", b"a" * 65, b"a b", "ä".encode(), b"a, b", b'"'])
+def test_an_audit_id_of_another_form_is_a_field_like_any_other(value: bytes) -> None:
+    head = Heads().read(AGGREGATED % (b"Audit-Id: " + value))
+    assert (head.audit_id, head.fields.headers["Audit-Id"]) == ("", value.decode())
+
+
+def test_requests_of_different_objects_share_their_fields() -> None:
+    heads = Heads()
+    first, second = (heads.read(AGGREGATED % b"Audit-Id: a\r\nX-Forwarded-Uri: /apis/g/v1/things/%b" % name) for name in (b"one", b"two"))
+    assert first.fields is second.fields
+    assert "X-Forwarded-Uri" not in first.fields.headers
+
+
+def test_the_first_of_two_audit_ids_counts() -> None:
+    head = Heads().read(AGGREGATED % b"Audit-Id: one\r\nAudit-Id: two")
+    assert (head.audit_id, head.fields.headers.getall("Audit-Id")) == ("one", ["two"])
+
+
+def test_what_is_refused_is_refused_with_an_audit_id() -> None:
+    for wrong in (
+        b"Audit-Id: a\nX: b",
+        b"Audit-Id: a\x00",
+        b"X-Forwarded-Uri: /\n",
+        b"X-Forwarded-Uri: \x7f",
+        b"Audit-Id: a\r\nContent-Length: 1\r\nContent-Length: 2",
+    ):
+        with pytest.raises(Refused):
+            Heads().read(AGGREGATED % wrong)
