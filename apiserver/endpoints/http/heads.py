@@ -1,7 +1,8 @@
 """Heads of requests (RFC 9112, sections 2 to 6): strict, and quick where a client repeats itself.
 
 A client sends the same header fields with each of its requests, so the fields of a head are read once and found again by their bytes. But
-for two: the aggregator gives each request an ``Audit-Id`` of its own and repeats its target as ``X-Forwarded-Uri``; they are taken out before.
+for two: the aggregator gives each request an ``Audit-Id`` of its own, and its target as ``X-Forwarded-Uri``. They are cut out first.
+
 What is refused although some servers take it: bare LF or CR, obs-fold, white space before a colon, absolute-form, more than one
 ``Content-Length``, any ``Transfer-Encoding`` but ``chunked``, both of them together, no ``Host`` or two.
 """
