@@ -8,7 +8,7 @@ import asyncio
 import gc
 import json
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from apiserver.apis.meta.resources import Resource
 from apiserver.registry.generic import codec, selection
 from apiserver.registry.generic.items import Item
 from apiserver.registry.generic.strategy import Strategy
-from apiserver.registry.generic.watchcache import Event, WatchCache
+from apiserver.registry.generic.watchcache import Event, Telling, WatchCache
 from storage.memory import MemoryStorage
 from storage.port import Batch, Change, Entry
 
@@ -139,9 +139,7 @@ async def measure_watches(watches: int, kind: str) -> None:
         async with cache.watch(
             PREFIX, after=cache.revision, predicate=None if chosen.is_everything else chosen, trigger=chosen.trigger, key=key
         ) as events:
-            while True:
-                for each in await events.batch():
-                    heard[0] += len(each.framed("json", frame)) > 0
+            await events.tell(Reader(heard))
 
     events = 200
     batches = []
@@ -166,6 +164,25 @@ async def measure_watches(watches: int, kind: str) -> None:
         told_per_event=round(heard[0] / events, 1),
         microseconds_per_told=round(spent / max(heard[0], 1) * 1e6, 2),
     )
+
+
+class Reader:
+    """A client that reads everything."""
+
+    def __init__(self, heard: list[int]) -> None:
+        self._heard = heard
+
+    def receive(self, telling: Telling) -> bool:
+        """Count what is told, once it is encoded."""
+        self._heard[0] += len(telling.written("json", frames))
+        return True
+
+    async def room(self) -> None:
+        """There is always some."""
+
+
+def frames(events: Sequence[Event]) -> list[bytes]:
+    return [event.framed("json", frame) for event in events]
 
 
 def frame(event: Event) -> bytes:

@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
+from collections import Counter as Counts
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Final, Protocol
 
 OTHER: Final = "other"
@@ -40,6 +42,16 @@ class Cell:
         self.value: float = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """Values by the buckets of one histogram, for whoever counts the same values again and again."""
+
+    number: int
+    total: float
+    buckets: tuple[tuple[int, int], ...]
+    """Which bucket has how many of them."""
+
+
 class HistogramCell:
     """Counts by bucket; the last one has no bound."""
 
@@ -54,6 +66,17 @@ class HistogramCell:
         """Count one value."""
         self.counts[bisect_left(self._bounds, value)] += 1
         self.total += value
+
+    def tally(self, values: Sequence[float]) -> Tally:
+        """Return what :meth:`add` counts."""
+        buckets = Counts(bisect_left(self._bounds, value) for value in values)
+        return Tally(len(values), sum(values), tuple(buckets.items()))
+
+    def add(self, tally: Tally) -> None:
+        """Count several values at once."""
+        for bucket, number in tally.buckets:
+            self.counts[bucket] += number
+        self.total += tally.total
 
 
 class _Labelled:

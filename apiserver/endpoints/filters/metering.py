@@ -7,7 +7,7 @@ Measured at some 1 µs a request: a request finds its series by one dictionary a
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, cast
 
@@ -20,6 +20,7 @@ from apiserver.apis.meta.instruments import (
     Histogram,
     HistogramCell,
     Registry,
+    Tally,
     exponential,
     heading,
     histogram_lines,
@@ -210,12 +211,14 @@ class WatchMeter:
     _lists: Histogram
     _names: tuple[str, str, str]
 
-    def sent(self, frames: Collection[bytes]) -> None:
+    def tally(self, frames: Sequence[bytes]) -> Tally:
+        """Return what :meth:`sent` counts of these frames."""
+        return self._sizes.tally([len(each) for each in frames])
+
+    def sent(self, tally: Tally) -> None:
         """Count events."""
-        self._events.value += len(frames)
-        observe = self._sizes.observe
-        for each in frames:
-            observe(len(each))
+        self._events.value += tally.number
+        self._sizes.add(tally)
 
     def cut(self) -> None:
         """Count a watch that was too slow."""

@@ -292,13 +292,17 @@ class Stream(Response):
         if data:
             await self._carrier.send(chunk(data) if self.chunked else data)
 
-    def push(self, data: bytes) -> bool:
+    def coded(self, data: bytes) -> bytes:
+        """Return a piece as it goes on the wire, the same in all answers that are equally ``chunked``; for :meth:`push`."""
+        return chunk(data) if self.chunked else data
+
+    def push(self, coded: bytes) -> bool:
         """Send a piece as :meth:`write` does, and return whether there is room for more: if not, await :meth:`room` before the next.
 
         Raises:
             ConnectionError: the client is gone.
         """
-        return self._carrier.send_now(chunk(data) if self.chunked else data)
+        return self._carrier.send_now(coded)
 
     async def room(self) -> None:
         """Wait until there is room for more.

@@ -54,6 +54,11 @@ def offered(request: Request) -> list[str]:
     return [each.strip() for line in request.headers.getall("Sec-WebSocket-Protocol", ()) for each in line.split(",") if each.strip()]
 
 
+def texts(messages: Iterable[bytes]) -> bytes:
+    """Return text messages, given in UTF-8, as the frames of any websocket of ours: servers do not mask, and no extension is offered."""
+    return b"".join([Frame(Opcode.TEXT, data).serialize(mask=False) for data in messages])
+
+
 class WebSocket(Response):
     """The server's side of one websocket, and the response that its handler returns.
 
@@ -142,17 +147,15 @@ class WebSocket(Response):
         """Send a text message, given in UTF-8; as :meth:`send_bytes`."""
         await self._send(Opcode.TEXT, data)
 
-    def push_texts(self, messages: Iterable[bytes]) -> bool:
-        """Send text messages, given in UTF-8; return whether there is room for more: if not, await :meth:`room` before the next.
+    def push(self, frames: bytes) -> bool:
+        """Send frames as :func:`texts` returns them; return whether there is room for more: if not, await :meth:`room` before the next.
 
         Raises:
             ConnectionError: the client is gone, or the websocket has ended.
         """
         if self._protocol.state is not State.OPEN:
             raise Gone("the websocket has ended")
-        for data in messages:
-            self._protocol.send_frame(Frame(Opcode.TEXT, data))
-        return self._carrier.send_now(self._frames())
+        return self._carrier.send_now(frames)
 
     async def room(self) -> None:
         """Wait until there is room for more."""

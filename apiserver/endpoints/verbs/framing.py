@@ -24,15 +24,19 @@ class Lines:
     def __init__(self, call: Call) -> None:
         self.response = stream = Stream(call.request, content_type=JSON)
         self._stream = stream
+        self.coding = "chunked" if stream.chunked else "plain"
+        """Names what :meth:`encode` does: answers of one coding share its result."""
+        self.send = stream.push
+        """Sends what :meth:`encode` returned; False when the client does not read, and :meth:`room` is to be awaited."""
         responses.add_headers(call, stream)
 
     async def begin(self) -> None:
         """Send the head."""
         await self._stream.prepare()
 
-    def push(self, frames: Sequence[bytes]) -> bool:
-        """Send frames, each a line; False when the client does not read, and :meth:`room` is to be awaited."""
-        return self._stream.push(frames[0] if len(frames) == 1 else b"".join(frames))
+    def encode(self, frames: Sequence[bytes]) -> bytes:
+        """Return frames, each a line, as they go on the wire."""
+        return self._stream.coded(b"".join(frames))
 
     async def room(self) -> None:
         """Wait until the client reads."""
@@ -64,15 +68,18 @@ class Messages:
             on_close=task.cancel if task is not None else None,
         )
         self._socket = socket
+        self.coding = "websocket"
+        self.send = socket.push
+        """As that of :class:`Lines`."""
         responses.add_headers(call, socket)
 
     async def begin(self) -> None:
         """Upgrade the connection."""
         await self._socket.accept()
 
-    def push(self, frames: Sequence[bytes]) -> bool:
-        """Send each frame as a text message; False when the client does not read, and :meth:`room` is to be awaited."""
-        return self._socket.push_texts(frames)
+    def encode(self, frames: Sequence[bytes]) -> bytes:
+        """Return frames, each a text message, as they go on the wire."""
+        return websocket.texts(frames)
 
     async def room(self) -> None:
         """Wait until the client reads."""

@@ -11,12 +11,14 @@ import random
 import time
 from collections.abc import AsyncIterator, Awaitable, Iterable, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import Final
 
 import orjson
 
 from apiserver.apis.meta import fields
 from apiserver.apis.meta.errors import Expired, Timeout
+from apiserver.apis.meta.instruments import Tally
 from apiserver.apis.meta.objects import Object
 from apiserver.endpoints import queries
 from apiserver.endpoints.call import Call
@@ -24,13 +26,15 @@ from apiserver.endpoints.filters.metering import WatchMeter, WatchMeters
 from apiserver.endpoints.http.messages import Response
 from apiserver.endpoints.negotiation import PARTIAL, TABLE, Representation
 from apiserver.endpoints.presenting import ONE, Include, include_of
-from apiserver.endpoints.verbs.framing import Lines, Messages, frames_of
+from apiserver.endpoints.verbs.framing import frames_of
 from apiserver.endpoints.verbs.served import Served
 from apiserver.registry.generic import selection
+from apiserver.registry.generic.changes import Event, EventType, Telling
+from apiserver.registry.generic.history import Replay
 from apiserver.registry.generic.items import Item
 from apiserver.registry.generic.listing import parse_revision
 from apiserver.registry.generic.selection import Selection
-from apiserver.registry.generic.watchcache import Event, EventType
+from apiserver.registry.generic.window import Watch
 
 BOOKMARK_SECONDS: Final = 60.0
 INITIAL_EVENTS_END: Final = "k8s.io/initial-events-end"
@@ -83,12 +87,20 @@ async def watch(served: Served, call: Call, watches: Watches, *, name: str = "")
     except TimeoutError:
         if limit is None or not limit.expired():
             raise
-        await stream.say_goodbye()
+        stream.say_goodbye()
     return await stream.end()
 
 
+@dataclass(frozen=True, slots=True)
+class _Letter:
+    """Frames as they go on the wire, with what is counted of them."""
+
+    data: bytes
+    tally: Tally
+
+
 class _Stream:
-    """One watch's frames."""
+    """One watch's frames, and the receiver of its events."""
 
     def __init__(
         self, served: Served, call: Call, options: queries.ListOptions, representation: Representation, name: str, meter: WatchMeter
@@ -104,8 +116,11 @@ class _Stream:
         self._since = parse_revision(options.resource_version)
         self._columns = True
         self._form = f"{served.store.resource.api_version} {representation.transform} {representation.version}"
-        self._sink: Lines | Messages | None = None
-        self._revision = 0
+        self._is_shared = representation.transform != TABLE  # a Table is of its own moment, and the first has columns
+        self._sink = sink = frames_of(call)
+        self._coded_form = f"{sink.coding} {self._form}"
+        self._has_begun = False
+        self._events: Watch | Replay | None = None
         self._meter = meter
         self._began = time.perf_counter()
 
@@ -119,16 +134,16 @@ class _Stream:
             # A server of Kubernetes says these two inside of a stream, also when nothing was sent before.
             await self._write([_frame("ERROR", orjson.dumps(error.to_json()))])
 
-    async def say_goodbye(self) -> None:
+    def say_goodbye(self) -> None:
         """Write a last bookmark, so that the client goes on from here and not from its last event."""
-        if self._options.bookmarks and self._revision and self._sink is not None:
-            await self._bounded(self._write([self._bookmark(self._revision)]))
+        if self._options.bookmarks and self._revision:
+            self._post(self._letter([self._bookmark(self._revision)]))
 
     async def end(self) -> Response:
         """End the answer cleanly."""
-        sink = await self._begun()
-        await self._bounded(sink.end())
-        return sink.response
+        await self._begin()
+        await self._bounded(self._sink.end())
+        return self._sink.response
 
     @staticmethod
     async def _bounded(writing: Awaitable[None]) -> None:
@@ -156,7 +171,7 @@ class _Stream:
         async with store.cache.watch(
             prefix, after=after, predicate=self._predicate(), bookmark_seconds=bookmark_seconds, key=key, trigger=trigger
         ) as events:
-            await self._begun()
+            await self._begin()
             for start in range(0, len(snapshot), _SLICE):
                 await self._write(self._object("ADDED", item) for item in snapshot[start : start + _SLICE] if self._selection(item))
             if self._options.send_initial_events and self._options.bookmarks:
@@ -165,11 +180,27 @@ class _Stream:
             if self._options.send_initial_events:
                 self._meter.listed(time.perf_counter() - self._began, self._call.info.scope)
             del snapshot
-            self._revision = after
-            while batch := await events.batch():
-                self._revision = 0  # until they are written: a bookmark that goes back would have them told twice
-                await self._write(map(self._event, batch))
-                self._revision = events.revision
+            self._events = events
+            await events.tell(self)
+
+    # What the watch cache needs (changes.Receiver): events go out in its own stroke, without waking this watch's task.
+
+    def receive(self, telling: Telling) -> bool:
+        """Send events; all watches of one form that are told the same send the same bytes, made once."""
+        letter = telling.written(self._coded_form, self._letter_of) if self._is_shared else self._letter_of(telling.events)
+        return self._post(letter)
+
+    async def room(self) -> None:
+        """Wait until the client reads."""
+        await self._sink.room()
+
+    def _letter_of(self, events: Sequence[Event]) -> _Letter:
+        return self._letter([self._event(each) for each in events])
+
+    @property
+    def _revision(self) -> int:
+        """What the client knows; 0 until it knows what there was in the beginning."""
+        return self._events.revision if self._events is not None else 0
 
     async def _beginning(self) -> tuple[bool, int]:
         """Return whether the objects there are come first, and the revision after which changes are told otherwise.
@@ -194,12 +225,10 @@ class _Stream:
     def _event(self, event: Event) -> bytes:
         if event.type is EventType.BOOKMARK or event.item is None:
             return self._bookmark(event.revision)
-        if self._representation.transform == TABLE:  # of its own moment, and the first has columns
-            return self._object(event.type.value, event.item)
-        return event.framed(self._form, self._encode)
+        return event.framed(self._form, self._encode) if self._is_shared else self._encode(event)
 
     def _encode(self, event: Event) -> bytes:
-        """Return the event's frame, which all watches of the same form send."""
+        """Return the event's frame, which all watches of the same form send, but for Tables."""
         return b"" if event.item is None else self._object(event.type.value, event.item)
 
     def _object(self, kind: str, item: Item) -> bytes:
@@ -235,19 +264,24 @@ class _Stream:
     async def _write(self, frames: Iterable[bytes]) -> None:
         listed = list(frames)
         if listed:
-            self._meter.sent(listed)
-            sink = self._sink or await self._begun()
-            if not sink.push(listed):
-                await sink.room()
+            await self._begin()
+            self._post(self._letter(listed))
+            await self.room()
 
-    async def _begun(self) -> Lines | Messages:
-        """Return where frames go, its head sent."""
-        if self._sink is None:
-            sink = frames_of(self._call)
-            await sink.begin()
-            self._call.started(sink.response.status)
-            self._sink = sink
-        return self._sink
+    def _letter(self, frames: Sequence[bytes]) -> _Letter:
+        return _Letter(self._sink.encode(frames), self._meter.tally(frames))
+
+    def _post(self, letter: _Letter) -> bool:
+        """Send a letter; return whether there is room for more."""
+        self._meter.sent(letter.tally)
+        return self._sink.send(letter.data)
+
+    async def _begin(self) -> None:
+        """Send the head, once."""
+        if not self._has_begun:
+            await self._sink.begin()
+            self._call.started(self._sink.response.status)
+            self._has_begun = True
 
 
 def _frame(kind: str, data: bytes) -> bytes:

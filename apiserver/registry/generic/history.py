@@ -14,8 +14,9 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from typing import Final, Self
 
 from apiserver.apis.meta import errors
+from apiserver.registry.generic.changes import Event, Predicate, Receiver, Record, Telling, event_of
 from apiserver.registry.generic.items import Item
-from apiserver.registry.generic.window import Event, Predicate, Record, Watch, Window, event_of
+from apiserver.registry.generic.window import Watch, Window
 from storage.port import Batch, Compacted, Entry, Storage, StorageError
 
 REPLAYS: Final = 16
@@ -187,6 +188,24 @@ class Replay:
             if self._live is not None:
                 return await anext(self._live)
             await self._read_on()
+
+    async def tell(self, receiver: Receiver) -> None:
+        """Tell ``receiver`` everything, until the server stops.
+
+        Raises:
+            Expired: as in iteration.
+            Exception: whatever the predicate or the receiver raised.
+        """
+        while self._live is None or self._pending:
+            if self._pending:
+                receiver.receive(Telling(self.take()))
+                await receiver.room()
+                continue
+            try:
+                await self._read_on()
+            except StopAsyncIteration:
+                return
+        await self._live.tell(receiver)
 
     async def batch(self) -> list[Event]:
         """Wait for an event; return all that are at hand, none when the server stops.

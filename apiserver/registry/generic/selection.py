@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from apiserver.apis.meta import fields, labels
 from apiserver.apis.meta.errors import BadRequest
 from apiserver.apis.meta.labels import Operator
+from apiserver.registry.generic.audiences import Trigger
 from apiserver.registry.generic.items import Item
 from apiserver.registry.generic.strategy import Strategy
-from apiserver.registry.generic.window import Trigger
 
 _KNOWN = 4096  # sets of labels that are remembered while a list is made
 _METADATA = frozenset({"metadata.name", "metadata.namespace"})

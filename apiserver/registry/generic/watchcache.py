@@ -26,15 +26,19 @@ from dataclasses import dataclass
 
 from apiserver.apis.meta import errors
 from apiserver.registry.generic import consistency
+from apiserver.registry.generic.audiences import Trigger
+from apiserver.registry.generic.changes import Event, EventType, Predicate, Receiver, Record, Telling
 from apiserver.registry.generic.freshness import Freshness
 from apiserver.registry.generic.history import History, Replay
 from apiserver.registry.generic.indexing import Indices
 from apiserver.registry.generic.items import Item, Snapshot, SortedItems
 from apiserver.registry.generic.memory import give_back
-from apiserver.registry.generic.window import Event, EventType, Predicate, Record, Trigger, Watch, Window
+from apiserver.registry.generic.window import Watch, Window
 from storage.port import Batch, Change, Compacted, Entry, Storage, StorageError
 
-__all__ = ["Event", "EventType", "Item", "Predicate", "Snapshot", "Trigger", "Undecodable", "Watch", "WatchCache"]
+__all__ = [
+    "Event", "EventType", "Item", "Predicate", "Receiver", "Snapshot", "Telling", "Trigger", "Undecodable", "Watch", "WatchCache"
+]  # fmt: skip
 
 logger = logging.getLogger(__name__)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from contextlib import AsyncExitStack
 from typing import Any
 
 import aiohttp
@@ -270,6 +271,45 @@ async def test_tables_and_metadata_alone_in_lists_and_watches(api: Api) -> None:
     assert (first["object"]["columnDefinitions"] is not None, second["object"]["columnDefinitions"]) == (True, None)
     async with api.watch(BOOKMARKED, Accept="application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1") as frames:
         assert {each["object"]["kind"] for each in await take(frames, 3)} == {"PartialObjectMetadata"}
+
+
+async def test_watches_of_every_form_are_told_the_same_at_the_same_time_and_each_event_is_counted(api: Api) -> None:
+    partial = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+    table = "application/json;as=Table;v=v1;g=meta.k8s.io"
+    forms: list[tuple[str, dict[str, str]]] = [
+        ("", {}), ("", {}), ("labelSelector=app=a", {}), ("fieldSelector=metadata.name=a", {}), ("", {"Accept": partial}),
+        ("", {"Accept": table}), ("", {"Accept": table}),
+    ]  # fmt: skip
+    revision = (await api.get()).json["metadata"]["resourceVersion"]
+    counted = sent_events((await api.get("/metrics")).body)
+    async with AsyncExitStack() as stack:
+        streams = [await stack.enter_async_context(api.watch(f"resourceVersion={revision}&{query}", **given)) for query, given in forms]
+        socket = await stack.enter_async_context(api.session.ws_connect(f"{api.url}{api.path}?watch=1&resourceVersion={revision}"))
+        body = widget("a")
+        body["metadata"]["labels"] = {"app": "a"}
+        await api.make(body)
+        for size in range(2, 6):
+            await api.patch("a", {"spec": {"size": size}})
+        told = [await take(frames, 5) for frames in streams]
+        told.append([json.loads((await socket.receive()).data) for _ in range(5)])
+    assert [[each["type"] for each in one] for one in told] == [["ADDED"] + ["MODIFIED"] * 4] * 8
+    revisions = [[each["object"]["metadata"]["resourceVersion"] for each in one] for one in told]
+    assert revisions == [revisions[0]] * 8
+    assert told[0] == told[1] == told[2] == told[3] == told[7]
+    assert [each["object"]["kind"] for each in told[4]] == ["PartialObjectMetadata"] * 5
+    for one in told[5:7]:
+        assert [each["object"]["columnDefinitions"] is None for each in one] == [False, True, True, True, True]
+        assert [each["object"]["rows"][0]["cells"][1] for each in one] == [1, 2, 3, 4, 5]
+    assert sent_events((await api.get("/metrics")).body) - counted == 40
+
+
+def sent_events(metrics: bytes) -> float:
+    """Return the number of events that watches were sent, as two metrics tell it."""
+    names = ("apiserver_watch_events_total{", "apiserver_watch_events_sizes_count{")
+    lines = [line for line in metrics.decode().splitlines() if 'resource="widgets"' in line]
+    counts = {sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith(name)) for name in names}
+    assert len(counts) == 1
+    return counts.pop()
 
 
 async def test_a_client_that_asks_for_what_we_do_not_write_gets_406(api: Api) -> None:

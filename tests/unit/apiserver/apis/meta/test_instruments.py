@@ -39,6 +39,18 @@ def test_a_value_on_a_bound_belongs_to_the_bucket_below() -> None:
     assert read["h_count", (("x", "v"),)] == 4
 
 
+def test_values_that_were_tallied_are_counted_as_if_each_was_observed() -> None:
+    one, other = Histogram("h", "About.", (1, 10)).cell(), Histogram("h", "About.", (1, 10)).cell()
+    values = (0.5, 1, 5, 50, 7)
+    tally = one.tally(values)
+    for _ in range(3):
+        one.add(tally)
+        for each in values:
+            other.observe(each)
+    assert (one.counts, one.total) == (other.counts, other.total) == ([6, 6, 3], 190.5)
+    assert tally.number == 5
+
+
 def test_a_histogram_without_labels_is_written_too() -> None:
     registry = Registry()
     histogram = Histogram("h", "About.", (1,))

@@ -5,9 +5,9 @@ from unittest import mock
 import pytest
 
 from apiserver.registry.generic import indexing
+from apiserver.registry.generic.audiences import Trigger
 from apiserver.registry.generic.indexing import Indices
 from apiserver.registry.generic.items import Item, SortedItems
-from apiserver.registry.generic.window import Trigger
 
 
 def item(key: str, **labels: str) -> Item:

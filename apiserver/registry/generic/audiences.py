@@ -1,0 +1,135 @@
+"""The watches that wait, by what they wait for: a change costs nothing for those that it does not concern."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from apiserver.registry.generic.changes import Record
+from apiserver.registry.generic.items import Item
+
+if TYPE_CHECKING:
+    from apiserver.registry.generic.window import Watch
+
+
+@dataclass(frozen=True, slots=True)
+class Trigger:
+    """A predicate holds only for items of which ``read`` returns ``value``; ``field`` names what is read."""
+
+    field: str
+    value: str
+    read: Callable[[Item], str]
+
+
+class Audience:
+    """Watches that the same changes concern."""
+
+    __slots__ = ("watches",)
+
+    def __init__(self) -> None:
+        self.watches: dict[Watch, None] = {}
+
+
+class _Scope:
+    """The watches of one key or prefix: those that any change in it concerns, and the others by field and value."""
+
+    __slots__ = ("by_field", "plain", "size")
+
+    def __init__(self) -> None:
+        self.plain = Audience()
+        self.by_field: dict[str, tuple[Callable[[Item], str], dict[str, Audience]]] = {}
+        self.size = 0
+
+    def add(self, watch: Watch) -> None:
+        self.size += 1
+        trigger = watch.trigger
+        if trigger is None:
+            audience = self.plain
+        else:
+            _, by_value = self.by_field.setdefault(trigger.field, (trigger.read, {}))
+            audience = by_value.setdefault(trigger.value, Audience())
+        audience.watches[watch] = None
+
+    def discard(self, watch: Watch) -> None:
+        self.size -= 1
+        trigger = watch.trigger
+        if trigger is None:
+            del self.plain.watches[watch]
+            return
+        _, by_value = self.by_field[trigger.field]
+        del by_value[trigger.value].watches[watch]
+        if not by_value[trigger.value].watches:
+            del by_value[trigger.value]
+        if not by_value:
+            del self.by_field[trigger.field]
+
+    def concerned(self, record: Record) -> Iterator[Audience]:
+        if self.plain.watches:
+            yield self.plain
+        for read, by_value in self.by_field.values():
+            try:
+                values = {read(item) for item in (record.old, record.new) if item is not None}
+            except Exception:  # noqa: BLE001 - it cannot be read: the predicates of those who ask for it will say so, each to its own watch
+                yield from list(by_value.values())
+                continue
+            for value in values:
+                if (audience := by_value.get(value)) is not None:
+                    yield audience
+
+    def watches(self) -> Iterator[Watch]:
+        yield from self.plain.watches
+        for _, by_value in self.by_field.values():
+            for audience in by_value.values():
+                yield from audience.watches
+
+
+class Audiences:
+    """All watches that wait."""
+
+    def __init__(self) -> None:
+        self._of_prefix: dict[str, _Scope] = {}
+        self._of_key: dict[str, _Scope] = {}
+        self._lengths: Counter[int] = Counter()  # of the prefixes
+
+    def enter(self, watch: Watch) -> None:
+        """Let a watch wait."""
+        scopes, name = (self._of_key, watch.key) if watch.key else (self._of_prefix, watch.prefix)
+        scope = scopes.get(name)
+        if scope is None:
+            scope = scopes[name] = _Scope()
+            if not watch.key:
+                self._lengths[len(name)] += 1
+        scope.add(watch)
+
+    def leave(self, watch: Watch) -> None:
+        """Let a watch that waits wait no more."""
+        scopes, name = (self._of_key, watch.key) if watch.key else (self._of_prefix, watch.prefix)
+        scope = scopes[name]
+        scope.discard(watch)
+        if scope.size:
+            return
+        del scopes[name]
+        if not watch.key:
+            self._lengths[len(name)] -= 1
+            if not self._lengths[len(name)]:
+                del self._lengths[len(name)]
+
+    def concerned(self, records: Sequence[Record]) -> Iterable[tuple[Audience, list[Record]]]:
+        """Return whom the records concern, each audience with its own of them, in their order."""
+        concerning: dict[Audience, list[Record]] = {}
+        for record in records:
+            key = record.key
+            for length in self._lengths:
+                if (scope := self._of_prefix.get(key[:length])) is not None:
+                    for audience in scope.concerned(record):
+                        concerning.setdefault(audience, []).append(record)
+            if (scope := self._of_key.get(key)) is not None:
+                for audience in scope.concerned(record):
+                    concerning.setdefault(audience, []).append(record)
+        return concerning.items()
+
+    def watches(self) -> list[Watch]:
+        """Return every watch that waits."""
+        return [watch for scopes in (self._of_prefix, self._of_key) for scope in scopes.values() for watch in scope.watches()]

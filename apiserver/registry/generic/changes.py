@@ -1,0 +1,133 @@
+"""What watches tell: changes of objects as events, each made once for all that tell it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from enum import StrEnum
+from typing import Any, Protocol, TypeVar
+
+from apiserver.registry.generic import canonical
+from apiserver.registry.generic.items import Item
+
+Predicate = Callable[[Item], bool]
+T = TypeVar("T")
+
+
+class EventType(StrEnum):
+    """Kubernetes' watch event types, ERROR aside: errors are raised."""
+
+    ADDED = "ADDED"
+    MODIFIED = "MODIFIED"
+    DELETED = "DELETED"
+    BOOKMARK = "BOOKMARK"
+
+
+class Event:
+    """One thing that watches tell; the same event for all that tell it.
+
+    ``item`` is the object as it goes on the wire: for DELETED the last state with the revision of its end; None for BOOKMARK.
+    ``previous`` is what it was before (None for ADDED of a new object, and for BOOKMARK).
+    """
+
+    __slots__ = ("_frames", "item", "previous", "revision", "type")
+
+    def __init__(self, kind: EventType, item: Item | None, previous: Item | None, revision: int) -> None:
+        self.type = kind
+        self.item = item
+        self.previous = previous
+        self.revision = revision
+        self._frames: dict[str, bytes] | None = None
+
+    def framed(self, form: str, make: Callable[[Event], bytes]) -> bytes:
+        """Return what ``make`` encodes of this event, made once for all watches of a ``form`` that are about as far."""
+        frames = self._frames
+        if frames is None:
+            frames = self._frames = {}
+        frame = frames.get(form)
+        if frame is None:
+            frame = frames[form] = make(self)
+        return frame
+
+    def forget_frames(self) -> None:
+        """Free what ``framed`` keeps."""
+        self._frames = None
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Event):
+            return NotImplemented
+        return (self.type, self.item, self.previous, self.revision) == (other.type, other.item, other.previous, other.revision)
+
+    def __hash__(self) -> int:
+        return hash((self.type, self.revision, self.item))
+
+    def __repr__(self) -> str:
+        return f"Event({self.type.value}, {self.item!r}, {self.previous!r}, {self.revision})"
+
+
+class Record:
+    """One change of one object: ``old`` became ``new`` at ``revision`` (None: absent)."""
+
+    __slots__ = ("_events", "key", "new", "old", "revision")
+
+    def __init__(self, key: str, revision: int, old: Item | None, new: Item | None) -> None:
+        self.key = key
+        self.revision = revision
+        self.old = old
+        self.new = new
+        self._events: dict[EventType, Event] | None = None
+
+    def event(self, kind: EventType) -> Event:
+        """Return the change as an event of this type; DELETED carries ``old`` with this change's revision in it."""
+        events = self._events
+        if events is None:
+            events = self._events = {}
+        event = events.get(kind)
+        if event is None:
+            item = self.new
+            if kind is EventType.DELETED and self.old is not None:
+                item = canonical.restamped(self.old, self.revision)
+            event = events[kind] = Event(kind, item, self.old, self.revision)
+        return event
+
+    def forget_frames(self) -> None:
+        """Free the encoded frames of its events."""
+        for event in self._events.values() if self._events else ():
+            event.forget_frames()
+
+
+def event_of(record: Record, predicate: Predicate | None) -> Event | None:
+    """Return what a watch with ``predicate`` tells of ``record``: an object that begins to match is ADDED, one that stops is DELETED."""
+    old, new = record.old, record.new
+    was = old is not None and (predicate is None or predicate(old))
+    if new is not None and (predicate is None or predicate(new)):
+        return record.event(EventType.MODIFIED if was else EventType.ADDED)
+    return record.event(EventType.DELETED) if was else None
+
+
+class Telling:
+    """Events that are told together, at least one, in their order; the same for all watches that are told just these at one moment."""
+
+    __slots__ = ("_written", "events")
+
+    def __init__(self, events: Sequence[Event]) -> None:
+        self.events = events
+        self._written: dict[str, Any] = {}
+
+    def written(self, form: str, write: Callable[[Sequence[Event]], T]) -> T:
+        """Return what ``write`` makes of the events, made once for all watches of a ``form`` (which stands for one type of result)."""
+        found: T | None = self._written.get(form)
+        if found is None:
+            found = self._written[form] = write(self.events)
+        return found
+
+
+class Receiver(Protocol):
+    """Who is told what a watch finds."""
+
+    def receive(self, telling: Telling) -> bool:
+        """Take events, without waiting; False: there is no room for more, and nothing comes before :meth:`room` has returned."""
+        ...
+
+    async def room(self) -> None:
+        """Return once there is room, at once if there is."""
+        ...
