@@ -13,9 +13,29 @@ from apiserver.endpoints.http.messages import Request
 from apiserver.endpoints.negotiation import Representation, negotiate
 from apiserver.endpoints.requestinfo import RequestInfo
 from apiserver.registry.generic.options import Caller
+from apiserver.registry.generic.watchcache import WatchCache
 
 PATCHES: Final = "patch.webhook.admission.k8s.io/"
 """Annotations whose keys begin so carry parts of the object."""
+LARGE: Final = 128 << 10
+"""An answer of so many bytes is compressed for a client that takes gzip, as in Go."""
+
+
+@dataclass(frozen=True, slots=True)
+class Again:
+    """How to find the body of an answer once more: one object, as its cache holds it."""
+
+    cache: WatchCache
+    key: str
+    at_least: int
+    """The revision that the cache must have reached."""
+    fresh: bool
+    """Whether the object is wanted as it is when the client asks: :meth:`WatchCache.now` first."""
+
+    def body(self) -> bytes | None:
+        """Return the object's JSON; None if it cannot be had without waiting, or is so large that it would be compressed."""
+        item = self.cache.at_hand(self.key, self.at_least)
+        return None if item is None or len(item.data) >= LARGE else item.data
 
 
 @dataclass(slots=True, eq=False)
@@ -37,6 +57,8 @@ class Call:
     """Raises Forbidden unless the caller may do a further verb to the same object; None: nobody asks."""
     record: Record | None = None
     """What the audit log keeps of it; None: nothing."""
+    again: Again | None = None
+    """How to answer a request like this one again; None: as this one was answered."""
     on_start: Callable[[int], None] | None = None
     on_initialized: Callable[[], None] | None = None
 

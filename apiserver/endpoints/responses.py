@@ -14,16 +14,15 @@ import yaml
 
 from apiserver.apis.meta.errors import MethodNotAllowed, NotFound, StatusError
 from apiserver.apis.meta.objects import Object
-from apiserver.endpoints.call import Call
+from apiserver.endpoints.call import LARGE, Call
 from apiserver.endpoints.http.messages import Joined, Request, Response
 from apiserver.endpoints.negotiation import JSON, YAML, accepts_pretty
 
-_GZIP_FROM: Final = 128 << 10
 _HUMANS: Final = ("curl", "Wget", "Mozilla/5.0")
 _TRUE: Final = frozenset({"1", "t", "T", "TRUE", "true", "True"})
 _GZIP_LEVEL: Final = 1
 _GZIP_WINDOW: Final = 31  # zlib's way to say: with gzip's head
-_NOT_CACHED: Final = b"Cache-Control: no-cache, private\r\n"
+NOT_CACHED: Final = b"Cache-Control: no-cache, private\r\n"
 _WARNINGS: Final = 4096
 _ONE_WARNING: Final = 256
 
@@ -59,12 +58,12 @@ async def answer(call: Call, value: Any, *, code: int = 200, media_type: str = J
     else:
         body = dump(value, media_type, pretty=pretty)
     response = Response(status=code, body=body, content_type=media_type)
-    return response if response.length < _GZIP_FROM else await compressed(call.request, response)
+    return response if response.length < LARGE else await compressed(call.request, response)
 
 
 async def compressed(request: Request, response: Response) -> Response:
     """Compress a large answer for a client that takes gzip, outside the event loop."""
-    if response.length >= _GZIP_FROM:
+    if response.length >= LARGE:
         response.headers["Vary"] = "Accept-Encoding"
         if takes_gzip(request):
             response.body = await asyncio.to_thread(_gzip, response.body)
@@ -81,7 +80,7 @@ def _gzip(body: bytes | Joined) -> bytes:
     if isinstance(body, bytes):
         return gzip.compress(body, _GZIP_LEVEL, mtime=0)
     packer = zlib.compressobj(_GZIP_LEVEL, wbits=_GZIP_WINDOW)
-    return b"".join((*map(packer.compress, body.slices(_GZIP_FROM)), packer.flush()))
+    return b"".join((*map(packer.compress, body.slices(LARGE)), packer.flush()))
 
 
 def status_of(error: StatusError) -> Response:
@@ -102,7 +101,7 @@ def plain(code: int, text: str) -> Response:
 
 def add_headers(call: Call, response: Response) -> None:
     """Set the headers that every answer carries; call it before the answer is prepared."""
-    cached = b"" if response.sets("Cache-Control") else _NOT_CACHED
+    cached = b"" if response.sets("Cache-Control") else NOT_CACHED
     response.encoded = b"Audit-Id: %b\r\n%b%b" % (call.audit_id.encode(), cached, response.encoded)
     if call.warnings:
         for value in warnings(call.warnings):

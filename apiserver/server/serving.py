@@ -46,7 +46,7 @@ class Listener:
         """
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(_report)
-        self._server = Server(self._chain, Settings(head_seconds=HEAD_SECONDS, idle_seconds=KEEPALIVE_SECONDS))
+        self._server = Server(self._chain, Settings(head_seconds=HEAD_SECONDS, idle_seconds=KEEPALIVE_SECONDS), prompt=self._chain.prompt)
         self._socket = await loop.create_server(
             self._server, host, port, ssl=tls, backlog=1024, ssl_handshake_timeout=HANDSHAKE_SECONDS, ssl_shutdown_timeout=2.0
         )

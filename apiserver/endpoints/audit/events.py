@@ -14,7 +14,7 @@ from typing import Any, Final
 import orjson
 
 from apiserver.apis.meta.objects import Object, dig
-from apiserver.endpoints.audit.policy import Level, Verdict
+from apiserver.endpoints.audit.policy import Level, Stage, Verdict
 from apiserver.endpoints.requestinfo import RequestInfo, recall, remember
 from apiserver.endpoints.users import User
 
@@ -144,7 +144,7 @@ class Record:
     ) -> None:
         """Take what every event of the request says; ``origin`` is :meth:`Pieces.origin`."""
         self.verdict = verdict
-        self._pieces = pieces
+        self.pieces = pieces
         self._info = info
         self._moment = moment = pieces.time(received)
         self._received = f',"requestReceivedTimestamp":"{moment}","stageTimestamp":"'
@@ -165,7 +165,7 @@ class Record:
 
     def decided(self, *, allowed: bool, reason: str) -> None:
         """Take what authorization said."""
-        self._decision = self._pieces.decision(reason, allowed=allowed)
+        self._decision = self.pieces.decision(reason, allowed=allowed)
 
     def request(self, obj: Any) -> None:  # noqa: ANN401 - any JSON value, or bytes of JSON
         """Keep the request's object (of a patch: its bytes), if that is wanted."""
@@ -196,21 +196,25 @@ class Record:
         if self._objects:
             outcome, annotations = self._with_objects(outcome, annotations)
         end = self._annotations(annotations) if annotations else f',"annotations":{{{self._decision}}}}}' if self._decision else "}"
-        return f'{self._head}{stage}{middle}{outcome}{self._received}{self._pieces.time(nanoseconds)}"{end}'
+        return f'{self._head}{stage}{middle}{outcome}{self._received}{self.pieces.time(nanoseconds)}"{end}'
+
+    def said(self) -> tuple[str, str]:
+        """Return what the request itself says, and the annotations of authorization: see :class:`Repeated`."""
+        return self._said(), self._decision
 
     def _said(self) -> str:
         """Return what the request itself says: the same each time that a client asks for the same."""
         if self.impersonated is not None or self._ref is not None or self._user is None:
             return self._say(self._user)
-        found: tuple[str, str] | None = recall(self._info, self._pieces, self._user)
+        found: tuple[str, str] | None = recall(self._info, self.pieces, self._user)
         if found is None or found[0] != self._where:
             found = (self._where, self._say(self._user))
-            remember(self._info, self._pieces, self._user, found)
+            remember(self._info, self.pieces, self._user, found)
         return found[1]
 
     def _say(self, user: User | None) -> str:
-        who = "{}" if user is None else self._pieces.user(user)
-        what = f'","requestURI":{encoded(self._uri)},"verb":{self._pieces.text(self._info.verb)},"user":{who}'
+        who = "{}" if user is None else self.pieces.user(user)
+        what = f'","requestURI":{encoded(self._uri)},"verb":{self.pieces.text(self._info.verb)},"user":{who}'
         acting = "" if self.impersonated is None else self._impersonation(self.impersonated)
         return f"{what}{acting}{self._where}{self._reference() if self._info.is_resource else ''}"
 
@@ -219,14 +223,14 @@ class Record:
         return f',"annotations":{{{self._decision},{rest}}}}}' if self._decision else f',"annotations":{{{rest}}}}}'
 
     def _impersonation(self, user: User) -> str:
-        text = f',"impersonatedUser":{self._pieces.user(user)}'
+        text = f',"impersonatedUser":{self.pieces.user(user)}'
         if self.constraint:
             text += f',"authenticationMetadata":{{"impersonationConstraint":{encoded(self.constraint)}}}'
         return text
 
     def _reference(self) -> str:
         info = self._info
-        before, after, end = self._pieces.reference(info)
+        before, after, end = self.pieces.reference(info)
         name, uid, version = self._ref or _UNKNOWN
         if info.name or name:
             before = f'{before},"name":{encoded(info.name or name)}'
@@ -246,6 +250,33 @@ class Record:
             if name in objects:
                 text += f',"{name}":{objects[name].decode(errors="replace")}'
         return text, annotations
+
+
+class Repeated:
+    """The events of requests that succeed and differ in nothing but id and time, as one of them was recorded."""
+
+    __slots__ = ("_completed", "_end", "_head", "_pieces", "_received", "level")
+
+    def __init__(self, record: Record) -> None:
+        """Take what all of them say. The record's level must be Metadata: the others' bodies are not looked at."""
+        middle, decision = record.said()
+        omitted = record.verdict.omit_stages
+        self.level = record.verdict.level
+        self._pieces = record.pieces
+        self._head = record.verdict.head
+        self._received = f',"stage":"{Stage.REQUEST_RECEIVED}{middle}' if Stage.REQUEST_RECEIVED not in omitted else ""
+        outcome = ',"responseStatus":{"metadata":{},"code":200}'
+        self._completed = f',"stage":"{Stage.RESPONSE_COMPLETE}{middle}{outcome}' if Stage.RESPONSE_COMPLETE not in omitted else ""
+        self._end = f',"annotations":{{{decision}}}}}' if decision else "}"
+
+    def events(self, audit_id: str, received: int, ended: int) -> list[str]:
+        """Return the events of one of them, without the ends of lines; times in nanoseconds."""
+        head, began = f"{self._head}{encoded(audit_id)}", self._pieces.time(received)
+        times = f',"requestReceivedTimestamp":"{began}","stageTimestamp":"'
+        events = [f'{head}{self._received}{times}{began}"}}'] if self._received else []
+        if self._completed:
+            events.append(f'{head}{self._completed}{times}{self._pieces.time(ended)}"{self._end}')
+        return events
 
 
 def without_managed_fields(obj: Any) -> Any:  # noqa: ANN401 - any JSON value

@@ -95,12 +95,14 @@ class Authenticator:
         self._review = review
         self._anonymous = anonymous
 
-    def known(self, request: Request) -> User | None:
-        """Return who asks if these header fields came with this certificate before, and all that was judged by is still the same."""
+    def known(self, request: Request) -> Known | None:
+        """Return who asks if these header fields came with this certificate before, and it holds still."""
         found = request.fields.remembered.get((_WHO, request.carrier.certificate))
-        if isinstance(found, _Known) and found.trust is self.trust and self._clock() < found.until:
-            return found.user
-        return None
+        return found if isinstance(found, Known) and self.holds(found) else None
+
+    def holds(self, known: Known) -> bool:
+        """Return whether all that somebody was judged by is still the same."""
+        return known.trust is self.trust and self._clock() < known.until
 
     async def __call__(self, request: Request) -> User:
         """Return who asks: for the same user the same object.
@@ -113,7 +115,7 @@ class Authenticator:
         if judged is not None and (user := self._certified(judged, request.headers)):
             user = self._users.same(authenticated(user))
             until = min(judged.until, self._clock() + _REMEMBER_SECONDS)
-            request.fields.remembered[_WHO, der] = _Known(user, self.trust, until)
+            request.fields.remembered[_WHO, der] = Known(user, self.trust, until)
             return user
         token = bearer_token(request.headers) or websocket_token(request)
         if token is not None:
@@ -183,7 +185,9 @@ class _Judged:
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
+class Known:
+    """Somebody who was authenticated by certificate; see :meth:`Authenticator.holds`."""
+
     user: User
     trust: Trust
     until: float

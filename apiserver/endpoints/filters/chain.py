@@ -13,31 +13,32 @@ from __future__ import annotations
 import asyncio
 import gzip
 import logging
-import random
 import time
 from collections.abc import Awaitable
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import partial
-from itertools import count
 from typing import Final, Protocol
-from uuid import uuid4
 
 from apiserver.apis.meta.errors import BadRequest, Details, InternalError, ServiceUnavailable, StatusError, Timeout, TooManyRequests
 from apiserver.endpoints import queries, requestinfo, responses
 from apiserver.endpoints.application import Application
 from apiserver.endpoints.audit.auditing import Auditor
 from apiserver.endpoints.audit.events import Record
+from apiserver.endpoints.audit.ids import audit_id
 from apiserver.endpoints.audit.policy import Level
 from apiserver.endpoints.call import Call
-from apiserver.endpoints.filters import impersonation, metering
+from apiserver.endpoints.filters import impersonation
+from apiserver.endpoints.filters.accounting import CLIENT_CLOSED, Accounting
 from apiserver.endpoints.filters.authentication import Authenticator
 from apiserver.endpoints.filters.authorization import ALWAYS_ALLOWED, Authorizer, Decision, forbidden
 from apiserver.endpoints.filters.deadlines import Deadlines
+from apiserver.endpoints.filters.familiar import Familiars
 from apiserver.endpoints.filters.impersonation import Impersonation
 from apiserver.endpoints.filters.limits import Limiter, Refused, Seat
 from apiserver.endpoints.filters.metering import Deciding, Requests
-from apiserver.endpoints.http.messages import Request, Response, Stream, encoded
+from apiserver.endpoints.http.heads import Head
+from apiserver.endpoints.http.messages import Later, Request, Response, Stream, Waiting, encoded
 from apiserver.endpoints.negotiation import JSON
 from apiserver.endpoints.users import User
 
@@ -45,19 +46,10 @@ logger = logging.getLogger(__name__)
 
 REQUEST_SECONDS: Final = 60.0
 _RETRY_SECONDS: Final = 5
-_MAX_AUDIT_ID: Final = 64
-_CLIENT_CLOSED: Final = 499
 _UNAUTHORIZED: Final = 401
 _FORBIDDEN: Final = 403
 _GATEWAY_TIMEOUT: Final = 504
-_SERVER_ERROR: Final = 500
-_APPLY: Final = "application/apply-patch+"
 _SLICE: Final = 1 << 20
-_OURS: Final = str(uuid4())[:-12]
-_LAST_PART: Final = (1 << 48) - 1
-_NUMBERS: Final = count(random.getrandbits(48))
-SLOW_SECONDS: Final = 0.5
-"""From here on a request is worth a line in the log and annotations in the audit log, as in Go."""
 
 
 class Phase(Enum):
@@ -93,29 +85,39 @@ class Chain:
     tracing: Tracing | None = None
     deadlines: Deadlines = field(default_factory=lambda: Deadlines(REQUEST_SECONDS))
     phase: Phase = Phase.STARTING
+    accounting: Accounting = field(init=False)
+    familiars: Familiars = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.accounting = Accounting(self.requests, self.auditor)
+        self.familiars = Familiars(self.authenticator, self.authorizer, self.limiter, self.deciding, self.accounting)
+
+    def prompt(self, head: Head, given_id: str, connection: Waiting) -> bytes | Later | None:
+        """Answer a request that was answered before (:data:`~apiserver.endpoints.http.messages.Prompt`)."""
+        if self.phase is not Phase.SERVING or self.tracing is not None:
+            return None
+        return self.familiars.answer(head, given_id, connection)
 
     async def __call__(self, request: Request) -> Response:
         """Answer one request, whatever happens."""
         started = time.perf_counter()  # uvloop's clock stands still within a turn
         info = requestinfo.of(request)
-        call = Call(request, info, _audit_id(request))
+        call = Call(request, info, audit_id(request.given_audit_id))
         long_running = self.application.is_long_running(info)
-        code, size = _CLIENT_CLOSED, 0
+        code, size = CLIENT_CLOSED, 0
         try:
             response = await self._bounded(call, long_running=long_running)
             code, size = response.status, response.length
             if call.record is not None:
                 _keep(call.record, call, response)
         finally:
-            seconds = time.perf_counter() - started
-            self._count(call, code, seconds, size, long_running=long_running)
-            if self.auditor is not None and call.record is not None:
-                self._record(self.auditor, call.record, call, code, seconds)
-            _log(call, code, seconds, long_running=long_running)
+            self.accounting.ended(call, code, time.perf_counter() - started, size, long_running=long_running)
         if not response.prepared:
             responses.add_headers(call, response)
             if self.phase is Phase.DRAINING:
                 response.force_close()
+        if call.again is not None:
+            self.familiars.remember(call, response)
         return response
 
     async def _bounded(self, call: Call, *, long_running: bool) -> Response:
@@ -139,12 +141,12 @@ class Chain:
     async def _let_in(self, call: Call, *, long_running: bool) -> Response:
         if self.phase is not Phase.SERVING and call.info.path not in ALWAYS_ALLOWED:
             self._refuse(call)
-        user = self.authenticator.known(call.request)
-        if user is None:
-            user = await self._authenticate(call)
+        known = self.authenticator.known(call.request)
+        if known is None:
+            call.user = await self._authenticate(call)
         else:
-            self.deciding.authenticated(user.name, 0.0)
-        call.user = user
+            call.user = known.user
+            self.deciding.authenticated(known.user.name, 0.0)
         if self.tracing is not None:
             return await self.tracing(call, self._go_on(call, long_running=long_running))
         return await self._go_on(call, long_running=long_running)
@@ -288,29 +290,6 @@ class Chain:
         self._terminated(call, _GATEWAY_TIMEOUT)
         return Timeout(f"request did not complete within the requested timeout of {seconds:g} seconds")
 
-    def _count(self, call: Call, code: int, seconds: float, size: int, *, long_running: bool) -> None:
-        info = call.info
-        if info.mutating:
-            dry_run = metering.dry_run(call.request.query)
-            apply = info.verb == "patch" and call.request.headers.get("Content-Type", "").startswith(_APPLY)
-            self.requests.series(info, dry_run=dry_run, apply=apply).ended(code, seconds, call.waited, size)
-            if length := call.request.content_length:
-                self.requests.body(info, length)
-        else:
-            connect = long_running and info.verb != "watch"
-            self.requests.series(info, connect=connect).ended(code, seconds, call.waited, size)
-        if code == _CLIENT_CLOSED:
-            self.requests.aborts.increment(*self._labels(call)[:-1])
-
-    def _record(self, auditor: Auditor, record: Record, call: Call, code: int, seconds: float) -> None:
-        if code == _CLIENT_CLOSED:
-            code, record.status = 200, {"status": "Success", "message": "Connection closed early"}  # Go's words and code
-        if seconds > SLOW_SECONDS:
-            call.annotate("apiserver.latency.k8s.io/total", f"{seconds:.6g}s")
-            for whom, held in (call.waits or {}).items():
-                call.annotate(f"apiserver.latency.k8s.io/{whom}", f"{held:.6g}s")
-        auditor.ended(record, code, call.annotations)
-
     def _labels(self, call: Call) -> tuple[str, ...]:
         return self.requests.labels(call.info, connect=call.info.verb == "get" and self.application.is_long_running(call.info))
 
@@ -337,32 +316,3 @@ def _keep(record: Record, call: Call, response: Response) -> None:
         body = gzip.decompress(body)
     if response.content_type == JSON and body:
         record.response(body)
-
-
-def _audit_id(request: Request) -> str:
-    """Return the id that the aggregator gave the request, so that both logs join, or a new one."""
-    given = request.given_audit_id
-    return given if given and len(given) <= _MAX_AUDIT_ID and given.isprintable() else _new_id()
-
-
-def _new_id() -> str:
-    """Return a UUIDv4: an identity, no secret. Its last part counts, from a random number on; the rest is this process's."""
-    return f"{_OURS}{next(_NUMBERS) & _LAST_PART:012x}"
-
-
-def _log(call: Call, code: int, seconds: float, *, long_running: bool) -> None:
-    """Say what went wrong here, or took long; what went well is in the audit log and the metrics."""
-    slow = seconds > SLOW_SECONDS and not long_running
-    level = logging.WARNING if code >= _SERVER_ERROR else logging.INFO if slow else logging.DEBUG
-    if logger.isEnabledFor(level):
-        about = {
-            "audit_id": call.audit_id,
-            "verb": call.info.verb,
-            "path": call.info.path,
-            "user": call.user.name,
-            "code": code,
-            "milliseconds": round(seconds * 1000, 1),
-        }
-        if call.waited:
-            about["waited_milliseconds"] = round(call.waited * 1000, 1)
-        logger.log(level, "answered slowly" if slow else "answered", extra=about)

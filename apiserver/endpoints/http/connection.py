@@ -17,8 +17,8 @@ from math import inf
 from time import time
 from typing import TYPE_CHECKING, Final, cast
 
-from apiserver.endpoints.http.heads import Refused
-from apiserver.endpoints.http.messages import BodyError, Request, Response, Stream, date_at
+from apiserver.endpoints.http.heads import Head, Refused
+from apiserver.endpoints.http.messages import LATER, BodyError, Request, Response, Stream, date_at
 from apiserver.endpoints.http.reading import ENOUGH, Reader
 
 if TYPE_CHECKING:
@@ -65,6 +65,7 @@ class Connection(asyncio.BufferedProtocol):
         "deadline",
         "peer",
         "remembered",
+        "remote",
         "task",
     )  # fmt: skip
 
@@ -85,7 +86,7 @@ class Connection(asyncio.BufferedProtocol):
         self._stalled = inf  # when the room was gone
         self._sink: Callable[[bytes], None] | None = None
         self.deadline = inf
-        self.peer = ""
+        self.peer = self.remote = ""
         self.certificate: bytes | None = None
         self.remembered: dict[object, object] = {}
 
@@ -95,7 +96,8 @@ class Connection(asyncio.BufferedProtocol):
         """Begin: the handshake is over."""
         self._transport = cast("asyncio.Transport", transport)
         address = transport.get_extra_info("peername")
-        self.peer = f"{address[0]}:{address[1]}" if address else ""
+        if address:
+            self.peer, self.remote = f"{address[0]}:{address[1]}", str(address[0])
         tls = transport.get_extra_info("ssl_object")
         self.certificate = tls.getpeercert(binary_form=True) if tls is not None else None
         self.deadline = self._server.now() + self._server.settings.head_seconds
@@ -129,6 +131,8 @@ class Connection(asyncio.BufferedProtocol):
             self._sink(data)
             return
         if self._ending:
+            return
+        if not self._answering and self._room is None and not len(self._reader) and self._answer_at_once(data):
             return
         self._reader.receive(data)
         if self._answering:
@@ -172,12 +176,23 @@ class Connection(asyncio.BufferedProtocol):
         self._began = False
         self._continue = head.fields.expects_continue and not self._reader.complete
         self.deadline = inf
-        self._request = Request(head, self)
-        if self._wake is not None:
-            self._wake.set_result(None)
-            self._wake = None
-        elif self.task is None:
-            self.task = server.loop.create_task(self._serve())
+        self.ask(head)
+
+    def _answer_at_once(self, data: bytes) -> bool:
+        """Answer what came if it is a request that was answered before; a task and all that it takes would cost more than the answer."""
+        server = self._server
+        if server.prompt is None or server.draining or (known := server.heads.known(data)) is None:
+            return False
+        answer = server.prompt(*known, self)
+        if answer is None or self._transport is None:
+            return False
+        if answer is LATER:
+            self._answering, self.deadline = True, inf
+            self._began = self._continue = False
+        else:
+            self._transport.write(answer)
+            self.deadline = server.now() + server.settings.idle_seconds
+        return True
 
     async def _serve(self) -> None:
         """Answer the connection's requests, one after the other: a task for each of them would cost more than many an answer."""
@@ -287,6 +302,34 @@ class Connection(asyncio.BufferedProtocol):
             self._resume_reading()
             if self._reader.complete or self._reader.broken:
                 self._transport.close()  # nothing is awaited, and what was written is still sent
+
+    # What answers need that were promised (messages.Waiting).
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the client is still there."""
+        return self._transport is not None
+
+    @property
+    def ends(self) -> bool:
+        """Whether an answer now is the last one."""
+        return self._server.draining
+
+    def reply(self, answer: bytes) -> None:
+        """Send the answer, head and all, and go on with the next request."""
+        if self._transport is not None:
+            self._transport.write(answer)
+        self._end_if(close=self.ends)
+        self._answered()
+
+    def ask(self, head: Head) -> None:
+        """Let the handler answer."""
+        self._request = Request(head, self)
+        if self._wake is not None:
+            self._wake.set_result(None)
+            self._wake = None
+        elif self.task is None:
+            self.task = self._server.loop.create_task(self._serve())
 
     # What requests, streams and the server need (messages.Carrier).
 

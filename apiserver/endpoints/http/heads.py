@@ -20,6 +20,7 @@ _MAX_LENGTH_DIGITS: Final = 18
 _METHODS: Final = {each.encode(): each for each in ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")}
 _TOKEN: Final = b"!#$%&'*+-.^_`|~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _MAX_METHOD: Final = 32
+_END: Final = b"\r\n\r\n"
 _AUDIT_ID: Final = b"\r\nAudit-Id: "  # as Go writes it; in other letters it is a field like any other
 _FORWARDED_URI: Final = b"\r\nX-Forwarded-Uri: "
 _MAX_AUDIT_ID: Final = 64
@@ -55,17 +56,25 @@ class Fields:
 class Head:
     """A request's first line and fields."""
 
-    __slots__ = ("audit_id", "fields", "method", "old", "target")
+    __slots__ = ("audit_id", "fields", "method", "old", "remembered", "target")
 
-    def __init__(self, method: str, target: str, fields: Fields, *, old: bool, audit_id: str = "") -> None:
+    def __init__(self, method: str, target: str, fields: Fields, *, old: bool) -> None:
         self.method = method
         self.target = target
         """In origin-form, as it was sent: ``/path?query``."""
         self.fields = fields
         self.old = old
         """HTTP/1.0: the connection ends with the answer."""
-        self.audit_id = audit_id
+        self.audit_id = ""
         """What ``Audit-Id`` said, if it was taken out of ``fields``."""
+        self.remembered: dict[object, object] = {}
+        """What others computed from this head alone, by whatever key they like; shared by all requests that differ in their id only."""
+
+    def of_id(self, audit_id: str) -> Head:
+        """Return the head of a request that differs from this one in its ``Audit-Id`` only."""
+        head = Head(self.method, self.target, self.fields, old=self.old)
+        head.audit_id, head.remembered = audit_id, self.remembered
+        return head
 
 
 class Heads:
@@ -85,7 +94,15 @@ class Heads:
         """
         audit_id, raw = _without_own(raw)
         head = self._whole.get(raw) or self._parse(raw)
-        return Head(head.method, head.target, head.fields, old=head.old, audit_id=audit_id) if audit_id else head
+        return head.of_id(audit_id) if audit_id else head
+
+    def known(self, data: bytes) -> tuple[Head, str] | None:
+        """Return the head that these bytes are, without any body, if it was read before; beside it what its ``Audit-Id`` says."""
+        if data[-4:] != _END:
+            return None
+        audit_id, raw = _without_own(data[:-4]) if _AUDIT_ID in data else ("", data[:-4])
+        head = self._whole.get(raw)
+        return None if head is None or head.fields.content_length or head.fields.chunked else (head, audit_id)
 
     def _parse(self, raw: bytes) -> Head:
         line, _, block = raw.partition(b"\r\n")

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from email.utils import formatdate
+from enum import Enum
 from functools import lru_cache
 from http import HTTPStatus
 from typing import Final, Protocol
@@ -35,6 +36,8 @@ class Carrier(Protocol):
 
     peer: str
     """The client's address, ``192.0.2.1:4711``."""
+    remote: str
+    """The same without the port."""
     certificate: bytes | None
     """The client's certificate (DER), which the handshake verified against some authority of ours."""
     task: asyncio.Task[None] | None
@@ -67,10 +70,49 @@ class Carrier(Protocol):
         ...
 
 
+class Waiting(Carrier, Protocol):
+    """A connection whose client waits for an answer that was promised (:data:`LATER`): either of the methods is called, once."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the client is still there."""
+        ...
+
+    @property
+    def ends(self) -> bool:
+        """Whether the answer has to say that it is the connection's last."""
+        ...
+
+    def reply(self, answer: bytes) -> None:
+        """Send the answer, head and all."""
+        ...
+
+    def ask(self, head: Head) -> None:
+        """Let the handler answer after all."""
+        ...
+
+
+class Later(Enum):
+    """What a :data:`Prompt` returns when the answer will come by :meth:`Waiting.reply`."""
+
+    LATER = "later"
+
+
+LATER: Final = Later.LATER
+
+
+Prompt = Callable[[Head, str, Waiting], bytes | Later | None]
+"""Answers a request that was answered before, without a task: what repeats itself should not cost what is new costs.
+
+Takes the very head that the first request had, what this one's ``Audit-Id`` says, and the connection; the request has no body. Returns the
+whole answer, :data:`LATER`, or None: the handler has to answer.
+"""
+
+
 class Request:
     """One request. Its body is read at most once."""
 
-    __slots__ = ("_path", "_query", "carrier", "fields", "given_audit_id", "method", "old", "target")
+    __slots__ = ("_path", "_query", "carrier", "fields", "given_audit_id", "method", "old", "remembered", "target")
 
     def __init__(self, head: Head, carrier: Carrier) -> None:
         self.carrier = carrier
@@ -80,6 +122,8 @@ class Request:
         self.fields = head.fields
         self.old = head.old
         """HTTP/1.0."""
+        self.remembered = head.remembered
+        """See :attr:`Head.remembered`."""
         self.given_audit_id = head.audit_id or head.fields.headers.get("Audit-Id", "")
         """The id by which whoever sent it knows the request."""
         self._path = ""
@@ -128,7 +172,7 @@ class Request:
     @property
     def remote(self) -> str:
         """The client's address, without the port."""
-        return self.carrier.peer.rpartition(":")[0].strip("[]")
+        return self.carrier.remote
 
     async def read(self, limit: int) -> bytes:
         """Return the body.
@@ -262,7 +306,7 @@ class Response:
             fields += b"".join([_field(name, value) for name, value in self._headers.items()])
         if close:
             fields += b"Connection: close\r\n"
-        return b"%b%b%bDate: %b\r\n\r\n" % (_begin(self.status, self.content_type), fields, framing, date)
+        return b"%b%b%bDate: %b\r\n\r\n" % (begin(self.status, self.content_type), fields, framing, date)
 
 
 class Stream(Response):
@@ -325,11 +369,12 @@ def chunk(data: bytes) -> bytes:
 
 
 @lru_cache(maxsize=256)
-def _begin(status: int, content_type: str) -> bytes:
-    begin = f"HTTP/1.1 {status} {_REASONS.get(status, 'Unknown')}\r\n"
+def begin(status: int, content_type: str) -> bytes:
+    """Return how the head of an answer begins."""
+    text = f"HTTP/1.1 {status} {_REASONS.get(status, 'Unknown')}\r\n"
     if content_type:
-        begin += f"Content-Type: {_checked(content_type)}\r\n"
-    return begin.encode()
+        text += f"Content-Type: {_checked(content_type)}\r\n"
+    return text.encode()
 
 
 @lru_cache(maxsize=256)

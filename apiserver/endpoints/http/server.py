@@ -9,7 +9,7 @@ from typing import Final
 
 from apiserver.endpoints.http.connection import Connection
 from apiserver.endpoints.http.heads import Heads
-from apiserver.endpoints.http.messages import Request, Response
+from apiserver.endpoints.http.messages import Prompt, Request, Response
 
 Handler = Callable[[Request], Awaitable[Response]]
 """Answers a request. A stream that it returns has ended; what it raises ends the connection."""
@@ -39,8 +39,9 @@ class Settings:
 class Server:
     """Makes the protocols of connections: pass it to ``loop.create_server``, with :meth:`run` beside it."""
 
-    def __init__(self, handler: Handler, settings: Settings | None = None) -> None:
+    def __init__(self, handler: Handler, settings: Settings | None = None, *, prompt: Prompt | None = None) -> None:
         self.handler = handler
+        self.prompt = prompt
         self.settings = settings or Settings()
         self.heads = Heads()
         self.arrivals = memoryview(bytearray(_ARRIVALS))

@@ -10,9 +10,9 @@ import orjson
 
 from apiserver.apis.meta.objects import Object
 from apiserver.endpoints import queries, responses
-from apiserver.endpoints.call import Call
+from apiserver.endpoints.call import Again, Call
 from apiserver.endpoints.http.messages import Joined, Response
-from apiserver.endpoints.negotiation import Representation
+from apiserver.endpoints.negotiation import PLAIN, Representation
 from apiserver.endpoints.presenting import MANY, ONE, Include, include_of
 from apiserver.endpoints.verbs.served import Served
 from apiserver.registry.generic import listing, selection
@@ -27,7 +27,10 @@ async def get(served: Served, call: Call) -> Response:
     """Answer with one object (``/status`` shows all of it, too)."""
     representation = call.represent(*ONE)
     text = call.request.query.get("resourceVersion", "")
-    item = await served.store.get(call.info.namespace, call.info.name, fresh=not text, at_least=parse_revision(text))
+    store, info, at_least = served.store, call.info, parse_revision(text)
+    item = await store.get(info.namespace, info.name, fresh=not text, at_least=at_least)
+    if representation == PLAIN and served.strategy.hub is served.strategy and not responses.is_pretty(call):
+        call.again = Again(store.cache, store.key(info.namespace, info.name), at_least, fresh=not text)
     return await served.answer_one(call, item, representation)
 
 

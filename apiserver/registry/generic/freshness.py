@@ -76,6 +76,10 @@ class Freshness:
         """
         if revision is not None and max(revision, 1) <= self._reached:
             return self._reached
+        return await self.reached(revision)
+
+    def reached(self, revision: int | None) -> asyncio.Future[int]:
+        """Return what :meth:`wait` waits for."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[int] = loop.create_future()
         self._watch_over(future, NOW if revision is None else revision, loop.time() + self._timeout_seconds)
@@ -84,7 +88,7 @@ class Freshness:
             self._asked.set()
         else:
             self._await(max(revision, 1), future)
-        return await future
+        return future
 
     def _await(self, revision: int, future: asyncio.Future[int]) -> None:
         heapq.heappush(self._waiters, (revision, next(self._order), future))

@@ -19,7 +19,8 @@ from apiserver.apis.meta.users import User
 from apiserver.endpoints.filters.flowcontrol import borrowing, configuration, levels
 from apiserver.endpoints.filters.flowcontrol.configuration import Configuration, Schema
 from apiserver.endpoints.filters.flowcontrol.levels import Full, Seats, Waiter
-from apiserver.endpoints.filters.limits import Limiter, Refused, Seat, Watermark, too_many
+from apiserver.endpoints.filters.limits import Limiter, Passage, Refused, Seat, Watermark, too_many
+from apiserver.endpoints.http.messages import encoded
 from apiserver.endpoints.requestinfo import RequestInfo, recall, remember
 
 logger = logging.getLogger(__name__)
@@ -96,7 +97,7 @@ class FlowMetrics:
 
 @dataclass(slots=True)
 class _Flow:
-    """One flow of one schema, with what its requests count in."""
+    """One flow of one schema, with what its requests count in. It is the passage of its short reads."""
 
     schema: Schema
     seats: Seats
@@ -109,6 +110,28 @@ class _Flow:
     at_once: HistogramCell
     executed: HistogramCell
     estimated: HistogramCell
+    watermark: Watermark
+    fields: bytes
+
+    def begin(self) -> bool:
+        """See :class:`~apiserver.endpoints.filters.limits.Passage`."""
+        if not self.seats.take():
+            return False
+        self.estimated.observe(1)
+        self.at_once.observe(0.0)
+        self.dispatched.value += 1
+        self.executing.value += 1
+        self.executing_seats.value += 1
+        self.watermark.add(writes=False)
+        return True
+
+    def end(self, seconds: float) -> None:
+        """See :class:`~apiserver.endpoints.filters.limits.Passage`."""
+        self.executing.value -= 1
+        self.executing_seats.value -= 1
+        self.executed.observe(seconds)
+        self.watermark.remove(writes=False)
+        self.seats.give()
 
 
 class PriorityAndFairness:
@@ -209,6 +232,12 @@ class PriorityAndFairness:
             raise _refusal(flow) from None
         return _Seat(self, flow, waiter, after, info.mutating)
 
+    def passage(self, user: User, info: RequestInfo) -> Passage:
+        """See :class:`Limiter`: one object is one seat."""
+        if self._configuration is None:
+            return self._fallback.passage(user, info)
+        return self._flow(self._configuration, user, info)
+
     def take_peaks(self) -> tuple[int, int]:
         """See :class:`Limiter`."""
         if self._configuration is None:
@@ -235,11 +264,12 @@ class PriorityAndFairness:
 
     def _made(self, known: Configuration, schema: Schema, user: User, distinguisher: str) -> _Flow:
         metrics, names = self._metrics, (schema.level, schema.name)
+        headers = (SCHEMA_HEADER, schema.uid), (LEVEL_HEADER, known.levels[schema.level].uid)
         return _Flow(
             schema,
             self._levels[schema.level],
             levels.flow_of(schema.name, distinguisher),
-            ((SCHEMA_HEADER, schema.uid), (LEVEL_HEADER, known.levels[schema.level].uid)),
+            headers,
             user,
             metrics.dispatched.cell(*names),
             metrics.executing.cell(*names),
@@ -247,6 +277,8 @@ class PriorityAndFairness:
             metrics.waited.cell(*names, "true"),
             metrics.executed.cell(*names, "regular"),
             metrics.seats.cell(*names),
+            self.watermark,
+            encoded(headers),
         )
 
     def _width(self, flow: _Flow, info: RequestInfo) -> tuple[int, float]:

@@ -135,6 +135,21 @@ class Seats:
         self._dispatch()
         return waiter
 
+    def take(self) -> bool:
+        """Give one seat to whoever comes and goes in a moment, if nobody waits for it; :meth:`give` follows."""
+        if not self.exempt and (self.waiting or 0 < self.in_use >= self.limit):
+            return False
+        self.in_use += 1
+        self.demand.set(self.in_use + self.waiting_seats, self._now())
+        return True
+
+    def give(self) -> None:
+        """Take such a seat back."""
+        self.in_use -= 1
+        self.demand.set(self.in_use + self.waiting_seats, self._now())
+        if self.waiting:
+            self._dispatch()
+
     def leave(self, waiter: Waiter) -> None:
         """Take the seats back, or the place in the queue."""
         now = self._now()

@@ -197,3 +197,34 @@ def test_what_is_refused_is_refused_with_an_audit_id() -> None:
     ):
         with pytest.raises(Refused):
             Heads().read(AGGREGATED % wrong)
+
+
+def test_a_head_that_comes_again_is_known_with_all_that_was_remembered_of_it() -> None:
+    heads = Heads()
+    raw = AGGREGATED % b"Accept: a"
+    assert heads.known(raw + b"\r\n\r\n") is None
+    for _ in range(2):
+        heads.read(raw).remembered["x"] = 1
+    found = heads.known(raw + b"\r\n\r\n")
+    assert found is not None
+    assert (found[0].remembered, found[1]) == ({"x": 1}, "")
+    assert heads.read(raw + b"\r\nAudit-Id: 7").remembered is found[0].remembered
+    same = heads.known(raw + b"\r\nAudit-Id: 8\r\n\r\n")
+    assert same is not None
+    assert (same[0] is found[0], same[1]) == (True, "8")
+
+
+@pytest.mark.parametrize("after", [b"", b"\r\n", b"\r\n\r\nG", b"\r\n\r\n\r\n\r\n"])
+def test_only_a_whole_head_and_nothing_else_is_known(after: bytes) -> None:
+    heads = Heads()
+    for _ in range(2):
+        heads.read(AGGREGATED % b"Accept: a")
+    assert heads.known(AGGREGATED % b"Accept: a" + after) is None
+
+
+@pytest.mark.parametrize("field", [b"Content-Length: 1", b"Transfer-Encoding: chunked"])
+def test_a_head_with_a_body_behind_it_is_never_known(field: bytes) -> None:
+    heads = Heads()
+    for _ in range(2):
+        heads.read(AGGREGATED % field)
+    assert heads.known(AGGREGATED % field + b"\r\n\r\n") is None

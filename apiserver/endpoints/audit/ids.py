@@ -1,0 +1,23 @@
+"""The identity of a request, in all logs along its way."""
+
+from __future__ import annotations
+
+import random
+from itertools import count
+from typing import Final
+from uuid import uuid4
+
+_MAX_LENGTH: Final = 64
+_OURS: Final = str(uuid4())[:-12]
+_LAST_PART: Final = (1 << 48) - 1
+_NUMBERS: Final = count(random.getrandbits(48))
+
+
+def audit_id(given: str) -> str:
+    """Return the id that the aggregator gave the request, so that both logs join, or a new one."""
+    return given if given and len(given) <= _MAX_LENGTH and given.isprintable() else new_id()
+
+
+def new_id() -> str:
+    """Return a UUIDv4: an identity, no secret. Its last part counts, from a random number on; the rest is this process's."""
+    return f"{_OURS}{next(_NUMBERS) & _LAST_PART:012x}"

@@ -1,0 +1,79 @@
+"""What is counted, recorded and logged of a request when it is over."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import Final
+
+from apiserver.endpoints.audit.auditing import Auditor
+from apiserver.endpoints.audit.events import Record
+from apiserver.endpoints.call import Call
+from apiserver.endpoints.filters import metering
+from apiserver.endpoints.filters.metering import Requests
+
+logger = logging.getLogger(__name__)
+
+SLOW_SECONDS: Final = 0.5
+"""From here on a request is worth a line in the log and annotations in the audit log, as in Go."""
+CLIENT_CLOSED: Final = 499
+"""The code under which a request counts whose client did not wait for the answer."""
+_APPLY: Final = "application/apply-patch+"
+_SERVER_ERROR: Final = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Accounting:
+    """Tells the metrics, the audit log (if there is one) and our own log."""
+
+    requests: Requests
+    auditor: Auditor | None
+
+    def ended(self, call: Call, code: int, seconds: float, size: int, *, long_running: bool) -> None:
+        """Take note of a request that was answered, or (:data:`CLIENT_CLOSED`) was not; ``size`` is that of the answer's body."""
+        self._count(call, code, seconds, size, long_running=long_running)
+        if self.auditor is not None and call.record is not None:
+            _record(self.auditor, call.record, call, code, seconds)
+        _log(call, code, seconds, long_running=long_running)
+
+    def _count(self, call: Call, code: int, seconds: float, size: int, *, long_running: bool) -> None:
+        info = call.info
+        connect = long_running and info.verb != "watch"
+        if info.mutating:
+            dry_run = metering.dry_run(call.request.query)
+            apply = info.verb == "patch" and call.request.headers.get("Content-Type", "").startswith(_APPLY)
+            self.requests.series(info, dry_run=dry_run, apply=apply).ended(code, seconds, call.waited, size)
+            if length := call.request.content_length:
+                self.requests.body(info, length)
+        else:
+            self.requests.series(info, connect=connect).ended(code, seconds, call.waited, size)
+        if code == CLIENT_CLOSED:
+            self.requests.aborts.increment(*self.requests.labels(info, connect=connect and info.verb == "get")[:-1])
+
+
+def _record(auditor: Auditor, record: Record, call: Call, code: int, seconds: float) -> None:
+    if code == CLIENT_CLOSED:
+        code, record.status = 200, {"status": "Success", "message": "Connection closed early"}  # Go's words and code
+    if seconds > SLOW_SECONDS:
+        call.annotate("apiserver.latency.k8s.io/total", f"{seconds:.6g}s")
+        for whom, held in (call.waits or {}).items():
+            call.annotate(f"apiserver.latency.k8s.io/{whom}", f"{held:.6g}s")
+    auditor.ended(record, code, call.annotations)
+
+
+def _log(call: Call, code: int, seconds: float, *, long_running: bool) -> None:
+    """Say what went wrong here, or took long; what went well is in the audit log and the metrics."""
+    slow = seconds > SLOW_SECONDS and not long_running
+    level = logging.WARNING if code >= _SERVER_ERROR else logging.INFO if slow else logging.DEBUG
+    if logger.isEnabledFor(level):
+        about = {
+            "audit_id": call.audit_id,
+            "verb": call.info.verb,
+            "path": call.info.path,
+            "user": call.user.name,
+            "code": code,
+            "milliseconds": round(seconds * 1000, 1),
+        }
+        if call.waited:
+            about["waited_milliseconds"] = round(call.waited * 1000, 1)
+        logger.log(level, "answered slowly" if slow else "answered", extra=about)
