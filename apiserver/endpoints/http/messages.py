@@ -229,26 +229,27 @@ def _parse_query(text: str) -> MultiDictProxy[str]:
 
 
 class Joined:
-    """A long body that is never whole in memory: many parts that others hold, with something between them."""
+    """A long body that is never whole in memory: objects in parts that others hold."""
 
-    __slots__ = ("_between", "_head", "_parts", "_tail", "length")
+    __slots__ = ("_head", "_number", "_parts", "_tail", "length")
 
-    def __init__(self, head: bytes, parts: Sequence[bytes], between: bytes, tail: bytes) -> None:
+    def __init__(self, head: bytes, parts: Sequence[bytes], tail: bytes, *, number: int, length: int) -> None:
+        """Take the parts of ``number`` objects, which are ``length`` bytes, and what stands around them."""
         self._head = head
         self._parts = parts
-        self._between = between
         self._tail = tail
-        self.length = len(head) + sum(map(len, parts)) + max(0, len(parts) - 1) * len(between) + len(tail)
+        self._number = number
+        self.length = len(head) + length + len(tail)
 
     def slices(self, size: int, lead: bytes = b"") -> Iterator[bytes]:
         """Yield all of it, behind ``lead``, in slices of about ``size`` bytes."""
-        parts, between = self._parts, self._between
-        number = max(1, size * len(parts) // self.length)
+        parts, number = self._parts, self._number
         lead += self._head
-        for start in range(0, len(parts), number):
-            end = start + number
-            tail = self._tail if end >= len(parts) else between
-            yield b"%b%b%b" % (lead, between.join(parts[start:end]), tail)
+        # Whole objects, where they have as many parts each: slices that are now longer, now shorter are worse for records and for malloc.
+        step = max(1, size * number // self.length) * len(parts) // max(1, number) or 1
+        for start in range(0, len(parts), step):
+            end = start + step
+            yield b"".join((lead, *parts[start:end], self._tail if end >= len(parts) else b""))
             lead = b""
         if not parts:
             yield lead + self._tail

@@ -57,8 +57,9 @@ async def _in_pieces(served: Served, items: Sequence[Item], metadata: Object, re
         if start:
             await asyncio.sleep(0)
         piece = presenter.many([served.store.shown(item) for item in items[start : start + _PIECE]], metadata, representation, include)
-        parts += map(orjson.dumps, piece[name])
-    return Joined(orjson.dumps(frame)[: -len(b"]}")], parts, b",", b"]}\n")
+        for row in piece[name]:
+            parts += (b",", orjson.dumps(row))
+    return _list(orjson.dumps(frame)[: -len(b"]}")], parts, sum(map(len, parts)), len(items))
 
 
 def list_query(served: Served, call: Call, options: queries.ListOptions) -> ListQuery:
@@ -92,4 +93,12 @@ def _whole(served: Served, items: Sequence[Item], metadata: Object) -> Joined:
     """Return the List, made of the bytes that the cache holds: nothing is encoded again, and they are joined while they are sent."""
     resource = served.strategy.resource
     head = orjson.dumps({"kind": f"{resource.kind}List", "apiVersion": resource.api_version, "metadata": metadata})
-    return Joined(head[:-1] + b',"items":[', [served.store.shown_bytes(item) for item in items], b",", b"]}\n")
+    return _list(head[:-1] + b',"items":[', *served.store.shown_pieces(items), len(items))
+
+
+def _list(head: bytes, parts: list[bytes], length: int, number: int) -> Joined:
+    """Return a body of parts that are ``number`` objects, each behind a comma."""
+    if parts:
+        parts[0] = b""
+        length -= len(b",")
+    return Joined(head, parts, b"]}\n", number=number, length=length)

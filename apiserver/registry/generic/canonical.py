@@ -25,6 +25,7 @@ import orjson
 
 from apiserver.apis.meta.objects import Object
 from apiserver.registry.generic.items import Item
+from apiserver.registry.generic.sharing import pieces
 
 _METADATA: Final = b'"metadata":{'
 _REVISION: Final = b'"metadata":{"resourceVersion":"'
@@ -57,7 +58,6 @@ class Form:
         self._seal_at = len(self._head)
         self._rest_at = self._seal_at + _SEAL + len(_METADATA)
         self._wire_head = self._head + _REVISION
-        self._labels_at = len(self._wire_head) + len('",')
 
     def stored(self, obj: Object) -> bytes:
         """Return the value to store; a ``resourceVersion`` in the object is left out."""
@@ -72,20 +72,22 @@ class Form:
 
     def written(self, key: str, revision: int, obj: Object, value: bytes) -> Item:
         """Return the item of an object that :meth:`stored` made ``value`` of, and that was stored at ``revision``."""
-        return self._item(key, revision, value[self._rest_at :], obj=at_revision(obj, revision))
+        return self._item(key, revision, value, self._rest_at, obj=at_revision(obj, revision))
 
     def read(self, key: str, revision: int, value: bytes) -> Item | None:
         """Return the item of a stored value; None if this build did not write it."""
         if not value.startswith(self._head):
             return None
-        rest = value[self._rest_at :]
-        if value[self._seal_at : self._seal_at + _SEAL] != self._seal(zlib.crc32(rest, self._seed)):
+        checksum = zlib.crc32(memoryview(value)[self._rest_at :], self._seed)
+        if value[self._seal_at : self._seal_at + _SEAL] != self._seal(checksum):
             return None
-        return self._item(key, revision, rest)
+        return self._item(key, revision, value, self._rest_at)
 
-    def _item(self, key: str, revision: int, rest: bytes, *, stale: bool = False, obj: Object | None = None) -> Item:
-        digits = b"%d" % revision
-        return Item(key, revision, obj, b'%b%b",%b' % (self._wire_head, digits, rest), stale=stale, labels_at=self._labels_at + len(digits))
+    def _item(
+        self, key: str, revision: int, value: bytes, rest_at: int = 0, *, stale: bool = False, obj: Object | None = None
+    ) -> Item:  # fmt: skip
+        head = b'%b%d",' % (self._wire_head, revision)
+        return Item(key, revision, obj, *pieces(head, value, rest_at), stale=stale, labels_at=len(head))
 
     @staticmethod
     def _seal(checksum: int) -> bytes:
@@ -99,8 +101,9 @@ def restamped(item: Item, revision: int) -> Item:
         obj = at_revision(item.object, revision)
         return Item(item.key, revision, obj, orjson.dumps(obj), stale=item.stale)
     old, new = b'%d",' % item.revision, b'%d",' % revision
-    data = b"".join((item.data[: at - len(old)], new, item.data[at:]))
-    return Item(item.key, revision, None, data, stale=item.stale, labels_at=at - len(old) + len(new))
+    first, *others = item.pieces
+    first = b"".join((first[: at - len(old)], new, first[at:]))
+    return Item(item.key, revision, None, first, *others, stale=item.stale, labels_at=at - len(old) + len(new))
 
 
 def at_revision(obj: Object, revision: int) -> Object:

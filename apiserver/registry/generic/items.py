@@ -27,25 +27,31 @@ class Item:
     It is its bytes. ``object`` costs a decoding unless somebody asked lately: a cache of 100,000 objects keeps none of them decoded.
     """
 
-    __slots__ = ("_object", "data", "key", "labels_at", "revision", "stale")
+    __slots__ = ("_object", "key", "labels_at", "pieces", "revision", "size", "stale")
 
     def __init__(
-        self, key: str, revision: int, obj: dict[str, Any] | None, data: bytes, *, stale: bool = False, labels_at: int = 0
+        self, key: str, revision: int, obj: dict[str, Any] | None, *pieces: bytes, stale: bool = False, labels_at: int = 0
     ) -> None:  # fmt: skip
-        """Hold ``data``; ``obj`` is what it says, if that is at hand.
+        """Hold the ``pieces`` of its JSON; ``obj`` is what they say, if that is at hand.
 
-        ``labels_at``: where in ``data`` the labels begin, or would if there were any (see ``canonical``); 0: not known.
+        ``labels_at``: where in the first piece the labels begin, or would if there were any (see ``canonical``); 0: not known.
         """
         self.key = key
         self.revision = revision
-        self.data = data
-        """The JSON as it goes on the wire, in the stored version, ``metadata.resourceVersion`` included."""
+        self.pieces = pieces
+        """The JSON as it goes on the wire, in the stored version, ``metadata.resourceVersion`` included; some are shared with others."""
+        self.size = sum(map(len, pieces))
         self.stale = stale
         """Storage has it in an old form (an old key, another version): the next write, even one that changes nothing, renews it."""
         self.labels_at = labels_at
         self._object = obj
         if obj is not None:
             _keep_warm(self)
+
+    @property
+    def data(self) -> bytes:
+        """The JSON as it goes on the wire, in one piece."""
+        return b"".join(self.pieces)
 
     @property
     def labels(self) -> Mapping[str, str]:
@@ -64,11 +70,11 @@ class Item:
     @property
     def raw_labels(self) -> bytes:
         """The JSON of the labels, where ``labels_at`` is known: equal bytes are equal labels. Empty: there are none."""
-        at = self.labels_at
-        if not self.data.startswith(_LABELS, at):
+        at, head = self.labels_at, self.pieces[0]
+        if not head.startswith(_LABELS, at):
             return b""
         # No label holds a brace, so the first one ends them; if one does after all, what stands before it is no JSON.
-        return self.data[at + len(_LABELS) - 1 : self.data.index(b"}", at) + 1]
+        return head[at + len(_LABELS) - 1 : head.index(b"}", at) + 1]
 
     def cool(self) -> None:
         """Forget the decoded object."""

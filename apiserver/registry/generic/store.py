@@ -87,6 +87,18 @@ class Store:
         """Return the object's JSON as this version has it."""
         return item.data if self.strategy.hub is self.strategy else codec.dump(self.shown(item))
 
+    def shown_pieces(self, items: Iterable[Item]) -> tuple[list[bytes], int]:
+        """Return the JSON of objects as this version has them, each behind a comma, in the pieces that the cache holds; and its length."""
+        if self.strategy.hub is not self.strategy:
+            items = [Item(item.key, item.revision, None, self.shown_bytes(item)) for item in items]
+        found: list[bytes] = []
+        length = 0
+        for item in items:
+            found.append(b",")
+            found += item.pieces
+            length += item.size + 1
+        return found, length
+
     def not_found(self, name: str) -> NotFound:
         """Return the error for an absent object."""
         return NotFound(f'{metadata.qualified(self.resource)} "{name}" not found', metadata.details(self.resource, name))

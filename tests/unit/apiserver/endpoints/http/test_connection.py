@@ -58,7 +58,7 @@ class Handler:
             case "/fails":
                 raise RuntimeError("on purpose")
             case "/large":
-                return Response(body=Joined(b"", [b"x" * SLICE] * 3, b"", b""))
+                return Response(body=Joined(b"", [b"x" * SLICE] * 3, b"", number=3, length=3 * SLICE))
             case "/none":
                 return Response(status=304, headers={"ETag": '"x"'})
             case _:
