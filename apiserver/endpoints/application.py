@@ -58,15 +58,15 @@ class Application:
         served = self._by_path.get((info.group, info.version, info.resource))
         return served is not None and info.subresource in served.strategy.connects
 
-    async def answer(self, call: Call) -> Response:
-        """Answer the request.
+    def answer(self, call: Call) -> Awaitable[Response]:
+        """Return what answers the request: the verb's own coroutine, without any of ours around it.
 
         Raises:
-            StatusError: everything that is not a success.
+            StatusError: everything that is not a success; when it is awaited, too.
         """
         if call.info.is_resource and (call.info.group, call.info.version) in self._versions:
-            return await self._resource(call)
-        return await self._path(call)
+            return self._resource(call)
+        return self._path(call)
 
     async def _path(self, call: Call) -> Response:
         if call.request.method not in {"GET", "HEAD"}:
@@ -88,7 +88,7 @@ class Application:
         listed = sorted({*self._discovery, *self._parts.pages, "/openapi/v2", "/openapi/v3"})
         return await responses.answer(call, {"paths": listed}, code=200 if path == "/" else 404)
 
-    async def _resource(self, call: Call) -> Response:
+    def _resource(self, call: Call) -> Awaitable[Response]:
         info = call.info
         served = self._by_path.get((info.group, info.version, info.resource))
         if served is None or info.rest:
@@ -96,16 +96,16 @@ class Application:
         if call.request.method not in _METHODS:
             raise responses.wrong_method()
         if info.verb == "watch":
-            return await self._watch(served, call)
+            return self._watch(served, call)
         if not info.name or info.selected_name:
-            return await self._collection(served, call)
+            return self._collection(served, call)
         if served.strategy.resource.namespaced and not info.namespace:
             raise responses.unknown_resource()
         if not info.subresource:
-            return await _object(served, call)
-        return await self._subresource(served, call)
+            return _object(served, call)
+        return self._subresource(served, call)
 
-    async def _watch(self, served: Served, call: Call) -> Response:
+    def _watch(self, served: Served, call: Call) -> Awaitable[Response]:
         """Serve a watch: of a collection, or (the old path ``/watch/…/NAME``) of one object. Exactly what was authorized is shown."""
         info = call.info
         if call.request.method != "GET":
@@ -113,64 +113,64 @@ class Application:
         named = bool(info.name) and not info.selected_name
         if info.subresource or (named and served.strategy.resource.namespaced and not info.namespace):
             raise responses.unknown_resource()
-        return await watching.watch(served, call, self._parts.watches, name=info.name if named else "")
+        return watching.watch(served, call, self._parts.watches, name=info.name if named else "")
 
-    async def _collection(self, served: Served, call: Call) -> Response:
+    def _collection(self, served: Served, call: Call) -> Awaitable[Response]:
         whole = served.strategy.resource.namespaced and not call.info.namespace
         match call.request.method:
             case "GET":
-                return await reading.list_(served, call)
+                return reading.list_(served, call)
             case "POST" if not whole:
-                return await writing.create(served, call)
+                return writing.create(served, call)
             case "DELETE" if not whole:
-                return await deleting.delete_collection(served, call)
+                return deleting.delete_collection(served, call)
             case _:
                 raise responses.wrong_method()
 
-    async def _subresource(self, served: Served, call: Call) -> Response:
+    def _subresource(self, served: Served, call: Call) -> Awaitable[Response]:
         name, method = call.info.subresource, call.request.method
         if name == "status" and served.strategy.has_status:
             if method in {"GET", "PUT", "PATCH"}:
-                return await _object(served, call)
+                return _object(served, call)
             raise responses.wrong_method()
         if name == "scale" and (scale := served.strategy.scaling) is not None:
-            return await _scale(served, call, scale)
+            return _scale(served, call, scale)
         if stream := served.strategy.connects.get(name):
             if method != "GET":
                 raise responses.wrong_method()
-            return await connecting.connect(served, call, stream, self._parts.streams)
+            return connecting.connect(served, call, stream, self._parts.streams)
         verb = served.strategy.verbs.get(name)
         if verb is None:
             raise responses.unknown_resource()
         if method not in _ACTIONS:
             raise responses.wrong_method()
         if isinstance(verb, CreatingVerb):
-            return await writing.act_by_creating(served, call, verb, self._parts.served, self._parts.now)
-        return await writing.act(served, call, verb)
+            return writing.act_by_creating(served, call, verb, self._parts.served, self._parts.now)
+        return writing.act(served, call, verb)
 
 
-async def _scale(served: Served, call: Call, scale: Scaling) -> Response:
+def _scale(served: Served, call: Call, scale: Scaling) -> Awaitable[Response]:
     match call.request.method:
         case "GET":
-            return await scaling.get(served, call, scale)
+            return scaling.get(served, call, scale)
         case "PUT":
-            return await scaling.update(served, call, scale)
+            return scaling.update(served, call, scale)
         case "PATCH":
-            return await scaling.patch(served, call, scale)
+            return scaling.patch(served, call, scale)
         case _:
             raise responses.wrong_method()
 
 
-async def _object(served: Served, call: Call) -> Response:
+def _object(served: Served, call: Call) -> Awaitable[Response]:
     match call.request.method:
         case "GET":
-            return await reading.get(served, call)
+            return reading.get(served, call)
         case "PUT":
-            return await writing.update(served, call)
+            return writing.update(served, call)
         case "PATCH":
-            return await writing.patch(served, call)
+            return writing.patch(served, call)
         case "DELETE":
-            return await deleting.delete(served, call)
+            return deleting.delete(served, call)
         case _:
             raise responses.wrong_method()
 

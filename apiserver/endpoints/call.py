@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Final
 
 from apiserver.apis.meta.users import ANONYMOUS, User
@@ -19,6 +20,7 @@ PATCHES: Final = "patch.webhook.admission.k8s.io/"
 """Annotations whose keys begin so carry parts of the object."""
 LARGE: Final = 128 << 10
 """An answer of so many bytes is compressed for a client that takes gzip, as in Go."""
+_NONE: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,16 +40,13 @@ class Again:
         return None if item is None or len(item.data) >= LARGE else item.data
 
 
-@dataclass(slots=True, eq=False)
 class Call:
     """A request, who asks, and the warnings for its answer."""
 
-    request: Request
-    info: RequestInfo
-    audit_id: str
+    # Values of the class stand for what most requests do not have: setting them for each would cost.
     user: User = ANONYMOUS
-    warnings: dict[str, None] = field(default_factory=dict)
-    annotations: dict[str, str] = field(default_factory=dict)
+    warnings: Mapping[str, None] = _NONE
+    annotations: Mapping[str, str] = _NONE
     """For the audit log."""
     waited: float = 0.0
     """Seconds in which others held it up: queues and webhooks."""
@@ -61,6 +60,11 @@ class Call:
     """How to answer a request like this one again; None: as this one was answered."""
     on_start: Callable[[int], None] | None = None
     on_initialized: Callable[[], None] | None = None
+
+    def __init__(self, request: Request, info: RequestInfo, audit_id: str) -> None:
+        self.request = request
+        self.info = info
+        self.audit_id = audit_id
 
     @property
     def uri(self) -> str:
@@ -106,7 +110,8 @@ class Call:
         """Add an annotation to the request's audit event; the first value of a key stays. Patches are objects as far as levels go."""
         if key.startswith(PATCHES) and (self.record is None or self.record.verdict.level < Level.REQUEST):
             return
-        self.annotations.setdefault(key, value)
+        if key not in self.annotations:
+            self.annotations = {**self.annotations, key: value}
 
     def wait(self, whom: str, seconds: float) -> None:
         """Note that somebody held the request up."""
@@ -117,4 +122,4 @@ class Call:
 
     def warn(self, message: str) -> None:
         """Tell the client something although all went well; once is enough."""
-        self.warnings[message] = None
+        self.warnings = {**self.warnings, message: None}

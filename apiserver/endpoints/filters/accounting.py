@@ -40,11 +40,12 @@ class Accounting:
         info = call.info
         connect = long_running and info.verb != "watch"
         if info.mutating:
-            dry_run = metering.dry_run(call.request.query)
+            dry_run = metering.dry_run(call.request.query) if "?" in call.request.target else ""
             apply = info.verb == "patch" and call.request.headers.get("Content-Type", "").startswith(_APPLY)
-            self.requests.series(info, dry_run=dry_run, apply=apply).ended(code, seconds, call.waited, size)
-            if length := call.request.content_length:
-                self.requests.body(info, length)
+            series = self.requests.series(info, dry_run=dry_run, apply=apply)
+            series.ended(code, seconds, call.waited, size)
+            if series.bodies is not None and (length := call.request.content_length):
+                series.bodies.observe(length)
         else:
             self.requests.series(info, connect=connect).ended(code, seconds, call.waited, size)
         if code == CLIENT_CLOSED:

@@ -123,7 +123,16 @@ class Chain:
     async def _bounded(self, call: Call, *, long_running: bool) -> Response:
         """The request boundary: the one place where everything unexpected is caught."""
         try:
-            return await self._let_in(call, long_running=long_running)
+            if self.phase is not Phase.SERVING and call.info.path not in ALWAYS_ALLOWED:
+                self._refuse(call)
+            known = self.authenticator.known(call.request)
+            if known is None:
+                call.user = await self._authenticate(call)
+            else:
+                call.user = known.user
+                self.deciding.authenticated(known.user.name, 0.0)
+            going_on = self._go_on(call, long_running=long_running)
+            return await (going_on if self.tracing is None else self.tracing(call, going_on))
         except StatusError as error:
             return _refused(call, error)
         except RecursionError:
@@ -132,24 +141,15 @@ class Chain:
             raise  # the client is gone: nobody to tell
         except Exception as error:
             logger.exception("a request failed", extra={"audit_id": call.audit_id, "method": call.info.method, "path": call.info.path})
-            message = f"an error on the server prevented the request from succeeding; its log names audit id {call.audit_id}"
-            if self.auditor is not None and call.record is not None:
-                self.auditor.panicked(call.record, error, call.annotations)
-                call.record = None
-            return responses.status_of(InternalError(message))
+            return self._failed(call, error)
 
-    async def _let_in(self, call: Call, *, long_running: bool) -> Response:
-        if self.phase is not Phase.SERVING and call.info.path not in ALWAYS_ALLOWED:
-            self._refuse(call)
-        known = self.authenticator.known(call.request)
-        if known is None:
-            call.user = await self._authenticate(call)
-        else:
-            call.user = known.user
-            self.deciding.authenticated(known.user.name, 0.0)
-        if self.tracing is not None:
-            return await self.tracing(call, self._go_on(call, long_running=long_running))
-        return await self._go_on(call, long_running=long_running)
+    def _failed(self, call: Call, error: Exception) -> Response:
+        """Return the answer to a request that met a mistake of ours: whoever asked learns where to look, and no more."""
+        message = f"an error on the server prevented the request from succeeding; its log names audit id {call.audit_id}"
+        if self.auditor is not None and call.record is not None:
+            self.auditor.panicked(call.record, error, call.annotations)
+            call.record = None
+        return responses.status_of(InternalError(message))
 
     async def _go_on(self, call: Call, *, long_running: bool) -> Response:
         if self.auditor is not None:
@@ -225,16 +225,18 @@ class Chain:
         if not decision.allowed:
             raise forbidden(call.user, info, decision.reason)
 
-    async def _answer(self, call: Call, *, long_running: bool) -> Response:
+    def _answer(self, call: Call, *, long_running: bool) -> Awaitable[Response]:
         decision = self.authorizer.known(call.user, call.info)
         if decision is None:
-            await self._authorize(call)
-        else:
-            self._decided(call, decision, 0.0)
-        if not long_running:
-            if call.info.verb == "patch":  # applying may create, and only the store finds out
-                call.authorize = partial(self._authorize_also, call)
-            return await self._in_time(call)
+            return self._answer_authorized(call, long_running=long_running)
+        self._decided(call, decision, 0.0)
+        return self._answer_long(call) if long_running else self._answer_in_time(call)
+
+    async def _answer_authorized(self, call: Call, *, long_running: bool) -> Response:
+        await self._authorize(call)
+        return await (self._answer_long(call) if long_running else self._answer_in_time(call))
+
+    async def _answer_long(self, call: Call) -> Response:
         gauge = self.requests.long_running.cell(*self._labels(call))
         gauge.value += 1
         if call.info.verb == "watch":
@@ -259,8 +261,10 @@ class Chain:
             case _:
                 return
 
-    async def _in_time(self, call: Call) -> Response:
+    async def _answer_in_time(self, call: Call) -> Response:
         """Answer within the time that the client gives, or ours. Only what cancelled the answer is a Timeout, not any TimeoutError."""
+        if call.info.verb == "patch":  # applying may create, and only the store finds out
+            call.authorize = partial(self._authorize_also, call)
         if "timeout=" in call.request.target:
             return await self._in_its_time(call, queries.timeout(call.request.query, self.deadlines.seconds))
         deadline = self.deadlines.begin(call.request.task)

@@ -167,7 +167,8 @@ class Familiars:
     def _call(self, visit: _Visit, name: str) -> Call:
         """Return the request as the chain would have it, for what is told of the unusual."""
         familiar = visit.familiar
-        call = Call(Request(visit.head, visit.connection), familiar.info, name, familiar.known.user)
+        call = Call(Request(visit.head, visit.connection), familiar.info, name)
+        call.user = familiar.known.user
         if self._auditor is not None and familiar.recorded is not None:
             call.record = self._auditor.received(call, visit.received)
             decision = self._authorizer.known(call.user, call.info)

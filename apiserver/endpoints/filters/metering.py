@@ -50,7 +50,20 @@ _KNOWN_USERS: Final = frozenset({"admin", "client", "kube_proxy", "kubelet", "sy
 class Series:
     """The counters of all requests that share their labels."""
 
-    __slots__ = ("codes", "counts", "dry_run", "labels", "size_counts", "size_total", "sized", "sli", "total", "waited", "waited_total")
+    __slots__ = (
+        "bodies",
+        "codes",
+        "counts",
+        "dry_run",
+        "labels",
+        "size_counts",
+        "size_total",
+        "sized",
+        "sli",
+        "total",
+        "waited",
+        "waited_total",
+    )
 
     def __init__(self, labels: tuple[str, ...], dry_run: str) -> None:
         self.labels = labels
@@ -65,6 +78,8 @@ class Series:
         self.sized = labels[0] in _SIZED
         self.size_counts = [0] * (len(SIZES) + 1)
         self.size_total = 0
+        self.bodies: HistogramCell | None = None
+        """Where the sizes of their bodies are counted."""
 
     def ended(self, code: int, seconds: float, waited: float, size: int) -> None:
         """Count one answer; ``waited`` of its seconds went to webhooks and queues."""
@@ -148,7 +163,10 @@ class Requests:
         key = (*labels, dry_run)
         if key not in self._series and len(self._series) >= LIMIT:
             labels, key = (OTHER,) * len(labels), (OTHER,)
-        return self._series.setdefault(key, Series(labels, dry_run))
+        series = self._series.setdefault(key, Series(labels, dry_run))
+        if info.mutating and key != (OTHER,) and (info.group, info.resource) in self._resources:
+            series.bodies = self.body_sizes.cell(info.group, info.resource, info.verb)
+        return series
 
     def labels(self, info: RequestInfo, *, apply: bool = False, connect: bool = False) -> tuple[str, ...]:
         """Return the values of :data:`LABELS`, out of a bounded set."""
@@ -158,11 +176,6 @@ class Requests:
             return verb, "", "", "", "" if info.is_resource or info.path not in _HEALTH else info.path, "", COMPONENT
         subresource = info.subresource if len(info.subresource) < 32 and info.subresource.isalpha() else OTHER if info.subresource else ""
         return verb, info.group, info.version, info.resource, subresource, _scope(info), COMPONENT
-
-    def body(self, info: RequestInfo, length: int) -> None:
-        """Count the size of a body."""
-        if (info.group, info.resource) in self._resources:
-            self.body_sizes.observe(length, info.group, info.resource, info.verb)
 
     def register(self, registry: Registry) -> None:
         """Put all of it on the page."""

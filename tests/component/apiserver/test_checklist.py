@@ -185,13 +185,13 @@ async def test_hlt_01_a_check_can_be_left_out(api: Api) -> None:
 
 async def test_shd_01_a_late_request_is_sent_elsewhere(pki: Pki, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[chain.Chain] = []
-    let_in = chain.Chain._let_in
+    bounded = chain.Chain._bounded
 
     async def spied(self: chain.Chain, *arguments: Any, **more: Any) -> Any:
         seen.append(self)
-        return await let_in(self, *arguments, **more)
+        return await bounded(self, *arguments, **more)
 
-    monkeypatch.setattr(chain.Chain, "_let_in", spied)
+    monkeypatch.setattr(chain.Chain, "_bounded", spied)
     async with serving(pki) as api:
         seen[-1].phase = Phase.DRAINING
         late = await api.get()
