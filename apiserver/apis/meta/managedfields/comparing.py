@@ -75,6 +75,8 @@ def _flat(names: tuple[str, ...]) -> Fields:
 
 
 def _compare(atom: Atom, old: Any, new: Any) -> Found:  # noqa: ANN401 - any JSON values
+    if atom.is_scalar:
+        return _leaf(old, new)
     if atom.map is not None and isinstance(new, dict) and isinstance(old, dict):
         return _maps(atom, atom.map, old, new)
     if atom.single:
@@ -121,13 +123,13 @@ def _maps(atom: Atom, shape: MapAtom, old: Any, new: Any) -> Found:  # noqa: ANN
     added = 0
     for name in names:
         was, value = before.get(name, ABSENT), after[name]
-        if was is ABSENT:
-            touched["f:" + name] = present(shape.child(name), value)
-            added += 1
-            continue
         if was is value:
             continue
         child = shape.child(name)
+        if was is ABSENT:
+            touched["f:" + name] = LEAF if type(value) in child.accepted else present(child, value)
+            added += 1
+            continue
         if was == value and (child.exact or dumps(was) == dumps(value)):
             continue
         found, gone = _compare(child, was, value)

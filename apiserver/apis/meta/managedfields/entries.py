@@ -20,6 +20,7 @@ MAX_UPDATERS: Final = 10
 ANCIENT: Final = "ancient-changes"
 _FIELDS_TYPE: Final = "FieldsV1"
 _CACHED: Final = 512
+_LISTS: Final = 128
 _LARGEST_CACHED: Final = 16 * 1024
 
 
@@ -62,12 +63,22 @@ Managed = dict[Owner, Entry]
 class Reader:
     """Reads entries of one kind; ``schemas`` are its types by apiVersion.
 
-    Sets are remembered by their bytes: the same few come back with every object.
+    Sets are remembered by their bytes: the same few come back with every object. What was written lately is remembered by the list
+    itself, which nobody changes: it comes back when the object is written again.
     """
 
     def __init__(self, schemas: Mapping[str, Atom]) -> None:
         self._schemas = schemas
         self._known: dict[tuple[str, bytes], Fields] = {}
+        self._lists: dict[int, tuple[list[dict[str, Any]], Managed]] = {}
+
+    def written(self, managed: Managed) -> list[dict[str, Any]]:
+        """Return the entries as :func:`write` does; neither they nor ``managed`` may be changed any more."""
+        listed = write(managed)
+        self._lists[id(listed)] = (listed, managed)
+        if len(self._lists) > _LISTS:
+            del self._lists[next(iter(self._lists))]
+        return listed
 
     def read(self, given: Sequence[Mapping[str, Any]] | None) -> Managed:
         """Return the entries, as their versions' schemas of today see them.
@@ -76,7 +87,12 @@ class Reader:
             EntryError: one is wrong.
         """
         managed: Managed = {}
-        for position, entry in enumerate(given or ()):
+        if given is None:
+            return managed
+        remembered = self._lists.get(id(given))
+        if remembered is not None and remembered[0] is given:
+            return remembered[1]
+        for position, entry in enumerate(given):
             operation, version = entry.get("operation", ""), entry.get("apiVersion", "")
             if operation not in {APPLY, UPDATE}:
                 raise EntryError("operation must be `Apply` or `Update`")
@@ -136,6 +152,8 @@ def _place(item: tuple[Owner, Entry]) -> tuple[str, str, str, str, str]:
 
 def capped(managed: Managed) -> Managed:
     """Return the entries with the oldest updaters folded together, version by version, until there are few enough."""
+    if len(managed) <= MAX_UPDATERS:
+        return managed
     updaters = [owner for owner in managed if owner.operation == UPDATE]
     excess = len(updaters) - MAX_UPDATERS
     if excess <= 0:

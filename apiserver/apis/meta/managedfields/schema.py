@@ -128,7 +128,7 @@ _NO_VALUE: Final[dict[type, str]] = {
 class Atom:
     """A type: what is not None of ``map``, ``scalar`` and ``list`` is allowed."""
 
-    __slots__ = ("accepted", "exact", "list", "map", "scalar", "single")
+    __slots__ = ("accepted", "exact", "is_scalar", "list", "map", "scalar", "single")
 
     def __init__(self) -> None:
         self.map: MapAtom | None = None
@@ -140,12 +140,15 @@ class Atom:
         """Nothing in it may be a number here and a truth value there, so that Python's ``==`` (for which 1 is True) will do."""
         self.single = True
         """It allows only one kind of value."""
+        self.is_scalar = False
+        """It allows only scalars."""
 
     def settle(self, *, exact: bool) -> Atom:
         """Derive what is precomputed, once the rest is set; ``exact``: the scalar is always of one kind."""
         if self.scalar is not None:
             self.accepted = _ACCEPTED[self.scalar]
         self.single = sum(each is not None for each in (self.map, self.scalar, self.list)) == 1
+        self.is_scalar = self.single and self.scalar is not None
         self.exact = exact
         return self
 

@@ -26,13 +26,14 @@ EMPTY: Final[Fields] = {}
 
 
 def ordered(fields: Fields) -> Fields:
-    """Return one level of a tree with its steps in order."""
+    """Return one level of a tree with its steps in order: itself if they are."""
     if len(fields) < 2:
         return fields
+    steps = sorted(fields)
     # "." sorts before "f:", and "f:" before the other kinds, so the last in plain order tells whether they are all fields.
-    if max(fields)[0] <= "f" and elements.NOWHERE not in fields:
-        return {step: fields[step] for step in sorted(fields)}
-    return {step: fields[step] for step in sorted(fields, key=elements.rank)}
+    if steps[-1][0] > "f" or elements.NOWHERE in fields:
+        steps.sort(key=elements.rank)
+    return fields if steps == list(fields) else {step: fields[step] for step in steps}
 
 
 def of(*paths: Steps) -> Fields:
