@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
@@ -15,7 +14,7 @@ _GO_UNITS: Final = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3
 
 def to_rfc3339(moment: datetime) -> str:
     """Return ``metav1.Time``: whole seconds, UTC, ``Z``. ``moment`` must know its time zone."""
-    return _second(math.floor(moment.timestamp()))
+    return _second(int(moment.replace(microsecond=0).timestamp()))  # a float has no microseconds to spare in some centuries
 
 
 @lru_cache(maxsize=64)
