@@ -30,7 +30,7 @@ _SHORT_TRUTHS: Final = frozenset("yYnN")
 _INTEGER: Final = re.compile(r"[-+]?(0|[1-9][0-9]*)")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Body:
     """A decoded body; ``duplicates`` are the paths of keys that occurred twice in one map (the last one counts)."""
 

@@ -26,7 +26,7 @@ class StorageMetrics:
         self.errors = Counter("etcd_request_errors_total", "Requests to storage that failed.", _LABELS)
         self.lists = Counter("apiserver_storage_list_total", "Lists served from storage.", ("group", "resource"))
         self.listed = Counter("apiserver_storage_list_fetched_objects_total", "Objects that those lists read.", ("group", "resource"))
-        self._cells: dict[tuple[str, str], tuple[Cell, HistogramCell]] = {}
+        self._cells: dict[tuple[str, ...], tuple[Cell, HistogramCell]] = {}
 
     def register(self, registry: Registry) -> None:
         """Put all of it on the page."""
@@ -34,8 +34,8 @@ class StorageMetrics:
 
     def observe(self, operation: str, key: str, began: float) -> None:
         """Count an operation that was answered. ``key`` is one of its keys, or their prefix."""
-        # Cells are kept by the collection, which is the key up to its third slash behind the root: GROUP/RESOURCE.
-        place = (operation, self.collection(key))
+        # GROUP and RESOURCE stand behind the root, which begins with a slash.
+        place = (operation, *key.split("/", self._skip + 3)[self._skip + 1 : self._skip + 3])
         cells = self._cells.get(place)
         if cells is None:
             labels = (operation, *self.resource(key))
@@ -47,16 +47,6 @@ class StorageMetrics:
         """Count an operation that was not."""
         self.observe(operation, key, began)
         self.errors.increment(operation, *self.resource(key))
-
-    def collection(self, key: str) -> str:
-        """Return the part of a key that all objects of its resource share."""
-        end = 0
-        for _ in range(self._skip + 3):
-            found = key.find("/", end)
-            if found < 0:
-                return key
-            end = found + 1
-        return key[:end]
 
     def resource(self, key: str) -> tuple[str, str]:
         """Return group and resource of a key."""

@@ -92,7 +92,7 @@ class EtcdStorage:
 
     async def commit(self, conditions: Sequence[Condition], writes: Sequence[Put | Delete]) -> int:
         """Apply ``writes`` if all ``conditions`` hold; return the new revision."""
-        if len({write.key for write in writes}) < len(writes):
+        if len(writes) > 1 and len({write.key for write in writes}) < len(writes):
             raise ValueError("a key stands in the writes of one commit twice")
         request = self._transaction(conditions, writes)
         # Never repeated, unless it surely was not begun: the first attempt may have been applied although nobody heard of it.

@@ -57,7 +57,7 @@ def _is_plain(model: type[BaseModel], content: dict[str, Any]) -> bool:
     try:
         if b"null" in orjson.dumps(content):
             return False
-        model.model_validate(content)
+        model.__pydantic_validator__.validate_python(content)  # as model_validate, which takes half as long again for its own options
     except (ValidationError, RecursionError, orjson.JSONEncodeError):  # the last: nested too deeply, or an integer beyond 64 bits
         return False
     return True

@@ -14,6 +14,8 @@ from typing import Final
 MAX_LABEL: Final = 63
 MAX_SUBDOMAIN: Final = 253
 _LONGEST_KEY: Final = MAX_SUBDOMAIN + 1 + MAX_LABEL
+_LONGEST_KEYS: Final = 4096
+"""Characters of all keys of an object that are remembered together."""
 _ABSURD: Final = 1024
 
 _LABEL: Final = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
@@ -95,16 +97,27 @@ def label_value_errors(value: str) -> list[str]:
     return found
 
 
-def are_qualified_names(keys: Iterable[str]) -> bool:
-    """Return whether :func:`qualified_name_errors` has nothing to say about any of the keys; a cluster uses few different ones."""
-    listed = list(keys)
-    return max(map(len, listed), default=0) <= _LONGEST_KEY and all(map(_is_qualified_name, listed))
+def are_qualified_names(keys: Iterable[str], *, in_lower_case: bool = False) -> bool:
+    """Return whether :func:`qualified_name_errors` has nothing to say about any of the keys, or of what they are ``in_lower_case``.
+
+    An author gives the same keys to each object, so what was said of them together is remembered.
+    """
+    listed = tuple(keys)
+    found = _are_qualified if sum(map(len, listed)) <= _LONGEST_KEYS else _are_qualified.__wrapped__
+    return found(listed, in_lower_case)
 
 
 def are_label_values(values: Iterable[str]) -> bool:
     """Return whether :func:`label_value_errors` has nothing to say about any of the values."""
     match = _VALUE_PATTERN.fullmatch
     return all(len(each) <= MAX_LABEL and match(each) for each in values)
+
+
+@lru_cache(maxsize=256)
+def _are_qualified(keys: tuple[str, ...], in_lower_case: bool) -> bool:  # noqa: FBT001 - remembered by its place
+    """Remembered; so the caller sees to it that the keys are not many."""
+    judged = list(map(str.lower, keys)) if in_lower_case else keys
+    return max(map(len, judged), default=0) <= _LONGEST_KEY and all(map(_is_qualified_name, judged))
 
 
 @lru_cache(maxsize=8192)

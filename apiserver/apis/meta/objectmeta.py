@@ -117,7 +117,8 @@ def _validate_common(metadata: Mapping[str, Any], *, known: Mapping[str, str] | 
 
 def _validate_annotations(annotations: Mapping[str, str], known: Mapping[str, str]) -> list[FieldError]:
     found = []
-    if (new := annotations.keys() - known.keys()) and not names.are_qualified_names(map(str.lower, new)):
+    new = annotations.keys() - known.keys() if known else annotations.keys()
+    if new and not names.are_qualified_names(new, in_lower_case=True):
         found = [invalid(_ANNOTATIONS, key, each) for key in sorted(new) for each in names.qualified_name_errors(key.lower())]
     characters = sum(map(len, annotations)) + sum(map(len, annotations.values()))
     if characters * _MAX_CHARACTER_BYTES > MAX_ANNOTATIONS_BYTES and _bytes_of(annotations) > MAX_ANNOTATIONS_BYTES:

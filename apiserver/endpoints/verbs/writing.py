@@ -108,6 +108,8 @@ async def act_by_creating(
 def write_options(call: Call, kind: str = "UpdateOptions", *, apply: bool = False) -> WriteOptions:
     """Return the checked options of a write."""
     query = call.request.query
+    if not query and not apply:
+        return WriteOptions(caller=call.caller)
     return queries.write_options(query, query.getall("dryRun", []), call.caller, kind=kind, apply=apply)
 
 

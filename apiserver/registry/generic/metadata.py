@@ -5,7 +5,7 @@ What a value may be is :mod:`apiserver.apis.meta.objectmeta`'s.
 
 from __future__ import annotations
 
-import uuid
+import os
 from datetime import datetime
 from typing import Any, Final
 
@@ -57,9 +57,16 @@ def prepare_for_create(obj: Object, now: datetime) -> None:
     """Set what the server decides about a new object; what a client says about it is lost."""
     metadata = obj["metadata"]
     wipe(metadata)
-    metadata["uid"] = str(uuid.uuid4())
+    metadata["uid"] = _new_uid()
     metadata["creationTimestamp"] = to_rfc3339(now)
     metadata["generation"] = 1
+
+
+def _new_uid() -> str:
+    """Return a random UUID (RFC 9562, version 4); ``uuid.uuid4`` takes three times as long to build an object first."""
+    digits = os.urandom(16).hex()
+    variant = "89ab"[int(digits[16], 16) & 3]
+    return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:]}"
 
 
 def wipe(metadata: Object) -> None:

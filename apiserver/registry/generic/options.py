@@ -21,9 +21,9 @@ def _nobody(*_: object) -> None:
     """Drop what nobody listens to."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)  # made for each write, as WriteOptions are; frozen, that takes three times as long
 class Caller:
-    """Who asks, and how to tell them, and the audit log, more than the answer says."""
+    """Who asks, and how to tell them, and the audit log, more than the answer says. Never changed."""
 
     user: User = ANONYMOUS
     agent: str = ""
@@ -39,9 +39,9 @@ class Caller:
 NOBODY: Final = Caller()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class WriteOptions:
-    """What create, update, patch and the verbs take."""
+    """What create, update, patch and the verbs take. Never changed."""
 
     dry_run: bool = False
     """Do everything but the write itself."""

@@ -25,7 +25,7 @@ Part = Literal["", "status", "scale"]
 _UNLOCKED: Final = (None, "", "0")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Plan:
     """What is to be stored in place of an object."""
 

@@ -24,7 +24,7 @@ from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from apiserver.apis.meta import decoding
 from apiserver.apis.meta.objects import Object
@@ -55,6 +55,9 @@ class Reading:
     errors: tuple[FieldError, ...] = ()
     """Fields that the schema forbids: of a wrong type, missing, in no enumeration. An object with any is refused; ``default`` and
     ``validate`` are still asked what else is wrong, and may trip over it."""
+
+
+NOTHING_WRONG: Final = Reading()
 
 
 class Verb:
@@ -151,7 +154,8 @@ class Strategy:
         ``metadata`` is the machinery's: leave it alone. The model is strict and forbids what it does not have
         (:class:`apiserver.apis.meta.schema.Model`); a kind without such a model overrides this.
         """
-        return Reading(*decoding.read(self.model, obj))
+        unknown, errors = decoding.read(self.model, obj)
+        return Reading(unknown, errors) if unknown or errors else NOTHING_WRONG
 
     def default(self, obj: Object) -> None:
         """Fill in defaults in place. Idempotent; also called for what storage returns, so that old objects get new fields."""

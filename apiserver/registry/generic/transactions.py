@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Awaitable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
@@ -54,7 +54,7 @@ class Transactions:
         self._strategy = strategy
         self._root = root
 
-    async def create(self, key: str, obj: Object, value: bytes, *, repeatable: bool) -> int:
+    def create(self, key: str, obj: Object, value: bytes, *, repeatable: bool) -> Awaitable[int]:
         """Store a new object, as ``value``.
 
         ``repeatable`` says whether a client that hears of no result may repeat the request without a second effect; clients do so by
@@ -64,24 +64,24 @@ class Transactions:
             Overtaken: the key is taken.
             Conflict: a claim is.
         """
-        return await self._commit(key, 0, (obj, value), frozenset(), obj, repeatable=repeatable)
+        return self._commit(key, 0, (obj, value), frozenset(), obj, repeatable=repeatable)
 
-    async def replace(self, item: Item, new: Object, value: bytes, *, repeatable: bool) -> int:
+    def replace(self, item: Item, new: Object, value: bytes, *, repeatable: bool) -> Awaitable[int]:
         """Store ``new``, as ``value``, in place of ``item``; ``repeatable`` as for ``create``.
 
         Raises:
             Overtaken: somebody wrote since.
             Conflict: a claim is taken.
         """
-        return await self._commit(item.key, item.revision, (new, value), self._strategy.claims(item.object), new, repeatable=repeatable)
+        return self._commit(item.key, item.revision, (new, value), self._strategy.claims(item.object), new, repeatable=repeatable)
 
-    async def remove(self, item: Item) -> int:
+    def remove(self, item: Item) -> Awaitable[int]:
         """Remove an object and its claims.
 
         Raises:
             Overtaken: somebody wrote since.
         """
-        return await self._commit(item.key, item.revision, None, self._strategy.claims(item.object), item.object, repeatable=True)
+        return self._commit(item.key, item.revision, None, self._strategy.claims(item.object), item.object, repeatable=True)
 
     async def remove_unread(self, entry: Entry) -> None:
         """Remove what cannot be decoded; claims that it may hold are left.
@@ -110,11 +110,14 @@ class Transactions:
         wanted = self._strategy.claims(new[0]) if new is not None else frozenset()
         ours: set[str] = set()  # claims that storage says are this object's, though the strategy did not know
         while True:
-            gained = {self._claim_key(claim): claim for claim in wanted - held}
-            conditions = [Condition(key, revision), *(Condition(each, 0) for each in gained if each not in ours)]
+            gained: dict[str, str] = {}
+            conditions = [Condition(key, revision)]
             writes: list[Put | Delete] = [Put(key, new[1]) if new is not None else Delete(key)]
-            writes += [Put(each, key.encode()) for each in gained]
-            writes += [Delete(self._claim_key(claim)) for claim in held - wanted]
+            if wanted != held:
+                gained = {self._claim_key(claim): claim for claim in wanted - held}
+                conditions += [Condition(each, 0) for each in gained if each not in ours]
+                writes += [Put(each, key.encode()) for each in gained]
+                writes += [Delete(self._claim_key(claim)) for claim in held - wanted]
             try:
                 return await self._storage.commit(conditions, writes)
             except RevisionMismatch as mismatch:
