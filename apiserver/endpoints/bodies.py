@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -18,7 +19,7 @@ import yaml
 
 from apiserver.apis.meta.errors import BadRequest, RequestEntityTooLarge
 from apiserver.endpoints.http.messages import BodyError, BodyTooLarge, Request
-from apiserver.endpoints.negotiation import YAML, body_type
+from apiserver.endpoints.negotiation import JSON, YAML, body_type
 
 MAX_BYTES: Final = 3 << 20
 """Go's limit for the body of a write."""
@@ -35,7 +36,14 @@ class Body:
     """A decoded body; ``duplicates`` are the paths of keys that occurred twice in one map (the last one counts)."""
 
     value: Any
+    raw: bytes
+    media_type: str = JSON
     duplicates: tuple[str, ...] = ()
+
+    def afresh(self) -> Callable[[], Any]:
+        """Return a function that returns the value, which is given away, and when called again an equal one."""
+        left = [self.value]
+        return lambda: left.pop() if left else _again(self.raw, self.media_type)
 
 
 async def read(request: Request, limit: int = MAX_BYTES) -> bytes:
@@ -53,10 +61,8 @@ async def read(request: Request, limit: int = MAX_BYTES) -> bytes:
         raise BadRequest(f"the body of the request cannot be read: {error}") from None
 
 
-async def read_object(
-    request: Request, *, notice_duplicates: bool = True, required: bool = False
-) -> tuple[dict[str, Any], tuple[str, ...]]:  # fmt: skip
-    """Return the body as an object with the paths of its duplicate keys; an empty body is an empty object, unless one is ``required``.
+async def read_object(request: Request, *, notice_duplicates: bool = True, required: bool = False) -> Body:
+    """Return the body, whose value is an object; an empty body is an empty object, unless one is ``required``.
 
     Raises:
         BadRequest, UnsupportedMediaType, RequestEntityTooLarge: it is none.
@@ -65,11 +71,11 @@ async def read_object(
     if not raw.strip():
         if required:
             raise BadRequest("the request has no body: it must be an object")
-        return {}, ()
+        return Body({}, b"{}")
     body = decode(raw, body_type(request.headers.get("Content-Type")), notice_duplicates=notice_duplicates)
     if not isinstance(body.value, dict):
         raise BadRequest(f"the body of the request must be an object, it is {_kind(body.value)}")
-    return body.value, body.duplicates
+    return body
 
 
 def decode(raw: bytes, media_type: str, *, notice_duplicates: bool = True) -> Body:
@@ -81,14 +87,19 @@ def decode(raw: bytes, media_type: str, *, notice_duplicates: bool = True) -> Bo
     if media_type == YAML:
         return _from_yaml(raw)
     if notice_duplicates and (value := _plain(raw)) is not None:
-        return Body(value)
+        return Body(value, raw)
     try:
         value = orjson.loads(raw)
         orjson.dumps(value)
         json.dumps(value, allow_nan=False)  # 1e999 is no number that could be written again
     except (ValueError, TypeError, RecursionError) as error:  # orjson's errors are the first two
         raise BadRequest(f"the body of the request is not valid JSON: {str(error)[:200]}") from None
-    return Body(value, _duplicates(raw) if notice_duplicates else ())
+    return Body(value, raw, JSON, _duplicates(raw) if notice_duplicates else ())
+
+
+def _again(raw: bytes, media_type: str) -> Any:  # noqa: ANN401 - any JSON value
+    """Decode what was decoded before, and found right."""
+    return orjson.loads(raw) if media_type == JSON else _from_yaml(raw).value
 
 
 def _plain(raw: bytes) -> dict[str, Any] | None:
@@ -244,4 +255,4 @@ def _from_yaml(raw: bytes) -> Body:
         value = orjson.loads(orjson.dumps(reader.document()))
     except (yaml.YAMLError, ValueError, TypeError) as error:
         raise BadRequest(f"the body of the request is not valid YAML: {str(error)[:200]}") from None
-    return Body(value, tuple(reader.duplicates))
+    return Body(value, raw, YAML, tuple(reader.duplicates))

@@ -25,6 +25,7 @@ Check = Callable[[Any, Place, list[str]], list[FieldError]]
 NameRule = Callable[[str], list[str]]
 """Returns what is wrong with a name."""
 
+_NOTHING: Final[Mapping[str, Any]] = {}
 ROOT: Final = Path("metadata")
 _COMMON: Final = ("labels", "annotations", "ownerReferences")
 _LABELS: Final = ROOT.child("labels")
@@ -33,12 +34,22 @@ _OWNERS: Final = ROOT.child("ownerReferences")
 _IMMUTABLE: Final = ("name", "namespace", "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds")
 
 
-def read(metadata: Any, path: Path = ROOT) -> tuple[list[str], list[FieldError]]:  # noqa: ANN401 - a client's JSON
-    """Drop from ``metadata`` (in place) unknown fields and nulls; return (paths of unknown fields, fields of a wrong type)."""
+def read(
+    metadata: Any,  # noqa: ANN401 - a client's JSON
+    path: Path = ROOT,
+    *,
+    stored: Mapping[str, Any] = _NOTHING,
+) -> tuple[list[str], list[FieldError]]:
+    """Drop from ``metadata`` (in place) unknown fields and nulls; return (paths of unknown fields, fields of a wrong type).
+
+    ``stored``: what it shall replace, which was read before.
+    """
     if not isinstance(metadata, dict):
         return [], [type_invalid(path, metadata, "must be an object")]
     unknown: list[str] = []
-    found = _read_fields(metadata, path, _META, unknown)
+    # All in managedFields is text and objects: what is equal is of the right type. They are most of what there is to look at.
+    repeated = metadata.get("managedFields", _NOTHING) == stored.get("managedFields")
+    found = _read_fields(metadata, path, _META_REPEATED if repeated else _META, unknown)
     return unknown, found
 
 
@@ -291,3 +302,5 @@ _META: Final[Mapping[str, Check]] = {
     "finalizers": _finalizers,
     "managedFields": _list_of(_record(_MANAGED)),
 }
+_META_REPEATED: Final = {**_META, "managedFields": lambda *_: []}
+"""For an object that repeats the managed fields that are stored."""

@@ -39,7 +39,7 @@ async def delete_collection(served: Served, call: Call) -> Response:
 
 
 async def _options(call: Call) -> DeleteOptions:
-    body, _ = await bodies.read_object(call.request, notice_duplicates=False)
+    body = (await bodies.read_object(call.request, notice_duplicates=False)).value
     if body:
         call.received(body)
     query = call.request.query

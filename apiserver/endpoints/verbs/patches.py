@@ -10,7 +10,6 @@ from apiserver.apis.meta.errors import BadRequest, Cause, Details, Invalid
 from apiserver.apis.meta.objects import Object
 from apiserver.endpoints import bodies
 from apiserver.endpoints.negotiation import JSON, YAML, unsupported
-from apiserver.registry.generic import codec
 from apiserver.registry.generic.store import Change
 
 JSON_PATCH: Final = "application/json-patch+json"
@@ -37,7 +36,7 @@ def parse(media_type: str, raw: bytes, shape: strategic_patch.Shape) -> tuple[Ch
     body = bodies.decode(raw, JSON)
     if media_type != JSON_PATCH and not isinstance(body.value, dict):
         raise BadRequest("error decoding patch: a merge patch is an object")
-    patch = codec.afresh(body.value)  # what comes of it may share parts with it
+    patch = body.afresh()  # what comes of it may share parts with it
     if media_type == JSON_PATCH:
         apply: Callable[[Object], Any] = lambda current: json_patch.apply(current, patch())  # noqa: E731 - one line each of three
     elif media_type == MERGE_PATCH:

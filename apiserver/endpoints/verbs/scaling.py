@@ -28,7 +28,7 @@ async def get(served: Served, call: Call, scaling: Scaling) -> Response:
 async def update(served: Served, call: Call, scaling: Scaling) -> Response:
     """Set the replicas; without a ``resourceVersion`` whatever they were."""
     options = write_options(call)
-    scale, _ = await bodies.read_object(call.request)
+    scale = (await bodies.read_object(call.request)).value
     if not scale:
         raise BadRequest("the request has no body: it must be a Scale")
     return await _write(served, call, scaling, lambda _: scale, options, repeatable=True)

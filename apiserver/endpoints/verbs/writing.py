@@ -27,7 +27,7 @@ async def create(served: Served, call: Call) -> Response:
     representation = call.represent(*ONE)
     options = write_options(call, "CreateOptions")
     body = await _body(served, call, options)
-    item = await served.store.create(call.info.namespace, body, options)
+    item = await served.store.create(call.info.namespace, body.value, options)
     return await served.answer_one(call, item, representation, code=201)
 
 
@@ -36,9 +36,9 @@ async def update(served: Served, call: Call) -> Response:
     representation = call.represent(*ONE)
     options = write_options(call)
     body = await _body(served, call, options)
-    _must_be_named(body, call)
-    metadata.match_request(body, served.strategy.resource, call.info.namespace, call.info.name)
-    wanted = codec.afresh(body)
+    _must_be_named(body.value, call)
+    metadata.match_request(body.value, served.strategy.resource, call.info.namespace, call.info.name)
+    wanted = body.afresh()
     item = await served.store.update(call.info.namespace, call.info.name, lambda _: wanted(), options, part=_part(call))
     return await served.answer_one(call, item, representation)
 
@@ -84,7 +84,7 @@ async def act(served: Served, call: Call, verb: Verb) -> Response:
     """Apply a verb to an object."""
     representation = call.represent(*ONE)
     options = write_options(call)
-    body, _ = await bodies.read_object(call.request)
+    body = (await bodies.read_object(call.request)).value
     call.received(body)
     item = await served.store.act(call.info.namespace, call.info.name, call.info.subresource, verb, body, options)
     return await served.answer_one(call, item, representation)
@@ -96,7 +96,7 @@ async def act_by_creating(
     """Create the object that a verb makes of another one."""
     representation = call.represent(*ONE)
     options = write_options(call, "CreateOptions")
-    body, _ = await bodies.read_object(call.request)
+    body = (await bodies.read_object(call.request)).value
     call.received(body)
     item = await served.store.get(call.info.namespace, call.info.name)
     created = everything[verb.creates]
@@ -124,10 +124,11 @@ def _part(call: Call) -> Part:
     return "status" if call.info.subresource == "status" else ""
 
 
-async def _body(served: Served, call: Call, options: WriteOptions) -> Object:
-    body, duplicates = await bodies.read_object(call.request, notice_duplicates=options.field_validation != "Ignore", required=True)
-    call.received(body)
-    _judge_duplicates(served, call, options, duplicates)
+async def _body(served: Served, call: Call, options: WriteOptions) -> bodies.Body:
+    body = await bodies.read_object(call.request, notice_duplicates=options.field_validation != "Ignore", required=True)
+    call.received(body.value)
+    if body.duplicates:
+        _judge_duplicates(served, call, options, body.duplicates)
     return body
 
 

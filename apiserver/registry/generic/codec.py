@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable
 from typing import Any
 
 import orjson
@@ -91,12 +90,6 @@ def copy_of(item: Item) -> Object:
     """Return a deep copy of an item's object."""
     duplicate: Any = orjson.loads(item.data)
     return duplicate  # type: ignore[no-any-return]  # JSON of an object is an object
-
-
-def afresh(value: Any) -> Callable[[], Any]:  # noqa: ANN401 - any JSON value
-    """Return a function that returns ``value``, which is given away, and when called again an equal one."""
-    kept, left = orjson.dumps(value), [value]
-    return lambda: left.pop() if left else orjson.loads(kept)
 
 
 def copy(obj: Object) -> Object:

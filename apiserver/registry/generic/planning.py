@@ -41,14 +41,16 @@ class Planner:
         self._strategy = strategy
         self._resource = strategy.resource
 
-    def read(self, obj: Object, options: WriteOptions) -> list[FieldError]:
+    def read(self, obj: Object, options: WriteOptions, stored: Object | None = None) -> list[FieldError]:
         """Hold a client's object against the schema, in place; return what is wrong with unknown fields (``Strict``).
+
+        ``stored``: the metadata that it replaces.
 
         Raises:
             Invalid: it does not have the schema's shape. Whatever else can be found wrong is named, too.
         """
         obj.setdefault("metadata", {})
-        unknown, wrong = objectmeta.read(obj["metadata"])
+        unknown, wrong = objectmeta.read(obj["metadata"], stored=stored or {})
         if not wrong and (repeated := metadata.drop_repeated_owners(obj["metadata"])):
             options.caller.warn(metadata.REPEATED_OWNERS + ", ".join(repeated))
         if not wrong:
@@ -103,7 +105,7 @@ class Planner:
         """
         before = old["metadata"]
         metadata.match_request(wanted, self._resource, before.get("namespace", ""), before["name"])
-        refused = self.read(wanted, options)
+        refused = self.read(wanted, options, before)
         self._strategy.default(wanted)
         return refused
 
