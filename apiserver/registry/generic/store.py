@@ -38,6 +38,8 @@ Stored = Callable[[], Object]
 Change = Callable[[Stored], Object]
 """Returns what the client wants instead of the stored object; called again with a newer one."""
 _Planning = Callable[[Item], Awaitable[Plan]]
+_Commit = Callable[[bytes], Awaitable[int]]
+"""Stores a value; returns its revision."""
 
 
 class Store:
@@ -170,20 +172,12 @@ class Store:
 
     async def _create(self, namespace: str, new: Object, options: WriteOptions, *, repeatable: bool) -> Item:
         key = self.key(namespace, new["metadata"]["name"])
-        value = codec.encode(self.strategy.hub, new)
         if options.dry_run:
             if entry := await self._read(key):
                 raise Overtaken(entry)
             await self._transactions.check_claims(key, None, new)
             return Item(key, 0, new, codec.dump(new))
-        try:
-            revision = await self._transactions.create(key, new, value, repeatable=repeatable)
-        except RequestEntityTooLarge as error:
-            value = self._without_owners(new, error)
-            revision = await self._transactions.create(key, new, value, repeatable=repeatable)
-        item = codec.written(self.strategy.hub, key, revision, new, value)
-        self.cache.wrote(item)
-        return item
+        return await self._stored(key, new, lambda value: self._transactions.create(key, new, value, repeatable=repeatable))
 
     def _exists(self, new: Object, current: Entry | None) -> AlreadyExists:
         name = new["metadata"]["name"]
@@ -501,28 +495,28 @@ class Store:
             return refused
 
     async def _commit(self, item: Item, planned: Plan, *, repeatable: bool) -> tuple[Item, bool]:
-        strategy, value = self.strategy.hub, codec.encode(self.strategy.hub, planned.obj)
+        obj = planned.obj
         if planned.remove:
-            revision = await self._transactions.remove(item)
-            return codec.written(strategy, item.key, revision, planned.obj, value), True
+            strategy, value = self.strategy.hub, codec.encode(self.strategy.hub, obj)
+            return codec.written(strategy, item.key, await self._transactions.remove(item), obj, value), True
+        commit: _Commit = lambda value: self._transactions.replace(item, obj, value, repeatable=repeatable)  # noqa: E731 - as short as it is
+        return await self._stored(item.key, obj, commit), False
+
+    async def _stored(self, key: str, obj: Object, commit: _Commit) -> Item:
+        """Commit an object, at worst without its managed fields: it may be too large with them."""
+        strategy = self.strategy.hub
+        value = codec.encode(strategy, obj)
+        write = self.cache.writes.begin(key, value, lambda revision: codec.written(strategy, key, revision, obj, value))
         try:
-            revision = await self._transactions.replace(item, planned.obj, value, repeatable=repeatable)
-        except RequestEntityTooLarge as error:
-            value = self._without_owners(planned.obj, error)
-            revision = await self._transactions.replace(item, planned.obj, value, repeatable=repeatable)
-        left = codec.written(strategy, item.key, revision, planned.obj, value)
-        self.cache.wrote(left)
-        return left, False
-
-    def _without_owners(self, obj: Object, error: RequestEntityTooLarge) -> bytes:
-        """Forget who owns what, in place, and return what storage then keeps: an object that is too large may be stored without.
-
-        Raises:
-            RequestEntityTooLarge: nobody owned anything: ``error`` stands.
-        """
-        if obj["metadata"].pop("managedFields", None) is None:
-            raise error
-        return codec.encode(self.strategy.hub, obj)
+            return write.at(await commit(value))
+        except RequestEntityTooLarge:
+            self.cache.writes.forget(write)
+            if obj["metadata"].pop("managedFields", None) is None:
+                raise
+            return await self._stored(key, obj, commit)
+        except Overtaken:
+            self.cache.writes.forget(write)
+            raise
 
     async def _live(self, namespace: str, name: str) -> Item:
         entry = await self._read(self.key(namespace, name))

@@ -34,6 +34,7 @@ from apiserver.registry.generic.indexing import Indices
 from apiserver.registry.generic.items import Item, Snapshot, SortedItems
 from apiserver.registry.generic.memory import give_back
 from apiserver.registry.generic.window import Watch, Window
+from apiserver.registry.generic.writes import Writes
 from storage.port import Batch, Change, Compacted, Entry, Storage, StorageError
 
 __all__ = [
@@ -45,7 +46,6 @@ logger = logging.getLogger(__name__)
 PAGE_LIMIT = 500  # entries read at once when listing: some 2.5 MB of our objects, and a few milliseconds of decoding
 MAX_BACKOFF_SECONDS = 5.0
 CHECK_SECONDS = 300.0  # how often the cache is compared with the storage
-OWN = 256  # writes of our own that the storage has acknowledged, but whose event has not come
 
 # What decoders raise on bad data: JSON and pydantic errors are ValueErrors; a shape nobody expected gives the others.
 DECODING_ERRORS = (ValueError, LookupError, TypeError, AttributeError)
@@ -91,7 +91,8 @@ class WatchCache:
         self._decode = decode
         self._on_undecodable = on_undecodable
         self._items = SortedItems()
-        self._own: dict[tuple[str, int], Item] = {}
+        self.writes = Writes()
+        """What this server itself is writing."""
         self._indices = Indices()
         self._window = Window(capacity)
         self._freshness = Freshness(storage, timeout_seconds=timeout_seconds)
@@ -156,13 +157,6 @@ class WatchCache:
         if not self.is_usable or max(revision, 1) > self.revision:
             return None
         return self._items.get(key)
-
-    def wrote(self, item: Item) -> None:
-        """Take note of what this server itself just wrote: when the storage tells of it, it need not be decoded."""
-        if item.revision > self.revision:
-            self._own[item.key, item.revision] = item
-            if len(self._own) > OWN:  # told of before it was acknowledged, or by a listing
-                del self._own[next(iter(self._own))]
 
     def get(self, key: str) -> Item | None:
         """Return the item of ``key`` as the cache has it now."""
@@ -309,7 +303,6 @@ class WatchCache:
             start = page.entries[-1].key + "\0"
         self._items = SortedItems(items)
         self._indices.clear()
-        self._own.clear()  # an etcd restored from a backup gives the same revisions to other writes
         self.undecodable = bad
         self._window.reset(revision)
         self.is_usable = True
@@ -338,7 +331,9 @@ class WatchCache:
         return Record(change.key, revision, old, new)
 
     def _decoded(self, entry: Entry, bad: dict[str, Undecodable]) -> Item | None:
-        known = self._own.pop((entry.key, entry.mod_revision), None) or self._items.get(entry.key)
+        if (written := self.writes.find(entry)) is not None:
+            return written
+        known = self._items.get(entry.key)
         if known is not None and known.revision == entry.mod_revision:
             return known
         try:

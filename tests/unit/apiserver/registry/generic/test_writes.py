@@ -1,0 +1,53 @@
+"""What a server is writing is known again when storage tells of it, whichever it hears first."""
+
+from __future__ import annotations
+
+from apiserver.registry.generic.items import Item
+from apiserver.registry.generic.writes import MAX_WRITES, Write, Writes
+from storage.port import Entry
+
+
+def begun(writes: Writes, key: str = "k", value: bytes = b"v") -> Write:
+    return writes.begin(key, value, lambda revision: Item(key, revision, {"at": revision}, value))
+
+
+def test_a_write_has_one_item_whether_it_is_told_of_or_acknowledged_first() -> None:
+    writes = Writes()
+    write = begun(writes)
+    told = writes.find(Entry("k", b"v", 7, 7))
+    assert told is not None
+    assert told is write.at(7)
+    write = begun(writes)
+    acknowledged = write.at(8)
+    assert writes.find(Entry("k", b"v", 7, 8)) is acknowledged
+    assert writes.find(Entry("k", b"v", 7, 8)) is None  # it was told of
+
+
+def test_what_somebody_else_wrote_is_not_taken_for_ours() -> None:
+    writes = Writes()
+    write = begun(writes)
+    assert writes.find(Entry("k", b"another", 6, 6)) is None
+    assert writes.find(Entry("another", b"v", 6, 6)) is None
+    told = writes.find(Entry("k", b"v", 6, 7))
+    assert told is not None
+    assert told.revision == 7
+    assert write.at(9).revision == 9  # the same was written twice: each is its own item
+    assert told.object == {"at": 7}
+
+
+def test_what_is_stored_in_an_old_form_is_decoded_so_that_it_is_known_to_be() -> None:
+    writes = Writes()
+    begun(writes)
+    assert writes.find(Entry("k", b"v", 6, 6, stale=True)) is None
+
+
+def test_what_was_not_written_is_forgotten_and_so_are_the_oldest_of_too_many() -> None:
+    writes = Writes()
+    first, second = begun(writes), begun(writes, value=b"w")
+    writes.forget(first)  # the second stands in its place
+    assert writes.find(Entry("k", b"w", 6, 6)) is second.at(6)
+    begun(writes)
+    for number in range(MAX_WRITES):
+        begun(writes, f"k{number}")
+    assert writes.find(Entry("k", b"v", 6, 6)) is None
+    assert writes.find(Entry("k0", b"v", 6, 6)) is not None
