@@ -37,7 +37,7 @@ class Again:
     def body(self) -> bytes | None:
         """Return the object's JSON; None if it cannot be had without waiting, or is so large that it would be compressed."""
         item = self.cache.at_hand(self.key, self.at_least)
-        return None if item is None or len(item.data) >= LARGE else item.data
+        return None if item is None or item.size >= LARGE else item.data
 
 
 class Call:

@@ -31,7 +31,6 @@ from apiserver.server.serving import Listener
 from apiserver.server.storing import Storing
 from apiserver.server.trusting import Trusting, config_map
 from certs.files import write_file
-from certs.issuing import Profile, issue, new_authority
 from certs.reloading import Files, ServerTls
 from storage.etcd.connection import Tls
 from storage.etcd.store import EtcdStorage, Settings
@@ -209,6 +208,9 @@ def _serving_files(options: Options) -> Files:
         return Files(options.tls_cert_file, options.tls_private_key_file)
     files = Files(options.cert_dir / "apiserver.crt", options.cert_dir / "apiserver.key")
     if not files.certificate.exists() or not files.key.exists():
+        # Here, because it brings an OpenSSL of its own, some 10 MiB, which a server with a certificate does not need.
+        from certs.issuing import Profile, issue, new_authority
+
         options.cert_dir.mkdir(parents=True, exist_ok=True)
         made = now()
         authority = new_authority("localhost-ca", _SELF_SIGNED, made)

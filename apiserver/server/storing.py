@@ -5,25 +5,22 @@ from __future__ import annotations
 import argparse
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Coroutine, Iterator
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from apiserver.apis.meta.instruments import Counter, Gauge, Read, Registry
 from apiserver.apis.meta.times import parse_duration
 from apiserver.server.compacting import Compactor
-from storage.encryption.ciphers import PLAIN, Chain
-from storage.encryption.configuration import Misconfigured, Rules, parse
-from storage.encryption.store import EncryptedStorage
 from storage.etcd.store import EtcdStorage
 from storage.port import Storage, StorageError
 
+if TYPE_CHECKING:
+    from apiserver.server.encrypting import Encryption
+
 logger = logging.getLogger(__name__)
 
-CLAIMS: Final = "claims"
-"""Keys that stand for claims; their values are names of keys, which are never secret."""
-FILE_SECONDS: Final = 5.0
 _CLUSTER: Final = "etcd-0"
 """What Go calls the first and only etcd of a server, in metrics."""
 
@@ -89,6 +86,9 @@ class Storing:
         self.storage = plain
         self._encryption: Encryption | None = None
         if options.encryption_provider_config is not None:
+            # Here, because ciphers bring an OpenSSL of their own, some 10 MiB, which nobody else in this process needs.
+            from apiserver.server.encrypting import Encryption
+
             follows = options.encryption_provider_config_automatic_reload
             self._encryption = Encryption(plain, options.encryption_provider_config, root, self._reloads, follows=follows)
             self.storage = self._encryption.storage
@@ -133,103 +133,3 @@ class Storing:
             except StorageError as error:
                 logger.debug("etcd did not say how large it is", extra={"error": str(error)})
             await asyncio.sleep(self._options.etcd_db_metric_poll_interval)
-
-
-class Encryption:
-    """The file, followed, and the storage that it governs."""
-
-    def __init__(self, plain: Storage, file: Path, root: str, reloads: Counter, *, follows: bool) -> None:
-        """Read the file; ``follows``: and again when it changes.
-
-        Raises:
-            OSError, Misconfigured: it cannot be used.
-        """
-        self._file = file
-        self._root = root
-        self._reloads = reloads
-        self._follows = follows
-        self._content = file.read_bytes()
-        self._rules = _rules(file, self._content)
-        self.storage = EncryptedStorage(plain, chain_of(self._rules, root))
-
-    @property
-    def is_well(self) -> bool:
-        """Whether every key management service lets values be written."""
-        return all(each.is_well for each in self._rules.services)
-
-    async def run(self) -> None:
-        """Keep in touch with the key management services and look whether the file changed, until cancelled."""
-        async with asyncio.TaskGroup() as tasks:
-            running = [tasks.create_task(each.run()) for each in self._rules.services]
-            while self._follows:
-                await asyncio.sleep(FILE_SECONDS)
-                if await self._reloaded():
-                    for each in running:
-                        each.cancel()
-                    running = [tasks.create_task(each.run()) for each in self._rules.services]
-
-    async def _reloaded(self) -> bool:
-        """Put the file in force if it changed. One that cannot be used changes nothing."""
-        try:
-            content = self._file.read_bytes()
-            if content == self._content:
-                return False
-            rules = await self._readied(content)
-        except (OSError, Misconfigured) as error:
-            self._reloads.increment("failure")
-            logger.error("The encryption's configuration cannot be used; going on with the one before", extra={"error": str(error)})  # noqa: TRY400 - a traceback could show lines of it
-            return False
-        if rules is None:
-            return False
-        self._rules = rules
-        self.storage.use(chain_of(rules, self._root))
-        self._reloads.increment("success")
-        logger.info("The encryption's configuration changed", extra={"file": str(self._file)})
-        return True
-
-    async def _readied(self, content: bytes) -> Rules | None:
-        """Return the rules of a file, with services that have answered; None if one has not: then it is tried again.
-
-        Raises:
-            Misconfigured: it cannot be used.
-        """
-        try:
-            rules = _rules(self._file, content)
-        except Misconfigured:
-            self._content = content  # said once
-            raise
-        try:
-            for each in rules.services:
-                await each.look()
-        except (StorageError, ValueError) as error:
-            logger.warning("A new key management service is not well; going on with the configuration before", extra={"error": str(error)})
-            for each in rules.services:
-                each.service.close()
-            return None
-        self._content = content
-        return rules
-
-
-def _rules(file: Path, content: bytes) -> Rules:
-    try:
-        return parse(content)
-    except Misconfigured as error:
-        raise Misconfigured(f"{file}: {error}") from None
-
-
-def chain_of(rules: Rules, root: str) -> Callable[[str], Chain]:
-    """Return the function from a key, ``ROOT/GROUP/RESOURCE/…``, to its chain."""
-    begin = f"{root.rstrip('/')}/"
-    known: dict[tuple[str, str], Chain] = {}
-
-    def find(key: str) -> Chain:
-        if not key.startswith(begin):
-            return PLAIN
-        group, _, rest = key[len(begin) :].partition("/")
-        resource = rest.partition("/")[0]
-        chain = known.get((group, resource))
-        if chain is None:
-            chain = known[group, resource] = PLAIN if group == CLAIMS else rules.chain(group, resource)
-        return chain
-
-    return find

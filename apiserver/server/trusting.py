@@ -12,7 +12,8 @@ from apiserver.apis.core.resources import CONFIG_MAPS
 from apiserver.apis.meta.objects import Object, name_of
 from apiserver.client.informer import Informer
 from apiserver.client.rest import Client
-from apiserver.endpoints.filters.authentication import Authenticator, RequestHeader, Trust, from_config_map, load_authorities
+from apiserver.endpoints.filters.authentication import Authenticator, RequestHeader, Trust, from_config_map
+from apiserver.endpoints.filters.certificates import authorities_of
 from certs.reloading import ServerTls
 
 logger = logging.getLogger(__name__)
@@ -77,7 +78,7 @@ class Trusting:
     def _apply(self) -> None:
         request_header = from_config_map(self._from_map) if self._from_map else RequestHeader()
         clients = "\n".join(each for each in (self._from_file, self._from_map.get("client-ca-file", "")) if each.strip())
-        trust = Trust(request_header, load_authorities(clients))
+        trust = Trust(request_header, authorities_of(clients))
         proxies = self._from_map.get("requestheader-client-ca-file", "")
         self._tls.trust("\n".join(each for each in (clients, proxies) if each.strip()))
         self._authenticator.trust = trust

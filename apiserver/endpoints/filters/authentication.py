@@ -2,7 +2,7 @@
 
 The order is Go's (``delegating.go``): a credential that is presented and wrong is 401, never anonymous. The TLS layer asked for a
 client certificate and verified it against the *union* of the authorities of front proxies and of clients; it cannot tell which of the two
-it was. That is decided here, by the signature, because only a front proxy may say ``X-Remote-User``.
+it was. That is decided here, by who issued it, because only a front proxy may say ``X-Remote-User``.
 """
 
 from __future__ import annotations
@@ -13,22 +13,17 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import lru_cache
 from typing import Final
 from urllib.parse import unquote
 
-from cryptography import x509
-from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives import hashes
-from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
-
 from apiserver.apis.meta.errors import Unauthorized
 from apiserver.apis.meta.instruments import HistogramCell
+from apiserver.endpoints.filters import certificates
+from apiserver.endpoints.filters.certificates import Authorities, Certificate, authorities_of
 from apiserver.endpoints.http import websocket
-from apiserver.endpoints.http.messages import Request
+from apiserver.endpoints.http.messages import Carrier, Request
 from apiserver.endpoints.users import ANONYMOUS, User, authenticated
 
-Authorities = tuple[x509.Certificate, ...]
 _WITH_ANOTHER: Final = 2
 _MAX_JUDGED: Final = 1024
 _WHO: Final = "user"
@@ -43,7 +38,7 @@ Reviewer = Callable[[str], Awaitable[User | None]]
 class RequestHeader:
     """``requestheader-*`` of ConfigMap ``extension-apiserver-authentication``: whom to believe about others, and in which headers."""
 
-    authorities: Authorities = ()
+    authorities: Authorities = frozenset()
     allowed_names: tuple[str, ...] = ()
     """Empty: whoever holds a certificate of the authorities."""
     username_headers: tuple[str, ...] = ("X-Remote-User",)
@@ -57,7 +52,7 @@ class Trust:
     """Whose certificates mean what."""
 
     request_header: RequestHeader = field(default_factory=RequestHeader)
-    clients: Authorities = ()
+    clients: Authorities = frozenset()
     """Authorities of client certificates (``client-ca-file``)."""
 
 
@@ -111,7 +106,7 @@ class Authenticator:
             Unauthorized: a credential is wrong, or there is none and nobody may be anonymous.
         """
         der = request.carrier.certificate
-        judged = self._judge(der) if der else None
+        judged = self._judge(der, request.carrier) if der else None
         if judged is not None and (user := self._certified(judged, request.headers)):
             user = self._users.same(authenticated(user))
             until = min(judged.until, self._clock() + _REMEMBER_SECONDS)
@@ -127,17 +122,17 @@ class Authenticator:
             raise Unauthorized("Unauthorized")
         return ANONYMOUS
 
-    def _judge(self, der: bytes) -> _Judged:
+    def _judge(self, der: bytes, carrier: Carrier) -> _Judged:
         """Return what a certificate is worth by what is trusted now; looked at once."""
         judged = self._judged.get(der)
         if judged is None or judged.trust is not self.trust:
-            certificate, trust = _parsed(der), self.trust
+            certificate, trust = _read(carrier), self.trust
             if len(self._judged) >= _MAX_JUDGED:
                 self._judged.clear()
             judged = self._judged[der] = _Judged(
                 trust,
-                certificate.not_valid_before_utc.timestamp(),
-                certificate.not_valid_after_utc.timestamp(),
+                certificate.since,
+                certificate.until,
                 is_front_proxy(trust.request_header, certificate),
                 from_certificate(trust.clients, certificate),
             )
@@ -193,42 +188,19 @@ class Known:
     until: float
 
 
-@lru_cache(maxsize=1024)
-def _parsed(der: bytes) -> x509.Certificate:
-    return x509.load_der_x509_certificate(der)
-
-
-@lru_cache(maxsize=4096)
-def issued_by(certificate: x509.Certificate, authorities: Authorities) -> bool:
-    """Return whether one of these authorities signed the certificate itself, for use by clients.
-
-    The handshake has checked the chain, the dates and the constraints; what is left is whose chain it is.
-    """
-    for authority in authorities:
-        try:
-            certificate.verify_directly_issued_by(authority)
-        except (ValueError, TypeError, InvalidSignature):
-            continue
-        return _is_for_clients(certificate)
-    return False
-
-
-def _is_for_clients(certificate: x509.Certificate) -> bool:
+def _read(carrier: Carrier) -> Certificate:
     try:
-        usages = certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
-    except x509.ExtensionNotFound:
-        return True
-    return ExtendedKeyUsageOID.CLIENT_AUTH in usages or ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE in usages
+        if carrier.tls is None:
+            raise ValueError("there is no handshake that verified it")
+        return certificates.of(carrier.tls)
+    except ValueError as error:
+        raise Unauthorized("Unauthorized") from error
 
 
-def _names(certificate: x509.Certificate, oid: x509.ObjectIdentifier) -> tuple[str, ...]:
-    return tuple(str(each.value) for each in certificate.subject.get_attributes_for_oid(oid))
-
-
-def is_front_proxy(trust: RequestHeader, certificate: x509.Certificate) -> bool:
+def is_front_proxy(trust: RequestHeader, certificate: Certificate) -> bool:
     """Return whether whoever holds the certificate may speak for others."""
-    common = _names(certificate, NameOID.COMMON_NAME)
-    return issued_by(certificate, trust.authorities) and (not trust.allowed_names or bool(set(common) & set(trust.allowed_names)))
+    allowed = not trust.allowed_names or not set(trust.allowed_names).isdisjoint(certificate.common_names)
+    return allowed and certificate.issuer in trust.authorities
 
 
 def user_in_headers(trust: RequestHeader, headers: Mapping[str, str]) -> User | None:
@@ -248,13 +220,12 @@ def user_in_headers(trust: RequestHeader, headers: Mapping[str, str]) -> User | 
     return User(name, groups, _first(headers, trust.uid_headers), {key: tuple(values) for key, values in extra.items()})
 
 
-def from_certificate(authorities: Authorities, certificate: x509.Certificate) -> User | None:
+def from_certificate(authorities: Authorities, certificate: Certificate) -> User | None:
     """Return the user that a client certificate names: common name and organizations; None when it is not for us."""
-    common = _names(certificate, NameOID.COMMON_NAME)
-    if not common or not issued_by(certificate, authorities):
+    if not certificate.common_names or certificate.issuer not in authorities:
         return None
-    credential = f"X509SHA256={certificate.fingerprint(hashes.SHA256()).hex()}"
-    return User(common[0], _names(certificate, NameOID.ORGANIZATION_NAME), extra={_CREDENTIAL_ID: (credential,)})
+    credential = f"X509SHA256={certificate.fingerprint}"
+    return User(certificate.common_names[0], certificate.organizations, extra={_CREDENTIAL_ID: (credential,)})
 
 
 def bearer_token(headers: Mapping[str, str]) -> str | None:
@@ -295,15 +266,6 @@ def _first(headers: Mapping[str, str], names: Sequence[str]) -> str:
     return next((value for name in names for value in _all(headers, name)[:1] if value), "")
 
 
-def load_authorities(pem: str) -> Authorities:
-    """Return the certificates of a PEM bundle; none for an empty one.
-
-    Raises:
-        ValueError: it is no PEM of certificates.
-    """
-    return tuple(x509.load_pem_x509_certificates(pem.encode())) if pem.strip() else ()
-
-
 def from_config_map(data: Mapping[str, str]) -> RequestHeader:
     """Return what ConfigMap ``kube-system/extension-apiserver-authentication`` says about front proxies.
 
@@ -321,7 +283,7 @@ def from_config_map(data: Mapping[str, str]) -> RequestHeader:
         return tuple(values)
 
     return RequestHeader(
-        authorities=load_authorities(data.get("requestheader-client-ca-file", "")),
+        authorities=authorities_of(data.get("requestheader-client-ca-file", "")),
         allowed_names=listed("requestheader-allowed-names", ()),
         username_headers=listed("requestheader-username-headers", ()),
         uid_headers=listed("requestheader-uid-headers", ("X-Remote-Uid",)),

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import ssl
 from collections.abc import Callable, Iterable
 from http import HTTPStatus
 from itertools import chain
@@ -67,6 +68,7 @@ class Connection(asyncio.BufferedProtocol):
         "remembered",
         "remote",
         "task",
+        "tls",
     )  # fmt: skip
 
     def __init__(self, server: Server) -> None:
@@ -88,6 +90,7 @@ class Connection(asyncio.BufferedProtocol):
         self.deadline = inf
         self.peer = self.remote = ""
         self.certificate: bytes | None = None
+        self.tls: ssl.SSLObject | None = None
         self.remembered: dict[object, object] = {}
 
     # What the event loop calls.
@@ -98,8 +101,8 @@ class Connection(asyncio.BufferedProtocol):
         address = transport.get_extra_info("peername")
         if address:
             self.peer, self.remote = f"{address[0]}:{address[1]}", str(address[0])
-        tls = transport.get_extra_info("ssl_object")
-        self.certificate = tls.getpeercert(binary_form=True) if tls is not None else None
+        self.tls = transport.get_extra_info("ssl_object")
+        self.certificate = self.tls.getpeercert(binary_form=True) if self.tls is not None else None
         self.deadline = self._server.now() + self._server.settings.head_seconds
         self._server.opened(self)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from email.utils import formatdate
 from enum import Enum
@@ -40,6 +41,8 @@ class Carrier(Protocol):
     """The same without the port."""
     certificate: bytes | None
     """The client's certificate (DER), which the handshake verified against some authority of ours."""
+    tls: ssl.SSLObject | None
+    """The handshake."""
     task: asyncio.Task[None] | None
     """Which answers the request."""
     remembered: dict[object, object]

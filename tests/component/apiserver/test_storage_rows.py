@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from apiserver.server import storing
+from apiserver.server import encrypting
 from storage.encryption.kms import envelope
 from storage.etcd.store import EtcdStorage, Settings
 from storage.port import Delete, Entry, Put
@@ -127,7 +127,7 @@ async def until_reloaded(api: Api, times: int) -> None:
 async def test_sto_06_a_key_is_rotated_without_a_restart_and_a_write_that_changes_nothing_renews_an_object(
     pki: Pki, etcd_server: EtcdServer, etcd: EtcdStorage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(storing, "FILE_SECONDS", 0.05)
+    monkeypatch.setattr(encrypting, "FILE_SECONDS", 0.05)
     file = tmp_path / "encryption.yaml"
     configure(file, "old")
     flags = (f"--encryption-provider-config={file}", "--encryption-provider-config-automatic-reload")
@@ -159,7 +159,7 @@ async def test_sto_06_a_key_is_rotated_without_a_restart_and_a_write_that_change
 async def test_sto_06_08_what_cannot_be_decrypted_is_reported_and_the_rest_is_served_until_the_key_is_back(
     pki: Pki, etcd_server: EtcdServer, etcd: EtcdStorage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(storing, "FILE_SECONDS", 0.05)
+    monkeypatch.setattr(encrypting, "FILE_SECONDS", 0.05)
     file = tmp_path / "encryption.yaml"
     configure(file, "lost")
     flags = (f"--encryption-provider-config={file}", "--encryption-provider-config-automatic-reload")
@@ -186,7 +186,7 @@ async def test_sto_06_08_what_cannot_be_decrypted_is_reported_and_the_rest_is_se
 async def test_sto_06_a_key_management_service_takes_over_rotates_and_fails_without_harm(
     pki: Pki, etcd_server: EtcdServer, etcd: EtcdStorage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(storing, "FILE_SECONDS", 0.05)
+    monkeypatch.setattr(encrypting, "FILE_SECONDS", 0.05)
     monkeypatch.setattr(envelope, "WELL_SECONDS", 0.05)
     monkeypatch.setattr(envelope, "ILL_SECONDS", 0.05)
     file, kms = tmp_path / "encryption.yaml", FakeKms()

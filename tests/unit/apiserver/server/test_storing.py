@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from apiserver.apis.meta.instruments import Registry
-from apiserver.server import storing
+from apiserver.server import encrypting
 from apiserver.server.storing import StorageOptions, Storing
 from storage.encryption.configuration import Misconfigured
 from storage.memory import MemoryStorage
@@ -46,7 +46,7 @@ async def test_objects_of_the_rules_are_encrypted_and_nothing_else(tmp_path: Pat
 async def test_a_file_that_changes_is_read_again_and_a_bad_one_changes_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(storing, "FILE_SECONDS", 0.01)
+    monkeypatch.setattr(encrypting, "FILE_SECONDS", 0.01)
     file = tmp_path / "file"
     configure(file, "one")
     inner = MemoryStorage()

@@ -1,0 +1,113 @@
+"""What a client's certificate says, read by the OpenSSL that has verified it in the handshake.
+
+A library for certificates would bring an OpenSSL of its own, some 10 MiB, and could say no more: the chain, the dates, the constraints and
+that the certificate is for clients were judged before there is a connection. What is left is by whom it was issued.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import ssl
+from dataclasses import dataclass
+from typing import Any, Final
+
+Authority = tuple[bytes, bytes]
+"""What makes an authority: its subject and its public key (DER). A renewed certificate of the same key is the same authority."""
+Authorities = frozenset[Authority]
+
+_PEM: Final = re.compile(r"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
+_SEQUENCE: Final = 0x30
+_VERSION: Final = 0xA0
+_LONG: Final = 0x80
+_MOST_LENGTHS: Final = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Certificate:
+    """A verified certificate."""
+
+    issuer: Authority
+    since: float
+    until: float
+    """Seconds since 1970."""
+    common_names: tuple[str, ...]
+    organizations: tuple[str, ...]
+    fingerprint: str
+    """Of SHA-256, in hexadecimal digits."""
+
+
+def of(connection: ssl.SSLObject) -> Certificate:
+    """Return the certificate of the client at the other end, which presented one that was verified.
+
+    Raises:
+        ValueError: a name in it is no text; or it was not verified at all.
+    """
+    if connection.context.verify_mode is ssl.CERT_NONE:
+        raise ValueError("certificates of clients are not verified here")
+    leaf, *others = _verified_chain(connection)
+    said: Any = connection.getpeercert()
+    subject = [pair for relative in said.get("subject", ()) for pair in relative]
+    return Certificate(
+        issuer=authority_of(others[0] if others else leaf),  # alone, it is trusted itself
+        since=ssl.cert_time_to_seconds(said["notBefore"]),
+        until=ssl.cert_time_to_seconds(said["notAfter"]),
+        common_names=tuple(value for key, value in subject if key == "commonName"),
+        organizations=tuple(value for key, value in subject if key == "organizationName"),
+        fingerprint=hashlib.sha256(leaf).hexdigest(),
+    )
+
+
+def authorities_of(pem: str) -> Authorities:
+    """Return the authorities of a PEM bundle; none for an empty one.
+
+    Raises:
+        ValueError: it is no PEM of certificates.
+    """
+    found = frozenset(authority_of(ssl.PEM_cert_to_DER_cert(each)) for each in _PEM.findall(pem))
+    if not found and pem.strip():
+        raise ValueError("there is no certificate in PEM")
+    return found
+
+
+def authority_of(der: bytes) -> Authority:
+    """Return who a certificate (RFC 5280, section 4.1) makes an authority.
+
+    Raises:
+        ValueError: it is no certificate.
+    """
+    begin, end = _content(der, *_content(der, 0, len(der)))
+    parts: list[bytes] = []
+    while begin < end and len(parts) < 7:
+        _, after = _content(der, begin, end, only=None)
+        parts.append(der[begin:after])
+        begin = after
+    if parts and parts[0][0] == _VERSION:
+        del parts[0]
+    if len(parts) < 6:
+        raise ValueError("no certificate: something is missing")
+    return parts[4], parts[5]  # after the serial number, the algorithm, the issuer and the dates
+
+
+def _content(der: bytes, begin: int, limit: int, only: int | None = _SEQUENCE) -> tuple[int, int]:
+    """Return where the content of the DER element at ``begin`` begins and ends; it must have the tag ``only`` (None: any)."""
+    if begin + 2 > limit or only not in (None, der[begin]):
+        raise ValueError("no certificate: not the element that is due")
+    length, at = der[begin + 1], begin + 2
+    if length >= _LONG:
+        octets = length - _LONG
+        if not 0 < octets <= _MOST_LENGTHS:
+            raise ValueError("no certificate: an element without length")
+        length, at = int.from_bytes(der[at : at + octets], "big"), at + octets
+    if at + length > limit:
+        raise ValueError("no certificate: it ends early")
+    return at, at + length
+
+
+def _verified_chain(connection: ssl.SSLObject) -> list[bytes]:
+    """Return the certificates from the client's to that of the authority at the end, each verified by the next."""
+    if hasattr(connection, "get_verified_chain"):  # since Python 3.13
+        chain: list[bytes] = connection.get_verified_chain()
+        return chain
+    inner: Any = connection._sslobj  # type: ignore[attr-defined]  # noqa: SLF001  the same function, before it was public
+    return [ssl.PEM_cert_to_DER_cert(each.public_bytes()) for each in inner.get_verified_chain()]
