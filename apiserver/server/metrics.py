@@ -10,8 +10,6 @@ import asyncio
 from collections.abc import Callable, Collection, Iterable
 from typing import Final
 
-from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
-
 from apiserver.apis.meta.instruments import Counter, Histogram, Read, Registry
 from apiserver.client.rest import Client
 from apiserver.endpoints import responses
@@ -21,6 +19,7 @@ from apiserver.endpoints.filters.limits import Limiter
 from apiserver.endpoints.filters.metering import Deciding, Requests
 from apiserver.endpoints.http.messages import Response
 from apiserver.registry.generic.store import Store
+from apiserver.server import process
 from apiserver.server.measuring import StorageMetrics
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
@@ -112,8 +111,7 @@ class Metrics:
         self.audit = AuditMetrics()
         for each in (self.requests, self.deciding, self.delegation, self.storage, self.audit):
             each.register(self.registry)
-        self._process = CollectorRegistry()
-        ProcessCollector(registry=self._process)
+        self.registry.add(*process.families())
 
     def follow(self, stores: Collection[Store], peaks: Peaks) -> None:
         """Read the stores' caches and the peaks of requests in flight whenever the page is asked for."""
@@ -124,8 +122,7 @@ class Metrics:
 
     async def page(self, call: Call) -> Response:
         """Answer in Prometheus' text format."""
-        body = self.registry.page() + generate_latest(self._process)
-        response = Response(body=body, content_type=CONTENT_TYPE)
+        response = Response(body=self.registry.page(), content_type=CONTENT_TYPE)
         return await responses.compressed(call.request, response)
 
 
