@@ -64,21 +64,18 @@ class Chain:
         """
         began = time.perf_counter()
         rejected = True
+        owners = managed_fields.of(attributes.obj)
         try:
-            await self._mutate(attributes)
+            for _ in range(2):
+                for each in self._plan(attributes.operation, attributes.resource, attributes.subresource).mutating:
+                    await self._ask(each.name, "admit", each.mutate, attributes)
+                if not attributes.reinvocation.requested:
+                    break
+                attributes.reinvocation.again = True
+            managed_fields.keep(attributes, owners)
             rejected = False
         finally:
             self._metrics.step("admit", attributes.operation, time.perf_counter() - began, rejected=rejected)
-
-    async def _mutate(self, attributes: Attributes) -> None:
-        owners = managed_fields.of(attributes.obj)
-        for _ in range(2):
-            for each in self._plan(attributes.operation, attributes.resource, attributes.subresource).mutating:
-                await self._ask(each.name, "admit", each.mutate, attributes)
-            if not attributes.reinvocation.requested:
-                break
-            attributes.reinvocation.again = True
-        managed_fields.keep(attributes, owners)
 
     async def validate(self, attributes: Attributes) -> None:
         """Ask the validating plug-ins.

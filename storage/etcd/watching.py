@@ -79,12 +79,14 @@ def batches(events: Iterable[rpc.Event], keys: Keys, position: int, *, previous:
 
 
 def _change(event: rpc.Event, keys: Keys, *, previous: bool) -> Change:
-    entry = keys.entry(event.kv) if event.type == rpc.Event.PUT else None
+    value = event.kv
+    entry = keys.entry(value) if event.type == rpc.Event.PUT else None
+    key = entry.key if entry is not None else keys.outer(value.key)
     if event.HasField("prev_kv"):
-        return Change(keys.outer(event.kv.key), entry, keys.entry(event.prev_kv))
-    if previous and (event.type != rpc.Event.PUT or event.kv.version != 1):
+        return Change(key, entry, keys.entry(event.prev_kv))
+    if previous and (entry is None or value.version != 1):
         raise Compacted
-    return Change(keys.outer(event.kv.key), entry, None)
+    return Change(key, entry, None)
 
 
 class Watch:

@@ -128,7 +128,7 @@ def _validate_common(metadata: Mapping[str, Any], *, known: Mapping[str, str] | 
 
 def _validate_annotations(annotations: Mapping[str, str], known: Mapping[str, str]) -> list[FieldError]:
     found = []
-    new = annotations.keys() - known.keys() if known else annotations.keys()
+    new = annotations.keys() - known.keys() if known else annotations
     if new and not names.are_qualified_names(new, in_lower_case=True):
         found = [invalid(_ANNOTATIONS, key, each) for key in sorted(new) for each in names.qualified_name_errors(key.lower())]
     characters = sum(map(len, annotations)) + sum(map(len, annotations.values()))

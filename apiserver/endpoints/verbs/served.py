@@ -32,7 +32,7 @@ class Served:
     async def answer_one(self, call: Call, item: Item, representation: Representation, *, code: int = 200) -> Response:
         """Answer with one object."""
         if not representation.transform:
-            return await responses.answer(call, self.store.shown_bytes(item) + b"\n", code=code, media_type=representation.media_type)
+            return await responses.answer(call, self.store.shown_bytes(item, b"\n"), code=code, media_type=representation.media_type)
         include = include_of(call.request.query.get("includeObject"))
         shown = self.presenter.one(self.store.shown(item), representation, include)
         return await responses.answer(call, shown, code=code, media_type=representation.media_type)

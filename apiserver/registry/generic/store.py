@@ -85,9 +85,9 @@ class Store:
             return item.object
         return self.strategy.from_hub(codec.copy(item.object))
 
-    def shown_bytes(self, item: Item) -> bytes:
-        """Return the object's JSON as this version has it."""
-        return item.data if self.strategy.hub is self.strategy else codec.dump(self.shown(item))
+    def shown_bytes(self, item: Item, end: bytes = b"") -> bytes:
+        """Return the object's JSON as this version has it, and ``end`` behind it."""
+        return b"".join((*item.pieces, end)) if self.strategy.hub is self.strategy else codec.dump(self.shown(item)) + end
 
     def shown_pieces(self, items: Iterable[Item]) -> tuple[list[bytes], int]:
         """Return the JSON of objects as this version has them, each behind a comma, in the pieces that the cache holds; and its length."""

@@ -27,6 +27,27 @@ def compare(atom: Atom, old: dict[str, Any], new: dict[str, Any]) -> tuple[Field
     return touched or EMPTY, removed or EMPTY
 
 
+def appeared(atom: Atom, structs: dict[str, Any], new: dict[str, Any]) -> Fields:
+    """Return what :func:`compare` finds added between an object that is nothing but ``structs``, all empty, and a new one.
+
+    Raises:
+        Mismatch: it does not fit the schema.
+    """
+    assert atom.map is not None  # noqa: S101 - the type of a kind
+    tree: Fields = {}
+    for name in sorted(new):
+        value, child = new[name], atom.map.child(name)
+        if name not in structs:
+            found: Fields | None = present(child, value)
+        elif isinstance(value, dict) and child.map is not None and not child.map.atomic:
+            found = _fields({}, child.map, value) if value else None
+        else:
+            found, _ = _compare(child, structs[name], value)
+        if found is not None:
+            tree["f:" + name] = found
+    return tree
+
+
 def present(atom: Atom, value: Any) -> Fields:  # noqa: ANN401 - any JSON value
     """Return the tree of a value that was not there before (or is not there any more): all of it, each step a member."""
     if type(value) in atom.accepted or value is None:
@@ -37,17 +58,10 @@ def present(atom: Atom, value: Any) -> Fields:  # noqa: ANN401 - any JSON value
             raise misfit(atom, value)
         if shape.atomic or not value:
             return LEAF
-        tree: Fields = {SELF: LEAF}
-        fields, other = shape.fields, shape.element
-        if other is not None and not fields and not set(map(type, value.values())) - other.accepted:
+        other = shape.element
+        if other is not None and not shape.fields and other.accepted.issuperset(map(type, value.values())):
             return _flat(tuple(value))
-        for name in sorted(value):
-            child = fields.get(name, other)
-            if child is None:
-                raise Mismatch("field not declared in schema", "." + name)
-            each = value[name]
-            tree["f:" + name] = LEAF if type(each) in child.accepted else present(child, each)
-        return tree
+        return _fields({SELF: LEAF}, shape, value)
     if not isinstance(value, list) or atom.list is None:
         raise misfit(atom, value)
     if not atom.list.associative or not value:
@@ -55,6 +69,18 @@ def present(atom: Atom, value: Any) -> Fields:  # noqa: ANN401 - any JSON value
     items = _items(atom.list, value)
     element = atom.list.element
     return ordered({SELF: LEAF, **{step: LEAF if len(same_key) > 1 else present(element, same_key[0]) for step, same_key in items.items()}})
+
+
+def _fields(tree: Fields, shape: MapAtom, value: dict[str, Any]) -> Fields:
+    """Put into ``tree`` the trees of the fields of a map that was not there before, and return it."""
+    fields, other = shape.fields, shape.element
+    for name in sorted(value):
+        child = fields.get(name, other)
+        if child is None:
+            raise Mismatch("field not declared in schema", "." + name)
+        each = value[name]
+        tree["f:" + name] = LEAF if type(each) in child.accepted else present(child, each)
+    return tree
 
 
 _known: Final[dict[tuple[str, ...], Fields]] = {}

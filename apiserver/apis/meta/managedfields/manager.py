@@ -128,7 +128,7 @@ class FieldManager:
             return managed  # nobody tracked it so far: the first apply will begin
         owner = Owner(manager or UNKNOWN, UPDATE, self._api_version, self._subresource)
         if live is None and not managed:
-            _, taken = self._updater.update(self._structs, _ownable(new), self._api_version, managed, owner)
+            taken = self._updater.first(self._structs, _ownable(new), self._api_version)
         else:
             before = self._empty if live is None else without_managed_fields(live)
             managed, taken = self._updater.update(before, new, self._api_version, managed, owner)

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from apiserver.apis.meta.errors import InternalError
 from apiserver.apis.meta.managedfields import sets
-from apiserver.apis.meta.managedfields.comparing import compare
+from apiserver.apis.meta.managedfields.comparing import appeared, compare
 from apiserver.apis.meta.managedfields.conflicts import Conflicts
 from apiserver.apis.meta.managedfields.entries import Entry, Managed, Owner
 from apiserver.apis.meta.managedfields.merging import merge
@@ -43,6 +43,14 @@ class Updater:
             Mismatch: the objects do not fit the schema.
         """
         return self._take(live, new, version, managed, applier=None, writer=writer, force=True)
+
+    def first(self, structs: Object, new: Object, version: str) -> Fields:
+        """Return what a write takes that makes a new object out of nothing but empty ``structs``.
+
+        Raises:
+            Mismatch: the object does not fit the schema.
+        """
+        return sets.without(appeared(self._schemas[version], structs, new), self._ignored.get(version, EMPTY))
 
     def apply(
         self, live: Object, applied: Object, version: str, managed: Managed, applier: Owner, *, force: bool
