@@ -146,4 +146,6 @@ def without_managed_fields(obj: Object) -> Object:
     metadata = obj.get("metadata")
     if not isinstance(metadata, dict) or "managedFields" not in metadata:
         return obj
-    return {**obj, "metadata": {key: value for key, value in metadata.items() if key != "managedFields"}}
+    others = metadata.copy()
+    del others["managedFields"]
+    return {**obj, "metadata": others}

@@ -17,7 +17,7 @@ from apiserver.apis.meta.validation import FieldError, to_invalid, unknown_field
 from apiserver.registry.generic import deletion, metadata
 from apiserver.registry.generic.codec import copy
 from apiserver.registry.generic.options import DeleteOptions, WriteOptions
-from apiserver.registry.generic.strategy import Strategy
+from apiserver.registry.generic.strategy import NOTHING_WRONG, Strategy
 from apiserver.registry.generic.watchcache import DECODING_ERRORS
 
 Part = Literal["", "status", "scale"]
@@ -56,6 +56,8 @@ class Planner:
         if not wrong:
             metadata.drop_empty(obj["metadata"])
         reading = self._strategy.read(obj)
+        if reading is NOTHING_WRONG and not unknown and not wrong:
+            return []
         unknown = [*unknown, *reading.unknown]
         refused = [unknown_field(each) for each in unknown] if options.field_validation == "Strict" else []
         if options.field_validation == "Warn":
