@@ -196,6 +196,7 @@ class WatchMeters:
         about = "Watches that were ended because they were too slow."
         self.terminated = Counter("apiserver_terminated_watchers_total", about, ("group", "resource"))
         self._open: dict[tuple[str, str], int] = {}
+        self._meters: dict[tuple[str, str, str], WatchMeter] = {}
 
     def opened(self, info: RequestInfo, number: int) -> None:
         """Count watches of a resource that are open."""
@@ -209,9 +210,13 @@ class WatchMeters:
         return self._open.get((group, resource), 0)
 
     def watch(self, group: str, version: str, resource: str) -> WatchMeter:
-        """Return what counts the events of one resource."""
+        """Return what counts the events of one resource (one that is served: they are kept), the same for all of its watches."""
         names = (group, version, resource)
-        return WatchMeter(self.events.cell(*names), self.sizes.cell(*names), self.terminated.cell(group, resource), self.lists, names)
+        meter = self._meters.get(names)
+        if meter is None:
+            cells = self.events.cell(*names), self.sizes.cell(*names), self.terminated.cell(group, resource)
+            meter = self._meters[names] = WatchMeter(*cells, self.lists, names)
+        return meter
 
 
 @dataclass(slots=True)

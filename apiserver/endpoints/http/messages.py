@@ -316,11 +316,13 @@ class Response:
 class Stream(Response):
     """An answer that is written piece by piece, each sent at once; its length is not known before its end."""
 
-    __slots__ = ("_carrier", "chunked", "ended", "prepared")
+    __slots__ = ("_carrier", "chunked", "ended", "prepared", "push")
 
     def __init__(self, request: Request, *, status: int = 200, content_type: str = "", headers: Mapping[str, str] | None = None) -> None:
         super().__init__(status=status, content_type=content_type, headers=headers)
         self._carrier = request.carrier
+        self.push: Callable[[bytes], bool] = request.carrier.send_now
+        """Sends what :meth:`coded` returned; False: await :meth:`room` before the next. Raises ConnectionError when the client is gone."""
         self.chunked = not request.old
         self.prepared = False
         self.ended = False
@@ -341,16 +343,8 @@ class Stream(Response):
             await self._carrier.send(chunk(data) if self.chunked else data)
 
     def coded(self, data: bytes) -> bytes:
-        """Return a piece as it goes on the wire, the same in all answers that are equally ``chunked``; for :meth:`push`."""
+        """Return a piece as it goes on the wire, the same in all answers that are equally ``chunked``; for :attr:`push`."""
         return chunk(data) if self.chunked else data
-
-    def push(self, coded: bytes) -> bool:
-        """Send a piece as :meth:`write` does, and return whether there is room for more: if not, await :meth:`room` before the next.
-
-        Raises:
-            ConnectionError: the client is gone.
-        """
-        return self._carrier.send_now(coded)
 
     async def room(self) -> None:
         """Wait until there is room for more.

@@ -102,6 +102,11 @@ class _Letter:
 class _Stream:
     """One watch's frames, and the receiver of its events."""
 
+    __slots__ = (
+        "_began", "_call", "_coded_form", "_columns", "_events", "_form", "_has_begun", "_include", "_is_shared", "_meter", "_options",
+        "_representation", "_selection", "_send", "_served", "_since", "_sink",
+    )  # fmt: skip
+
     def __init__(
         self, served: Served, call: Call, options: queries.ListOptions, representation: Representation, name: str, meter: WatchMeter
     ) -> None:
@@ -118,6 +123,7 @@ class _Stream:
         self._form = f"{served.store.resource.api_version} {representation.transform} {representation.version}"
         self._is_shared = representation.transform != TABLE  # a Table is of its own moment, and the first has columns
         self._sink = sink = frames_of(call)
+        self._send = sink.send
         self._coded_form = f"{sink.coding} {self._form}"
         self._has_begun = False
         self._events: Watch | Replay | None = None
@@ -137,7 +143,7 @@ class _Stream:
     def say_goodbye(self) -> None:
         """Write a last bookmark, so that the client goes on from here and not from its last event."""
         if self._options.bookmarks and self._revision:
-            self._post(self._letter([self._bookmark(self._revision)]))
+            self._post([self._bookmark(self._revision)])
 
     async def end(self) -> Response:
         """End the answer cleanly."""
@@ -188,7 +194,8 @@ class _Stream:
     def receive(self, telling: Telling) -> bool:
         """Send events; all watches of one form that are told the same send the same bytes, made once."""
         letter = telling.written(self._coded_form, self._letter_of) if self._is_shared else self._letter_of(telling.events)
-        return self._post(letter)
+        self._meter.sent(letter.tally)
+        return self._send(letter.data)
 
     async def room(self) -> None:
         """Wait until the client reads."""
@@ -265,16 +272,16 @@ class _Stream:
         listed = list(frames)
         if listed:
             await self._begin()
-            self._post(self._letter(listed))
+            self._post(listed)
             await self.room()
 
     def _letter(self, frames: Sequence[bytes]) -> _Letter:
         return _Letter(self._sink.encode(frames), self._meter.tally(frames))
 
-    def _post(self, letter: _Letter) -> bool:
-        """Send a letter; return whether there is room for more."""
+    def _post(self, frames: Sequence[bytes]) -> None:
+        letter = self._letter(frames)
         self._meter.sent(letter.tally)
-        return self._sink.send(letter.data)
+        self._send(letter.data)
 
     async def _begin(self) -> None:
         """Send the head, once."""

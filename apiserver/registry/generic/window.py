@@ -216,6 +216,11 @@ class Window:
 class Watch:
     """The events of one watch, told to a receiver or iterated over. One reader at a time; cancelling a wait loses nothing."""
 
+    __slots__ = (
+        "_after", "_bookmark_at", "_bookmark_seconds", "_epoch", "_loop", "_pending", "_position", "_predicate", "_revision", "_waiter",
+        "_window", "every_after", "failure", "is_idle", "key", "prefix", "receive", "trigger",
+    )  # fmt: skip
+
     def __init__(
         self,
         window: Window,
