@@ -93,6 +93,11 @@ class Audiences:
         self._of_key: dict[str, _Scope] = {}
         self._lengths: Counter[int] = Counter()  # of the prefixes
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether no watch waits."""
+        return not self._of_prefix and not self._of_key
+
     def enter(self, watch: Watch) -> None:
         """Let a watch wait."""
         scopes, name = (self._of_key, watch.key) if watch.key else (self._of_prefix, watch.prefix)

@@ -156,12 +156,14 @@ async def test_a_change_wakes_those_that_it_concerns_and_nobody_else() -> None:
         await asyncio.sleep(0)
         off = item(11, on=False, key="a/1")
         made.extend([Record("a/1", 11, None, off)], 11)
+        await asyncio.sleep(0)
         woken = {name for name, watch in watches.items() if not watch.is_idle}
         assert woken == {"all", "space", "one"}
         await asyncio.sleep(0)
         made.extend([Record("a/1", 12, off, item(12, key="a/1"))], 12)
-        assert not watches["on"].is_idle
         made.extend([], 15)
+        await asyncio.sleep(0)
+        assert not watches["on"].is_idle
         assert [watches["other"].revision, watches["on"].revision] == [15, 11]
         await asyncio.sleep(0)
         await asyncio.sleep(0)
@@ -242,8 +244,9 @@ async def test_a_watch_that_begins_in_a_pause_reads_each_change_once() -> None:
             for watch in early:
                 tasks.create_task(read_on(watch, []))
             await asyncio.sleep(0)
-            for revision in (11, 12):
-                made.extend([record(revision)], revision)
+            made.extend([record(11)], 11)
+            await asyncio.sleep(0)
+            made.extend([record(12)], 12)
             late = Watch(made, "", 10)
             tasks.create_task(read_on(late, read))
             await asyncio.sleep(0)
