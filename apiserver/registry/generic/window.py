@@ -8,9 +8,9 @@ made once. A receiver that has no room is told no more: its watch reads the wind
 What comes in one turn of the event loop is told together, after it: no receiver runs inside of whoever feeds the window. Telling many
 watches takes a while, most of it for a record of TLS and a system call each, however many events are in it. So whoever told many pauses
 before it tells what comes next, 100 µs for each of them. With 100 watches under a storm of writes half as long a pause cost a fifth more
-processor time, and half as long again none less, but more delay; with 1,000, pauses of up to 50 ms instead of 10 ms cost a fifth less, and no
-delay, for telling them takes as long. The number of watches is what counts, not how long telling them took, which
-would hold what else the machine does, too. A change that comes alone, now and then, is told at once.
+processor time, and half as long again none less, but more delay; with 1,000, pauses of up to 50 ms instead of 10 cost a fifth less and no
+delay, for telling them takes as long. The number of watches is what counts, not how long telling them took, which would hold what else the
+machine does, too. A change that comes alone, now and then, is told at once.
 """
 
 from __future__ import annotations
