@@ -145,6 +145,11 @@ class ServerTls:
         self.context = self._build(files.resolved())
         self.context.sni_callback = self._hand_over
 
+    @property
+    def newest(self) -> ssl.SSLContext:
+        """The context for one more connection, for those who can give each its own."""
+        return self._current
+
     async def run(self) -> None:
         """Follow the files, until cancelled."""
         await self._reloader.run()

@@ -114,7 +114,7 @@ async def running(options: Options, make_kinds: MakeKinds, storage: Storage | No
         fairness.follow(assembly.stores.values(), metrics.requests.watches.number)
         listener = Listener(assembly.chain, assembly.watches, assembly.streams)
         async with asyncio.TaskGroup() as tasks:
-            address = await listener.listen(options.bind_address, options.secure_port, tls.context)
+            address = await listener.listen(options.bind_address, options.secure_port, tls)
             caches = [cache.run() for cache in assembly.caches]
             others = [*(each.run() for each in informers), *(each.run() for each in admission.sources)]
             long_lived = (

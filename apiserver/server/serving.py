@@ -14,8 +14,10 @@ from typing import Any, Final
 
 from apiserver.endpoints.filters.chain import Chain, Phase
 from apiserver.endpoints.http.server import Server, Settings
+from apiserver.endpoints.http.tls import Tls
 from apiserver.endpoints.verbs.connecting import Streams
 from apiserver.endpoints.verbs.watching import Watches
+from certs.reloading import ServerTls
 
 logger = logging.getLogger(__name__)
 
@@ -38,7 +40,7 @@ class Listener:
         self._server: Server | None = None
         self._socket: asyncio.Server | None = None
 
-    async def listen(self, host: str, port: int, tls: ssl.SSLContext) -> tuple[str, int]:
+    async def listen(self, host: str, port: int, tls: ServerTls) -> tuple[str, int]:
         """Accept connections; return the address, with the port that a 0 became.
 
         Raises:
@@ -46,10 +48,12 @@ class Listener:
         """
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(_report)
-        self._server = Server(self._chain, Settings(head_seconds=HEAD_SECONDS, idle_seconds=KEEPALIVE_SECONDS), prompt=self._chain.prompt)
-        self._socket = await loop.create_server(
-            self._server, host, port, ssl=tls, backlog=1024, ssl_handshake_timeout=HANDSHAKE_SECONDS, ssl_shutdown_timeout=2.0
+        self._server = server = Server(
+            self._chain,
+            Settings(handshake_seconds=HANDSHAKE_SECONDS, head_seconds=HEAD_SECONDS, idle_seconds=KEEPALIVE_SECONDS),
+            prompt=self._chain.prompt,
         )
+        self._socket = await loop.create_server(lambda: Tls(server, tls.newest), host, port, backlog=1024)
         address = self._socket.sockets[0].getsockname()
         return str(address[0]), int(address[1])
 

@@ -41,11 +41,8 @@ class Gone(ConnectionError):
     """The client is gone, or read nothing for so long that it was let go."""
 
 
-class Connection(asyncio.BufferedProtocol):
-    """The protocol of one connection.
-
-    Buffered, because for a plain protocol uvloop's TLS allocates 256 KiB for each read, which costs twice as much as all of the answer.
-    """
+class Connection(asyncio.Protocol):
+    """The protocol of one connection."""
 
     __slots__ = (
         "_answering",
@@ -118,15 +115,6 @@ class Connection(asyncio.BufferedProtocol):
             self._sink(b"")
         if self.task is not None:
             self.task.cancel()
-
-    def get_buffer(self, sizehint: int) -> memoryview:
-        """Return where the next bytes go: one place for all connections, for they are taken from there at once."""
-        del sizehint
-        return self._server.arrivals
-
-    def buffer_updated(self, nbytes: int) -> None:
-        """Take what came."""
-        self.data_received(bytes(self._server.arrivals[:nbytes]))
 
     def data_received(self, data: bytes) -> None:
         """Take bytes of the client."""

@@ -89,6 +89,7 @@ def test_both_ends_see_a_renewed_certificate_without_a_new_listener(side: Side) 
     assert presented(second[1]) == side.server.certificate.read_bytes() != presented(first[1])
     assert presented(second[0]) == side.client.certificate.read_bytes() != presented(first[0])
     assert peers.subject_common_name(second[0].getpeercert()) == "virt-api"
+    assert presented(handshake(server.newest, client.context)[1]) == presented(second[1])
     assert not server.refresh()
 
 

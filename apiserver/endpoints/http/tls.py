@@ -1,0 +1,188 @@
+"""TLS between a connection and its socket: OpenSSL over memory, with nothing in between.
+
+The event loop could do it, but its transport for TLS does for each record what only the rarest ones need, some 4 µs for a request and as
+much for each event of each watch; and it is bound to one context, where a new connection should get the newest certificate.
+
+A :class:`Tls` is the protocol of the socket's transport and the transport of a :class:`~apiserver.endpoints.http.connection.Connection`.
+What OpenSSL writes goes to the socket at once, so backpressure is that of the socket's transport.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final, cast
+
+if TYPE_CHECKING:
+    from apiserver.endpoints.http.connection import Connection
+    from apiserver.endpoints.http.server import Server
+
+logger = logging.getLogger(__name__)
+
+_RECORD: Final = 16 << 10
+"""The most that one record holds (RFC 8446, section 5.1)."""
+
+
+class Tls(asyncio.BufferedProtocol, asyncio.Transport):
+    """One connection's TLS, of the server's side."""
+
+    __slots__ = ("_closing", "_connection", "_incoming", "_object", "_outgoing", "_server", "_timer", "_transport")
+
+    def __init__(self, server: Server, context: ssl.SSLContext) -> None:
+        self._server = server
+        self._incoming = ssl.MemoryBIO()
+        self._outgoing = ssl.MemoryBIO()
+        self._object = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
+        self._connection: Connection | None = None  # None: the handshake is under way
+        self._transport: asyncio.Transport | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._closing = False
+
+    # What the socket's transport calls.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Wait for the handshake."""
+        self._transport = cast("asyncio.Transport", transport)
+        self._server.shaking.add(self)
+        self._timer = self._server.loop.call_later(self._server.settings.handshake_seconds, self.abort)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Return where the next bytes go: one place for all connections, for they are taken from there at once."""
+        del sizehint
+        return self._server.arrivals
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Take bytes of the client."""
+        self._incoming.write(self._server.arrivals[:nbytes])
+        try:
+            if self._connection is None and not self._shake():
+                return
+            self._read()
+        except ssl.SSLError as error:
+            logger.debug("a connection failed", extra={"error": str(error)})
+            self._flush()  # the alert that says why
+            self._end()
+
+    def eof_received(self) -> bool:
+        """Let the transport close: who sends no more, reads no more."""
+        return False
+
+    def pause_writing(self) -> None:
+        """Tell the connection that the client does not read."""
+        if self._connection is not None:
+            self._connection.pause_writing()
+
+    def resume_writing(self) -> None:
+        """Tell the connection that there is room again."""
+        if self._connection is not None:
+            self._connection.resume_writing()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Tell the connection, if there was one."""
+        self._transport = None
+        self._closing = True
+        if self._connection is None:
+            self._shaken()
+        else:
+            self._connection.connection_lost(exc)
+
+    def _shake(self) -> bool:
+        """Go on with the handshake; return whether it is over."""
+        try:
+            self._object.do_handshake()
+        except ssl.SSLWantReadError:
+            return False
+        finally:
+            self._flush()
+        self._shaken()
+        self._connection = self._server()
+        self._connection.connection_made(self)
+        return True
+
+    def _read(self) -> None:
+        """Hand on what was deciphered."""
+        obj, incoming, connection = self._object, self._incoming, cast("Connection", self._connection)
+        while not self._closing and (incoming.pending or obj.pending()):
+            try:
+                data = obj.read(_RECORD)
+            except ssl.SSLWantReadError:
+                break  # half a record
+            except ssl.SSLZeroReturnError:
+                data = b""
+            if not data:
+                self._end()
+                return
+            connection.data_received(data)
+        if self._outgoing.pending:
+            self._flush()  # OpenSSL's own answer: to a change of keys, say
+
+    def _flush(self) -> None:
+        if self._transport is not None and self._outgoing.pending:
+            self._transport.write(self._outgoing.read())
+
+    def _shaken(self) -> None:
+        self._server.shaking.discard(self)
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _end(self) -> None:
+        """Close the socket, once what was written is sent."""
+        self._closing = True
+        if self._transport is not None:
+            self._transport.close()
+
+    # What the connection calls.
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:  # noqa: ANN401 - asyncio's
+        """Return ``ssl_object`` (:class:`ssl.SSLObject`), or what the socket's transport knows."""
+        if name == "ssl_object":
+            return self._object
+        return default if self._transport is None else self._transport.get_extra_info(name, default)
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        """Send bytes; after the end they are lost."""
+        if self._transport is None or self._closing:
+            return
+        try:
+            self._object.write(data)
+        except ssl.SSLError as error:  # the client broke the protocol
+            logger.debug("a connection failed", extra={"error": str(error)})
+            self.abort()
+        else:
+            self._transport.write(self._outgoing.read())
+
+    def is_closing(self) -> bool:
+        """Whether the end has begun."""
+        return self._closing
+
+    def close(self) -> None:
+        """Say goodbye (``close_notify``) and close, once what was written is sent."""
+        if self._closing:
+            return
+        with suppress(ssl.SSLError):  # the client has not said goodbye, and need not
+            self._object.unwrap()
+        self._flush()
+        self._end()
+
+    def abort(self) -> None:
+        """End at once."""
+        self._closing = True
+        if self._transport is not None:
+            self._transport.abort()
+
+    def pause_reading(self) -> None:
+        """Read no more from the socket."""
+        if self._transport is not None:
+            self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        """Read again."""
+        if self._transport is not None:
+            self._transport.resume_reading()
+
+    def get_write_buffer_size(self) -> int:
+        """Return how many bytes the client has not taken."""
+        return 0 if self._transport is None else self._transport.get_write_buffer_size()

@@ -1,0 +1,266 @@
+"""TLS between connection and socket: a client of OpenSSL in memory at the other end."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from apiserver.endpoints.http.messages import Request, Response
+from apiserver.endpoints.http.server import Server, Settings
+from apiserver.endpoints.http.tls import Tls
+from certs.issuing import Profile, issue, new_authority
+from tests.unit.apiserver.endpoints.http.transports import QUICK, FakeTransport, settle
+
+HOUR = timedelta(hours=1)
+GET = b"GET /%b HTTP/1.1\r\nHost: h\r\n\r\n"
+LARGE = b"x" * 1_000_000
+
+
+class Contexts:
+    """A server's context, and a client's that trusts it."""
+
+    def __init__(self, directory: Path) -> None:
+        authority = new_authority("test", HOUR, datetime.now(UTC))
+        pair = issue(authority, Profile("localhost", dns_names=("localhost",), server=True), HOUR, datetime.now(UTC))
+        certificate, key = directory / "s.crt", directory / "s.key"
+        certificate.write_bytes(pair.certificate)
+        key.write_bytes(pair.key)
+        self.server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self.server.load_cert_chain(certificate, key)
+        self.client = ssl.create_default_context(cadata=authority.certificate.decode())
+
+
+@pytest.fixture(scope="module")
+def contexts(tmp_path_factory: pytest.TempPathFactory) -> Contexts:
+    return Contexts(tmp_path_factory.mktemp("tls"))
+
+
+async def answer(request: Request) -> Response:
+    if request.path == "/fails":
+        raise RuntimeError("on purpose")
+    return Response(body=LARGE if request.path == "/large" else request.path.encode())
+
+
+class Peer:
+    """The client's end."""
+
+    def __init__(self, contexts: Contexts, size: int = 1 << 20, settings: Settings = QUICK) -> None:
+        self.size = size
+        """How many bytes arrive at once."""
+        self.incoming, self.outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self.object = contexts.client.wrap_bio(self.incoming, self.outgoing, server_hostname="localhost")
+        self.server = Server(answer, settings)
+        self.transport = Socket()
+        self.tls = Tls(self.server, contexts.server)
+        self.transport.tls = self.tls
+        self.tls.connection_made(self.transport)
+
+    def arrive(self, data: bytes) -> None:
+        """Let bytes come from the socket."""
+        for start in range(0, len(data), self.size):
+            piece = data[start : start + self.size]
+            while piece and not self.transport.closed:
+                place = self.tls.get_buffer(-1)
+                count = min(len(piece), len(place))
+                place[:count] = piece[:count]
+                self.tls.buffer_updated(count)
+                piece = piece[count:]
+
+    def exchange(self) -> None:
+        """Carry what either side wrote to the other."""
+        self.arrive(self.outgoing.read())
+        self.incoming.write(self.transport.written)
+        self.transport.written.clear()
+
+    def shake(self) -> None:
+        for _ in range(5):
+            try:
+                self.object.do_handshake()
+            except ssl.SSLWantReadError:
+                self.exchange()
+            else:
+                break
+        self.exchange()
+        assert self.object.version() == "TLSv1.3"
+
+    async def ask(self, path: bytes) -> bytes:
+        self.object.write(GET % path)
+        return await self.hear()
+
+    async def hear(self) -> bytes:
+        """Return what the server says, until it is silent."""
+        said = b""
+        for _ in range(3):
+            self.exchange()
+            await settle()
+        self.exchange()
+        while True:
+            try:
+                data = self.object.read(1 << 16)
+            except ssl.SSLWantReadError:
+                return said
+            except ssl.SSLZeroReturnError:
+                return said + b"<goodbye>"
+            if not data:
+                return said + b"<goodbye>"
+            said += data
+
+
+class Socket(FakeTransport):
+    """The socket's transport."""
+
+    tls: Tls
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        assert not self.closed
+        self.written += data
+
+    def close(self) -> None:
+        if not self.closed:
+            self.closed = True
+            asyncio.get_running_loop().call_soon(self.tls.connection_lost, None)
+
+    abort = close
+
+
+@pytest.fixture(params=[1 << 20, 1000, 7])
+async def peer(contexts: Contexts, request: pytest.FixtureRequest) -> Peer:
+    made = Peer(contexts, request.param)
+    made.shake()
+    return made
+
+
+async def end(peer: Peer) -> None:
+    await peer.server.shutdown(0)
+    await settle()
+    assert len(peer.server) == 0
+    assert not peer.server.shaking
+
+
+async def test_requests_are_answered_however_their_bytes_arrive(peer: Peer) -> None:
+    for path in (b"a", b"b"):
+        assert (await peer.ask(path)).endswith(b"\r\n\r\n/" + path)
+    assert (await peer.ask(b"large")).endswith(b"\r\n\r\n" + LARGE)
+    peer.object.write(GET % b"c" + GET % b"d")
+    said = await peer.hear()
+    assert said.index(b"\r\n\r\n/c") < said.index(b"\r\n\r\n/d")
+    await end(peer)
+
+
+async def test_the_connection_knows_the_handshake_and_the_address(contexts: Contexts) -> None:
+    peer = Peer(contexts)
+    assert len(peer.server.shaking) == 1
+    peer.shake()
+    assert (len(peer.server), len(peer.server.shaking)) == (1, 0)
+    assert isinstance(peer.tls.get_extra_info("ssl_object"), ssl.SSLObject)
+    assert peer.tls.get_extra_info("peername") == ("192.0.2.1", 4711)
+    assert peer.tls.get_extra_info("else", 1) == 1
+    await end(peer)
+    assert peer.tls.get_extra_info("peername", "gone") == "gone"
+
+
+async def test_the_server_says_goodbye(contexts: Contexts) -> None:
+    peer = Peer(contexts)
+    peer.shake()
+    peer.object.write(b"GET /x HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")
+    said = await peer.hear()
+    assert said.endswith(b"\r\n\r\n/x<goodbye>")
+    assert peer.transport.closed
+    peer.tls.write(b"late")
+    peer.tls.close()
+    assert not peer.transport.written
+    await end(peer)
+
+
+async def test_a_client_that_says_goodbye_is_let_go(contexts: Contexts) -> None:
+    peer = Peer(contexts)
+    peer.shake()
+    await peer.ask(b"x")
+    with pytest.raises(ssl.SSLWantReadError):
+        peer.object.unwrap()
+    peer.exchange()
+    await settle()
+    assert (peer.transport.closed, len(peer.server)) == (True, 0)
+    await end(peer)
+
+
+@pytest.mark.parametrize("sent", [b"GET / HTTP/1.1\r\nHost: h\r\n\r\n", b"\x16\x03\x01\x00\x05hello", b"\x80" * 100])
+async def test_what_is_no_tls_is_refused(contexts: Contexts, sent: bytes) -> None:
+    peer = Peer(contexts)
+    peer.arrive(sent)
+    await settle()
+    assert (peer.transport.closed, len(peer.server)) == (True, 0)
+    await end(peer)
+
+
+async def test_a_record_that_was_tampered_with_ends_the_connection(contexts: Contexts) -> None:
+    peer = Peer(contexts)
+    peer.shake()
+    peer.object.write(GET % b"x")
+    record = bytearray(peer.outgoing.read())
+    record[-1] ^= 1
+    peer.arrive(bytes(record))
+    await settle()
+    assert (peer.transport.closed, len(peer.server)) == (True, 0)
+    peer.incoming.write(peer.transport.written)
+    with pytest.raises(ssl.SSLError, match="ALERT_BAD_RECORD_MAC"):
+        peer.object.read(1)
+    await end(peer)
+
+
+async def test_a_client_that_does_not_finish_its_handshake_is_let_go(contexts: Contexts) -> None:
+    peer = Peer(contexts, settings=replace(QUICK, handshake_seconds=0.05))
+    with pytest.raises(ssl.SSLWantReadError):
+        peer.object.do_handshake()
+    peer.arrive(peer.outgoing.read()[:20])
+    await asyncio.sleep(0.1)
+    assert peer.transport.closed
+    await end(peer)
+
+
+async def test_a_server_that_stops_lets_go_of_handshakes_under_way(contexts: Contexts) -> None:
+    peer = Peer(contexts)
+    await end(peer)
+    assert peer.transport.closed
+
+
+async def test_backpressure_is_that_of_the_socket(contexts: Contexts) -> None:
+    peer = Peer(contexts)
+    peer.tls.pause_writing()  # nobody writes yet
+    peer.tls.resume_writing()
+    peer.shake()
+    peer.object.write(GET % b"large")
+    peer.tls.pause_writing()
+    peer.transport.full = True
+    peer.arrive(peer.outgoing.read())
+    await settle()
+    written = len(peer.transport.written)
+    assert written < len(LARGE) / 2
+    assert peer.tls.get_write_buffer_size() == written
+    peer.transport.full = False
+    peer.tls.resume_writing()
+    await settle()
+    assert len(peer.transport.written) > len(LARGE)
+    reading = []
+    for each in (peer.tls.pause_reading, peer.tls.resume_reading):
+        each()
+        reading.append(peer.transport.reading)
+    assert reading == [False, True]
+    await end(peer)
+
+
+async def test_a_client_that_is_gone_takes_its_request_along(contexts: Contexts) -> None:
+    peer = Peer(contexts)
+    peer.shake()
+    assert not peer.tls.eof_received()
+    peer.transport.close()
+    await settle()
+    assert (len(peer.server), peer.tls.is_closing(), peer.tls.get_write_buffer_size()) == (0, True, 0)
+    for late in (peer.tls.close, peer.tls.abort, peer.tls.pause_reading, peer.tls.resume_reading):
+        late()
+    await end(peer)
