@@ -156,7 +156,7 @@ class Tls(asyncio.BufferedProtocol, asyncio.Transport):
 
     def is_closing(self) -> bool:
         """Whether the end has begun."""
-        return self._closing
+        return self._closing or self._transport is None or self._transport.is_closing()
 
     def close(self) -> None:
         """Say goodbye (``close_notify``) and close, once what was written is sent."""
