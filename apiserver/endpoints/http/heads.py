@@ -133,6 +133,8 @@ class Heads:
 
 def _without_own(raw: bytes) -> tuple[str, bytes]:
     """Return the id that a front proxy gave the request ("": none of its form), and the head without what no other request has."""
+    if _AUDIT_ID not in raw and _FORWARDED_URI not in raw:
+        return "", raw
     value, rest = _without(raw, _AUDIT_ID)
     if len(value) > _MAX_AUDIT_ID or not value.replace(b"-", b"").isalnum():
         value, rest = b"", raw

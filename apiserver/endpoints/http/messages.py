@@ -184,15 +184,20 @@ class Request:
             BodyTooLarge: it is longer than ``limit`` bytes.
             BodyError: it is malformed.
         """
-        if self.fields.content_length > limit:
+        length = self.fields.content_length
+        if length > limit:
             raise BodyTooLarge
+        first = await self.carrier.piece()
+        if length and len(first) == length:
+            return first  # as most bodies come: all at once
         pieces: list[bytes] = []
-        size = 0
-        while piece := await self.carrier.piece():
+        size, piece = 0, first
+        while piece:
             size += len(piece)
             if size > limit:
                 raise BodyTooLarge
             pieces.append(piece)
+            piece = await self.carrier.piece()
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     async def pieces(self) -> AsyncIterator[bytes]:
