@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import compileall
 import os
 import platform
 import shutil
@@ -33,6 +34,8 @@ def describe(revision: str) -> dict[str, Any]:
 def export(revision: str, directory: Path) -> Path:
     """Return a new directory with the sources of a revision; without one, as they are: editing may go on meanwhile.
 
+    They are compiled, as those of an image: a process that compiles what it imports keeps some MiB of what that took.
+
     A revision that is the path of a directory is that directory.
 
     Raises:
@@ -48,6 +51,7 @@ def export(revision: str, directory: Path) -> Path:
     unpacked = subprocess.run(["tar", "-x"], stdin=archive.stdout, check=False, cwd=directory)
     if archive.wait() != 0 or unpacked.returncode != 0:
         raise ProgramFailed(f"there is no revision {revision}")
+    compileall.compile_dir(directory, quiet=2)
     return directory
 
 
