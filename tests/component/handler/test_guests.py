@@ -229,7 +229,7 @@ async def test_a_fault_of_the_network_that_heals_at_once_is_no_event(world: Worl
         handler.node.fault = CommandFailed("dnsmasq had no luck")
         await eventually(lambda: handler.node.given > 1)
         handler.node.fault = None
-        await eventually(lambda: phase_is(world, "Running"))
+        await eventually(lambda: phase_is(world, "Running") and "Started" in world.events())  # told after the status was written
 
     assert launcher.starts == 1
     assert world.events() == ["Started"]
