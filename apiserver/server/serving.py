@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from apiserver.endpoints.filters.chain import Chain, Phase
 from apiserver.endpoints.http.server import Server, Settings
-from apiserver.endpoints.http.tls import Tls
+from apiserver.endpoints.http.tls import Handshakes
 from apiserver.endpoints.verbs.connecting import Streams
 from apiserver.endpoints.verbs.watching import Watches
 from certs.reloading import ServerTls
@@ -38,6 +38,7 @@ class Listener:
         self._watches = watches
         self._streams = streams
         self._server: Server | None = None
+        self._handshakes: Handshakes | None = None
         self._socket: asyncio.Server | None = None
 
     async def listen(self, host: str, port: int, tls: ServerTls) -> tuple[str, int]:
@@ -48,12 +49,10 @@ class Listener:
         """
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(_report)
-        self._server = server = Server(
-            self._chain,
-            Settings(handshake_seconds=HANDSHAKE_SECONDS, head_seconds=HEAD_SECONDS, idle_seconds=KEEPALIVE_SECONDS),
-            prompt=self._chain.prompt,
-        )
-        self._socket = await loop.create_server(lambda: Tls(server, tls.newest), host, port, backlog=1024)
+        settings = Settings(head_seconds=HEAD_SECONDS, idle_seconds=KEEPALIVE_SECONDS)
+        self._server = Server(self._chain, settings, prompt=self._chain.prompt)
+        self._handshakes = Handshakes(lambda: tls.newest, self._server, HANDSHAKE_SECONDS)
+        self._socket = await loop.create_server(self._handshakes, host, port, backlog=1024)
         address = self._socket.sockets[0].getsockname()
         return str(address[0]), int(address[1])
 
@@ -70,6 +69,8 @@ class Listener:
         self._watches.end_all(within=WATCHES_END_WITHIN)
         if self._server is not None:
             await self._server.shutdown(DRAIN_SECONDS)
+        if self._handshakes is not None:
+            self._handshakes.abort()
         logger.info("stopped")
 
 

@@ -5,28 +5,22 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from apiserver.endpoints.http.connection import Connection
 from apiserver.endpoints.http.heads import Heads
 from apiserver.endpoints.http.messages import Prompt, Request, Response
 
-if TYPE_CHECKING:
-    from apiserver.endpoints.http.tls import Tls
-
 Handler = Callable[[Request], Awaitable[Response]]
 """Answers a request. A stream that it returns has ended; what it raises ends the connection."""
 
 _TICK_SECONDS: Final = 1.0
-_ARRIVALS: Final = 64 << 10
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
     """How long what may take."""
 
-    handshake_seconds: float = 32.0
-    """From the first byte to the end of TLS' handshake."""
     head_seconds: float = 32.0
     """From the first byte of a request, or from the handshake, to the end of its header fields (Go: ``ReadHeaderTimeout``)."""
     idle_seconds: float = 200.0
@@ -49,12 +43,8 @@ class Server:
         self.prompt = prompt
         self.settings = settings or Settings()
         self.heads = Heads()
-        self.arrivals = memoryview(bytearray(_ARRIVALS))
-        """Where the bytes of connections arrive."""
         self.draining = False
         """Answers end their connections."""
-        self.shaking: set[Tls] = set()
-        """Connections before the end of their handshake."""
         self._connections: set[Connection] = set()
         self._empty = asyncio.Event()
         self.loop = asyncio.get_running_loop()
@@ -96,8 +86,6 @@ class Server:
             pass
         for connection in list(self._connections):
             connection.abort()
-        for tls in list(self.shaking):
-            tls.abort()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -12,30 +12,28 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
+from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final, cast
-
-if TYPE_CHECKING:
-    from apiserver.endpoints.http.connection import Connection
-    from apiserver.endpoints.http.server import Server
+from typing import Any, Final, cast
 
 logger = logging.getLogger(__name__)
 
 _RECORD: Final = 16 << 10
 """The most that one record holds (RFC 8446, section 5.1)."""
+_ARRIVALS: Final = 64 << 10
 
 
 class Tls(asyncio.BufferedProtocol, asyncio.Transport):
     """One connection's TLS, of the server's side."""
 
-    __slots__ = ("_closing", "_connection", "_incoming", "_object", "_outgoing", "_server", "_timer", "_transport")
+    __slots__ = ("_closing", "_connection", "_handshakes", "_incoming", "_object", "_outgoing", "_timer", "_transport")
 
-    def __init__(self, server: Server, context: ssl.SSLContext) -> None:
-        self._server = server
+    def __init__(self, handshakes: Handshakes, context: ssl.SSLContext) -> None:
+        self._handshakes = handshakes
         self._incoming = ssl.MemoryBIO()
         self._outgoing = ssl.MemoryBIO()
         self._object = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
-        self._connection: Connection | None = None  # None: the handshake is under way
+        self._connection: asyncio.Protocol | None = None  # None: the handshake is under way
         self._transport: asyncio.Transport | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._closing = False
@@ -45,17 +43,16 @@ class Tls(asyncio.BufferedProtocol, asyncio.Transport):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Wait for the handshake."""
         self._transport = cast("asyncio.Transport", transport)
-        self._server.shaking.add(self)
-        self._timer = self._server.loop.call_later(self._server.settings.handshake_seconds, self.abort)
+        self._timer = self._handshakes.began(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """Return where the next bytes go: one place for all connections, for they are taken from there at once."""
         del sizehint
-        return self._server.arrivals
+        return self._handshakes.arrivals
 
     def buffer_updated(self, nbytes: int) -> None:
         """Take bytes of the client."""
-        self._incoming.write(self._server.arrivals[:nbytes])
+        self._incoming.write(self._handshakes.arrivals[:nbytes])
         try:
             if self._connection is None and not self._shake():
                 return
@@ -97,13 +94,13 @@ class Tls(asyncio.BufferedProtocol, asyncio.Transport):
         finally:
             self._flush()
         self._shaken()
-        self._connection = self._server()
+        self._connection = self._handshakes.make()
         self._connection.connection_made(self)
         return True
 
     def _read(self) -> None:
         """Hand on what was deciphered."""
-        obj, incoming, connection = self._object, self._incoming, cast("Connection", self._connection)
+        obj, incoming, connection = self._object, self._incoming, cast("asyncio.Protocol", self._connection)
         while not self._closing and (incoming.pending or obj.pending()):
             try:
                 data = obj.read(_RECORD)
@@ -123,7 +120,7 @@ class Tls(asyncio.BufferedProtocol, asyncio.Transport):
             self._transport.write(self._outgoing.read())
 
     def _shaken(self) -> None:
-        self._server.shaking.discard(self)
+        self._handshakes.ended(self)
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -186,3 +183,39 @@ class Tls(asyncio.BufferedProtocol, asyncio.Transport):
     def get_write_buffer_size(self) -> int:
         """Return how many bytes the client has not taken."""
         return 0 if self._transport is None else self._transport.get_write_buffer_size()
+
+
+class Handshakes:
+    """Makes the TLS of new connections: pass it to ``loop.create_server``, without ``ssl``."""
+
+    def __init__(self, newest: Callable[[], ssl.SSLContext], make: Callable[[], asyncio.Protocol], seconds: float) -> None:
+        """Take what returns the context for one more connection, what makes its protocol, and how long a handshake may take."""
+        self.make = make
+        self.arrivals = memoryview(bytearray(_ARRIVALS))
+        """Where the bytes of all connections arrive."""
+        self._newest = newest
+        self._seconds = seconds
+        self._loop = asyncio.get_running_loop()
+        self._under_way: set[Tls] = set()
+
+    def __call__(self) -> Tls:
+        """Return the protocol of a new socket."""
+        return Tls(self, self._newest())
+
+    def __len__(self) -> int:
+        """How many are under way."""
+        return len(self._under_way)
+
+    def began(self, tls: Tls) -> asyncio.TimerHandle:
+        """Take note of a handshake; return what ends it when it takes too long."""
+        self._under_way.add(tls)
+        return self._loop.call_later(self._seconds, tls.abort)
+
+    def ended(self, tls: Tls) -> None:
+        """Forget a handshake."""
+        self._under_way.discard(tls)
+
+    def abort(self) -> None:
+        """End all that are under way."""
+        for each in list(self._under_way):
+            each.abort()

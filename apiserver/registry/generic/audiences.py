@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Generic, Protocol, TypeVar
 
 from apiserver.registry.generic.changes import Record
 from apiserver.registry.generic.items import Item
-
-if TYPE_CHECKING:
-    from apiserver.registry.generic.window import Watch
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +20,19 @@ class Trigger:
     read: Callable[[Item], str]
 
 
-class Audience:
+class Waiting(Protocol):
+    """What a watch waits for."""
+
+    prefix: str
+    key: str
+    """Empty: any below ``prefix``."""
+    trigger: Trigger | None
+
+
+Watch = TypeVar("Watch", bound=Waiting)
+
+
+class Audience(Generic[Watch]):
     """Watches that the same changes concern."""
 
     __slots__ = ("watches",)
@@ -32,14 +41,14 @@ class Audience:
         self.watches: dict[Watch, None] = {}
 
 
-class _Scope:
+class _Scope(Generic[Watch]):
     """The watches of one key or prefix: those that any change in it concerns, and the others by field and value."""
 
     __slots__ = ("by_field", "plain", "size")
 
     def __init__(self) -> None:
-        self.plain = Audience()
-        self.by_field: dict[str, tuple[Callable[[Item], str], dict[str, Audience]]] = {}
+        self.plain: Audience[Watch] = Audience()
+        self.by_field: dict[str, tuple[Callable[[Item], str], dict[str, Audience[Watch]]]] = {}
         self.size = 0
 
     def add(self, watch: Watch) -> None:
@@ -65,7 +74,7 @@ class _Scope:
         if not by_value:
             del self.by_field[trigger.field]
 
-    def concerned(self, record: Record) -> Iterator[Audience]:
+    def concerned(self, record: Record) -> Iterator[Audience[Watch]]:
         if self.plain.watches:
             yield self.plain
         for read, by_value in self.by_field.values():
@@ -85,12 +94,12 @@ class _Scope:
                 yield from audience.watches
 
 
-class Audiences:
+class Audiences(Generic[Watch]):
     """All watches that wait."""
 
     def __init__(self) -> None:
-        self._of_prefix: dict[str, _Scope] = {}
-        self._of_key: dict[str, _Scope] = {}
+        self._of_prefix: dict[str, _Scope[Watch]] = {}
+        self._of_key: dict[str, _Scope[Watch]] = {}
         self._lengths: Counter[int] = Counter()  # of the prefixes
 
     @property
@@ -121,9 +130,9 @@ class Audiences:
             if not self._lengths[len(name)]:
                 del self._lengths[len(name)]
 
-    def concerned(self, records: Sequence[Record]) -> Iterable[tuple[Audience, list[Record]]]:
+    def concerned(self, records: Sequence[Record]) -> Iterable[tuple[Audience[Watch], list[Record]]]:
         """Return whom the records concern, each audience with its own of them, in their order."""
-        concerning: dict[Audience, list[Record]] = {}
+        concerning: dict[Audience[Watch], list[Record]] = {}
         for record in records:
             key = record.key
             for length in self._lengths:

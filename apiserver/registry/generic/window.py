@@ -65,7 +65,7 @@ class Window:
         self._records: list[Record] = []
         self._base = 0  # sequence number of the first record
         self._framed = 0  # sequence number of the first record that may hold frames
-        self._audiences = Audiences()
+        self._audiences: Audiences[Watch] = Audiences()
         self._is_telling = False
         self._pause_until = 0.0
         self._telling: asyncio.Handle | None = None  # when it is due

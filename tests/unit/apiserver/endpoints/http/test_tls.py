@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from apiserver.endpoints.http.messages import Request, Response
-from apiserver.endpoints.http.server import Server, Settings
-from apiserver.endpoints.http.tls import Tls
+from apiserver.endpoints.http.server import Server
+from apiserver.endpoints.http.tls import Handshakes, Tls
 from certs.issuing import Profile, issue, new_authority
 from tests.unit.apiserver.endpoints.http.transports import QUICK, FakeTransport, settle
 
@@ -49,14 +48,15 @@ async def answer(request: Request) -> Response:
 class Peer:
     """The client's end."""
 
-    def __init__(self, contexts: Contexts, size: int = 1 << 20, settings: Settings = QUICK) -> None:
+    def __init__(self, contexts: Contexts, size: int = 1 << 20, seconds: float = 5) -> None:
         self.size = size
         """How many bytes arrive at once."""
         self.incoming, self.outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self.object = contexts.client.wrap_bio(self.incoming, self.outgoing, server_hostname="localhost")
-        self.server = Server(answer, settings)
+        self.server = Server(answer, QUICK)
+        self.handshakes = Handshakes(lambda: contexts.server, self.server, seconds)
         self.transport = Socket()
-        self.tls = Tls(self.server, contexts.server)
+        self.tls = self.handshakes()
         self.transport.tls = self.tls
         self.tls.connection_made(self.transport)
 
@@ -137,9 +137,9 @@ async def peer(contexts: Contexts, request: pytest.FixtureRequest) -> Peer:
 
 async def end(peer: Peer) -> None:
     await peer.server.shutdown(0)
+    peer.handshakes.abort()
     await settle()
-    assert len(peer.server) == 0
-    assert not peer.server.shaking
+    assert (len(peer.server), len(peer.handshakes)) == (0, 0)
 
 
 async def test_requests_are_answered_however_their_bytes_arrive(peer: Peer) -> None:
@@ -154,9 +154,9 @@ async def test_requests_are_answered_however_their_bytes_arrive(peer: Peer) -> N
 
 async def test_the_connection_knows_the_handshake_and_the_address(contexts: Contexts) -> None:
     peer = Peer(contexts)
-    assert len(peer.server.shaking) == 1
+    assert len(peer.handshakes) == 1
     peer.shake()
-    assert (len(peer.server), len(peer.server.shaking)) == (1, 0)
+    assert (len(peer.server), len(peer.handshakes)) == (1, 0)
     assert isinstance(peer.tls.get_extra_info("ssl_object"), ssl.SSLObject)
     assert peer.tls.get_extra_info("peername") == ("192.0.2.1", 4711)
     assert peer.tls.get_extra_info("else", 1) == 1
@@ -214,7 +214,7 @@ async def test_a_record_that_was_tampered_with_ends_the_connection(contexts: Con
 
 
 async def test_a_client_that_does_not_finish_its_handshake_is_let_go(contexts: Contexts) -> None:
-    peer = Peer(contexts, settings=replace(QUICK, handshake_seconds=0.05))
+    peer = Peer(contexts, seconds=0.05)
     with pytest.raises(ssl.SSLWantReadError):
         peer.object.do_handshake()
     peer.arrive(peer.outgoing.read()[:20])
