@@ -22,6 +22,7 @@ from apiserver.endpoints.audit.events import Repeated
 from apiserver.endpoints.audit.ids import audit_id
 from apiserver.endpoints.audit.policy import Level
 from apiserver.endpoints.call import Again, Call
+from apiserver.endpoints.filters import impersonation
 from apiserver.endpoints.filters.accounting import CLIENT_CLOSED, SLOW_SECONDS, Accounting
 from apiserver.endpoints.filters.authentication import Authenticator, Known
 from apiserver.endpoints.filters.authorization import Authorizer
@@ -90,6 +91,8 @@ class Familiars:
             return
         if fields.close or request.old or fields.upgrade or fields.expects_continue or "timeout=" in request.target:
             return
+        if impersonation.wants(request):
+            return  # whether one may is asked anew each time, even of who acts as himself
         if record is not None and record.verdict.level is not Level.METADATA:
             return
         remembered = request.remembered

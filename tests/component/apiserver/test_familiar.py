@@ -185,6 +185,13 @@ async def test_what_the_authorizer_does_not_know_any_more_is_asked_of_it(api: Ap
     assert (refused.code, "not any more" in refused.json["message"]) == (403, True)
 
 
+async def test_who_acts_as_another_goes_the_long_way(api: Api, spy: Spy) -> None:
+    await api.make(widget())
+    for _ in range(5):
+        assert (await api.get("w1?resourceVersion=0", Impersonate_User="developer")).code == 200
+    assert (spy.ways["once"], spy.ways["long"] > 1) == (0, True)
+
+
 @pytest.mark.parametrize("query", QUERIES)
 async def test_without_a_free_seat_the_long_way_says_so(pki: Pki, spy: Spy, query: str) -> None:
     async with serving(pki, "--max-requests-inflight=5") as api:
