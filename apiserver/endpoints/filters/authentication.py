@@ -199,7 +199,7 @@ def _read(carrier: Carrier) -> Certificate:
 
 def is_front_proxy(trust: RequestHeader, certificate: Certificate) -> bool:
     """Return whether whoever holds the certificate may speak for others."""
-    allowed = not trust.allowed_names or not set(trust.allowed_names).isdisjoint(certificate.common_names)
+    allowed = not trust.allowed_names or certificate.common_name in trust.allowed_names
     return allowed and certificate.issuer in trust.authorities
 
 
@@ -221,11 +221,18 @@ def user_in_headers(trust: RequestHeader, headers: Mapping[str, str]) -> User | 
 
 
 def from_certificate(authorities: Authorities, certificate: Certificate) -> User | None:
-    """Return the user that a client certificate names: common name and organizations; None when it is not for us."""
-    if not certificate.common_names or certificate.issuer not in authorities:
+    """Return the user that a client certificate names: common name, organizations and uid; None when it is not for us.
+
+    Raises:
+        Unauthorized: it has several uids, or an empty one (Go: ``pkg/authentication/request/x509``).
+    """
+    if not certificate.common_name or certificate.issuer not in authorities:
         return None
+    uids = certificate.uids or ("",)
+    if len(uids) > 1 or certificate.uids == ("",):
+        raise Unauthorized("Unauthorized")
     credential = f"X509SHA256={certificate.fingerprint}"
-    return User(certificate.common_names[0], certificate.organizations, extra={_CREDENTIAL_ID: (credential,)})
+    return User(certificate.common_name, certificate.organizations, uids[0], {_CREDENTIAL_ID: (credential,)})
 
 
 def bearer_token(headers: Mapping[str, str]) -> str | None:

@@ -17,6 +17,7 @@ Authority = tuple[bytes, bytes]
 Authorities = frozenset[Authority]
 
 _PEM: Final = re.compile(r"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
+_UID: Final = "1.3.6.1.4.1.57683.2"
 _SEQUENCE: Final = 0x30
 _VERSION: Final = 0xA0
 _LONG: Final = 0x80
@@ -31,8 +32,11 @@ class Certificate:
     since: float
     until: float
     """Seconds since 1970."""
-    common_names: tuple[str, ...]
+    common_name: str
+    """The last one, as Go reads it; empty: none."""
     organizations: tuple[str, ...]
+    uids: tuple[str, ...]
+    """Of the attribute that Kubernetes gives to the uid of a user."""
     fingerprint: str
     """Of SHA-256, in hexadecimal digits."""
 
@@ -52,8 +56,9 @@ def of(connection: ssl.SSLObject) -> Certificate:
         issuer=authority_of(others[0] if others else leaf),  # alone, it is trusted itself
         since=ssl.cert_time_to_seconds(said["notBefore"]),
         until=ssl.cert_time_to_seconds(said["notAfter"]),
-        common_names=tuple(value for key, value in subject if key == "commonName"),
+        common_name=next((value for key, value in reversed(subject) if key == "commonName"), ""),
         organizations=tuple(value for key, value in subject if key == "organizationName"),
+        uids=tuple(value for key, value in subject if key == _UID),
         fingerprint=hashlib.sha256(leaf).hexdigest(),
     )
 

@@ -17,6 +17,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from hypothesis import given
 from hypothesis import strategies as st
 
+from apiserver.apis.meta.errors import Unauthorized
 from apiserver.endpoints.filters import certificates
 from apiserver.endpoints.filters.authentication import RequestHeader, from_certificate, is_front_proxy
 from apiserver.endpoints.filters.certificates import Certificate, authorities_of, authority_of
@@ -110,13 +111,38 @@ def test_what_a_certificate_says_is_what_the_library_reads(root: Signed, tmp_pat
     found = Handshake(tmp_path, root)(leaf)
     assert set(found.organizations) == {"system:masters", "Größe, Ämter", "last"}
     assert found.organizations == tuple(str(each.value) for each in leaf[0].subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME))
-    assert found.common_names == ("Jürgen 漢字",)
+    assert (found.common_name, found.uids) == ("Jürgen 漢字", ("uid",))
     assert (found.since, found.until) == ((NOW - HOUR).timestamp(), (NOW + HOUR).timestamp())
     assert found.fingerprint == leaf[0].fingerprint(hashes.SHA256()).hex()
     assert found.issuer == of_library(root[0])
     user = from_certificate(authorities_of(pem(root)), found)
     assert user is not None
-    assert (user.name, user.groups) == ("Jürgen 漢字", found.organizations)
+    assert (user.name, user.groups, user.uid) == ("Jürgen 漢字", found.organizations, "uid")
+
+
+def test_of_several_common_names_the_last_one_counts_as_in_go(root: Signed, tmp_path: Path) -> None:
+    subject = name([(NameOID.COMMON_NAME, "system:admin")], [(NameOID.COMMON_NAME, "alice")])
+    found = Handshake(tmp_path, root)(signed(subject, root))
+    user = from_certificate(authorities_of(pem(root)), found)
+    assert user is not None
+    assert (user.name, user.uid) == ("alice", "")
+    proxies = authorities_of(pem(root))
+    assert [is_front_proxy(RequestHeader(proxies, (each,)), found) for each in ("alice", "system:admin")] == [True, False]
+
+
+@pytest.mark.parametrize("uids", [("a", "b"), ("a", "a")])
+def test_several_uids_name_nobody(root: Signed, tmp_path: Path, uids: tuple[str, ...]) -> None:
+    attribute = x509.ObjectIdentifier("1.3.6.1.4.1.57683.2")
+    found = Handshake(tmp_path, root)(signed(name([(NameOID.COMMON_NAME, "alice")], *([(attribute, each)] for each in uids)), root))
+    with pytest.raises(Unauthorized):
+        from_certificate(authorities_of(pem(root)), found)
+
+
+def test_an_empty_uid_names_nobody() -> None:
+    issuer = (b"subject", b"key")
+    found = Certificate(issuer, 0.0, 1.0, "alice", (), ("",), "00")
+    with pytest.raises(Unauthorized):
+        from_certificate(frozenset({issuer}), found)
 
 
 @pytest.mark.parametrize("key", [rsa.generate_private_key(65537, 2048), ed25519.Ed25519PrivateKey.generate(), None])
