@@ -75,7 +75,7 @@ class Listener:
 
 
 def _report(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """Log what nobody awaited; clients that fail the handshake are no news."""
+    """Log what nobody awaited; connections that break are no news."""
     error = context.get("exception")
     if isinstance(error, ssl.SSLError | ConnectionError | TimeoutError):
         logger.debug("a connection failed", extra={"error": str(error)})

@@ -172,10 +172,10 @@ class Connection(asyncio.Protocol):
     def _answer_at_once(self, data: bytes) -> bool:
         """Answer what came if it is a request that was answered before; a task and all that it takes would cost more than the answer."""
         server = self._server
-        if server.prompt is None or server.draining or (known := server.heads.known(data)) is None:
+        if server.prompt is None or server.draining or self._transport is None or (known := server.heads.known(data)) is None:
             return False
         answer = server.prompt(*known, self)
-        if answer is None or self._transport is None:
+        if answer is None:
             return False
         if answer is LATER:
             self._answering, self.deadline = True, inf

@@ -36,7 +36,7 @@ class Settings:
 
 
 class Server:
-    """Makes the protocols of connections: pass it to ``loop.create_server``, with :meth:`run` beside it."""
+    """Makes the protocols of connections: pass it to ``loop.create_server``, or to :class:`~apiserver.endpoints.http.tls.Handshakes`."""
 
     def __init__(self, handler: Handler, settings: Settings | None = None, *, prompt: Prompt | None = None) -> None:
         self.handler = handler

@@ -5,7 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import ssl
 from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +21,7 @@ from apiserver.endpoints.filters.authorization import AllowAll, Decision
 from apiserver.endpoints.filters.familiar import Familiars
 from apiserver.endpoints.http.messages import LATER
 from storage.memory import MemoryStorage
-from storage.port import Unavailable
+from storage.port import Storage, Unavailable
 from tests.component.apiserver.conftest import Answer, Api, Pki, serving
 from tests.component.apiserver.widgets import widget
 
@@ -26,7 +30,17 @@ apiVersion: audit.k8s.io/v1
 kind: Policy
 rules: [{level: Metadata}]
 """
+_END = "-----END CERTIFICATE-----\n"
 QUERIES = ("", "?resourceVersion=0")
+
+
+@asynccontextmanager
+async def audited(pki: Pki, directory: Path, storage: Storage | None = None) -> AsyncIterator[tuple[Api, Path]]:
+    """Serve with an audit log; yields its file, too."""
+    policy, log = directory / "policy.yaml", directory / "audit.log"
+    policy.write_text(POLICY)
+    async with serving(pki, f"--audit-policy-file={policy}", f"--audit-log-path={log}", storage=storage) as api:
+        yield api, log
 
 
 class Spy:
@@ -116,9 +130,7 @@ async def counted(api: Api, path: str) -> dict[str, float]:
 async def test_answers_events_and_metrics_are_those_of_the_long_way(
     pki: Pki, tmp_path: Path, spy: Spy, monkeypatch: pytest.MonkeyPatch, query: str
 ) -> None:
-    policy, log = tmp_path / "policy.yaml", tmp_path / "audit.log"
-    policy.write_text(POLICY)
-    async with serving(pki, f"--audit-policy-file={policy}", f"--audit-log-path={log}") as api:
+    async with audited(pki, tmp_path) as (api, log):
         await api.make(widget())
         short = await familiar_with(api, f"w1{query}", spy)
         short_counts = await counted(api, f"w1{query}")
@@ -185,10 +197,15 @@ async def test_what_the_authorizer_does_not_know_any_more_is_asked_of_it(api: Ap
     assert (refused.code, "not any more" in refused.json["message"]) == (403, True)
 
 
-async def test_who_acts_as_another_goes_the_long_way(api: Api, spy: Spy) -> None:
+async def test_who_acts_as_another_goes_the_long_way_even_as_himself(api: Api, pki: Pki, spy: Spy) -> None:
     await api.make(widget())
+    certificate = ssl.PEM_cert_to_DER_cert((pki.directory / "client-developer.crt").read_text().partition("-----END")[0] + _END)
+    himself = {
+        "Impersonate-User": "developer",
+        "Impersonate-Extra-authentication.kubernetes.io%2Fcredential-id": f"X509SHA256={sha256(certificate).hexdigest()}",
+    }
     for _ in range(5):
-        assert (await api.get("w1?resourceVersion=0", Impersonate_User="developer")).code == 200
+        assert (await api.get("w1?resourceVersion=0", **himself)).code == 200
     assert (spy.ways["once"], spy.ways["long"] > 1) == (0, True)
 
 
@@ -221,9 +238,8 @@ async def test_when_storage_does_not_answer_the_long_way_says_so(pki: Pki, spy: 
 
 
 async def test_a_client_that_does_not_wait_is_counted_and_its_seat_is_free(pki: Pki, tmp_path: Path, spy: Spy) -> None:
-    policy, log, storage = tmp_path / "policy.yaml", tmp_path / "audit.log", Slow()
-    policy.write_text(POLICY)
-    async with serving(pki, f"--audit-policy-file={policy}", f"--audit-log-path={log}", storage=storage) as api:
+    storage = Slow()
+    async with audited(pki, tmp_path, storage) as (api, log):
         await api.make(widget())
         await familiar_with(api, "w1", spy)
         storage.held = asyncio.Event()
@@ -244,9 +260,8 @@ async def test_a_client_that_does_not_wait_is_counted_and_its_seat_is_free(pki: 
 
 
 async def test_a_slow_one_is_told_as_slow(pki: Pki, tmp_path: Path, spy: Spy, monkeypatch: pytest.MonkeyPatch) -> None:
-    policy, log, storage = tmp_path / "policy.yaml", tmp_path / "audit.log", Slow()
-    policy.write_text(POLICY)
-    async with serving(pki, f"--audit-policy-file={policy}", f"--audit-log-path={log}", storage=storage) as api:
+    storage = Slow()
+    async with audited(pki, tmp_path, storage) as (api, log):
         await api.make(widget())
         await familiar_with(api, "w1", spy)
         for module in (familiar, accounting):
