@@ -234,7 +234,7 @@ def _contradicting(options: DeleteOptions) -> list[Cause]:
 
 
 def _from_body(body: dict[str, Any]) -> tuple[DeleteOptions, list[str]]:
-    if body.get("kind") not in {None, "", "DeleteOptions"}:
+    if body.get("kind") not in (None, "", "DeleteOptions"):
         raise BadRequest(f"the body of a delete must be DeleteOptions, not {str(body.get('kind'))[:64]}")
     preconditions = body.get("preconditions") or {}
     dry_run = body.get("dryRun") or []

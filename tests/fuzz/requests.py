@@ -172,7 +172,24 @@ HEADERS = {
 VM = {
     "apiVersion": "kubevirt.io/v1alpha1",
     "kind": "VirtualMachine",
-    "metadata": {"name": "vm1", "labels": {"a": "b"}},
+    "metadata": {
+        "name": "vm1",
+        "labels": {"a": "b"},
+        "annotations": {"a": "b"},
+        "resourceVersion": "1",
+        "finalizers": ["kubevirt.io/x"],
+        "ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "u", "controller": True, "blockOwnerDeletion": True}],
+        "managedFields": [
+            {
+                "manager": "m",
+                "operation": "Apply",
+                "apiVersion": "kubevirt.io/v1alpha1",
+                "time": "2026-01-01T00:00:00Z",
+                "fieldsType": "FieldsV1",
+                "fieldsV1": {"f:spec": {"f:runStrategy": {}}},
+            }
+        ],
+    },
     "spec": {"runStrategy": "Halted", "domain": {"memory": {"guest": "64Mi"}, "devices": {"disks": [{"name": "d", "type": "Image"}]}}},
 }
 MIGRATION = {
@@ -180,6 +197,14 @@ MIGRATION = {
     "kind": "Migration",
     "metadata": {"generateName": "m-"},
     "spec": {"selector": {"name": "vm1"}},
+}
+DELETE_OPTIONS = {
+    "apiVersion": "v1",
+    "kind": "DeleteOptions",
+    "preconditions": {"uid": "u", "resourceVersion": "1"},
+    "propagationPolicy": "Orphan",
+    "gracePeriodSeconds": 0,
+    "dryRun": ["All"],
 }
 
 JSON = st.recursive(
@@ -234,7 +259,7 @@ PATCHES = st.one_of(
 BODIES = st.one_of(
     st.just(b""),
     st.binary(max_size=60),
-    st.sampled_from([VM, MIGRATION]).flatmap(altered).map(lambda value: json.dumps(value).encode()),
+    st.sampled_from([VM, MIGRATION, DELETE_OPTIONS]).flatmap(altered).map(lambda value: json.dumps(value).encode()),
     PATCHES.map(lambda value: json.dumps(value).encode()),
     JSON.map(lambda value: json.dumps(value).encode()),
     st.sampled_from(

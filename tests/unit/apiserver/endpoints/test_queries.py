@@ -38,6 +38,8 @@ def test_the_body_of_a_delete_wins_over_the_query() -> None:
     ("body", "error"),
     [
         ({"kind": "Pod"}, BadRequest),
+        ({"kind": {}}, BadRequest),
+        ({"kind": ["DeleteOptions"]}, BadRequest),
         ({"preconditions": ["uid"]}, BadRequest),
         ({"preconditions": {"uid": 5}}, BadRequest),
         ({"dryRun": "All"}, BadRequest),
