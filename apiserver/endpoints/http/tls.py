@@ -4,7 +4,9 @@ The event loop could do it, but its transport for TLS does for each record what 
 much for each event of each watch; and it is bound to one context, where a new connection should get the newest certificate.
 
 A :class:`Tls` is the protocol of the socket's transport and the transport of a :class:`~apiserver.endpoints.http.connection.Connection`.
-What OpenSSL writes goes to the socket at once, so backpressure is that of the socket's transport.
+What OpenSSL writes goes to the socket at once, so backpressure is that of the socket's transport, and one place between the two serves
+all connections: whoever lets OpenSSL work empties it before anything else runs. A place for each would keep the size of the most that was
+ever written at once, 128 KiB for a client that listed before it watches.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ class Tls(asyncio.BufferedProtocol, asyncio.Transport):
     def __init__(self, handshakes: Handshakes, context: ssl.SSLContext) -> None:
         self._handshakes = handshakes
         self._incoming = ssl.MemoryBIO()
-        self._outgoing = ssl.MemoryBIO()
+        self._outgoing = handshakes.outgoing
         self._object = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
         self._connection: asyncio.Protocol | None = None  # None: the handshake is under way
         self._transport: asyncio.Transport | None = None
@@ -59,7 +61,6 @@ class Tls(asyncio.BufferedProtocol, asyncio.Transport):
             self._read()
         except ssl.SSLError as error:
             logger.debug("a connection failed", extra={"error": str(error)})
-            self._flush()  # the alert that says why
             self._end()
 
     def eof_received(self) -> bool:
@@ -100,7 +101,7 @@ class Tls(asyncio.BufferedProtocol, asyncio.Transport):
 
     def _read(self) -> None:
         """Hand on what was deciphered."""
-        obj, incoming, connection = self._object, self._incoming, cast("asyncio.Protocol", self._connection)
+        obj, incoming, outgoing, connection = self._object, self._incoming, self._outgoing, cast("asyncio.Protocol", self._connection)
         while not self._closing and (incoming.pending or obj.pending()):
             try:
                 data = obj.read(_RECORD)
@@ -108,16 +109,19 @@ class Tls(asyncio.BufferedProtocol, asyncio.Transport):
                 break  # half a record
             except ssl.SSLZeroReturnError:
                 data = b""
+            finally:
+                if outgoing.pending:
+                    self._flush()  # OpenSSL's own answer: to a change of keys, say
             if not data:
                 self._end()
                 return
             connection.data_received(data)
-        if self._outgoing.pending:
-            self._flush()  # OpenSSL's own answer: to a change of keys, say
 
     def _flush(self) -> None:
-        if self._transport is not None and self._outgoing.pending:
-            self._transport.write(self._outgoing.read())
+        if self._outgoing.pending:
+            data = self._outgoing.read()
+            if self._transport is not None:
+                self._transport.write(data)
 
     def _shaken(self) -> None:
         self._handshakes.ended(self)
@@ -147,6 +151,7 @@ class Tls(asyncio.BufferedProtocol, asyncio.Transport):
             self._object.write(data)
         except ssl.SSLError as error:  # the client broke the protocol
             logger.debug("a connection failed", extra={"error": str(error)})
+            self._flush()
             self.abort()
         else:
             self._transport.write(self._outgoing.read())
@@ -193,6 +198,8 @@ class Handshakes:
         self.make = make
         self.arrivals = memoryview(bytearray(_ARRIVALS))
         """Where the bytes of all connections arrive."""
+        self.outgoing = ssl.MemoryBIO()
+        """What OpenSSL wrote, of whichever connection it worked for last: empty whenever it does not work."""
         self._newest = newest
         self._seconds = seconds
         self._loop = asyncio.get_running_loop()

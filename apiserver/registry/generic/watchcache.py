@@ -45,6 +45,7 @@ logger = logging.getLogger(__name__)
 
 PAGE_LIMIT = 500  # entries read at once when listing: some 2.5 MB of our objects, and a few milliseconds of decoding
 MAX_BACKOFF_SECONDS = 5.0
+SETTLED_SECONDS = 1.0  # after a listing, the buffers that it was read into are free, too
 CHECK_SECONDS = 300.0  # how often the cache is compared with the storage
 
 # What decoders raise on bad data: JSON and pydantic errors are ValueErrors; a shape nobody expected gives the others.
@@ -258,7 +259,7 @@ class WatchCache:
         while True:
             try:
                 revision = await self._relist()
-                give_back()
+                asyncio.get_running_loop().call_later(SETTLED_SECONDS, give_back)
                 failures = 0
                 await self._keep_up(revision)
             except TimeoutError:  # `check` found a difference

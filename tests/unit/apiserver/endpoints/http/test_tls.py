@@ -48,13 +48,13 @@ async def answer(request: Request) -> Response:
 class Peer:
     """The client's end."""
 
-    def __init__(self, contexts: Contexts, size: int = 1 << 20, seconds: float = 5) -> None:
+    def __init__(self, contexts: Contexts, size: int = 1 << 20, seconds: float = 5, beside: Peer | None = None) -> None:
         self.size = size
         """How many bytes arrive at once."""
         self.incoming, self.outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self.object = contexts.client.wrap_bio(self.incoming, self.outgoing, server_hostname="localhost")
-        self.server = Server(answer, QUICK)
-        self.handshakes = Handshakes(lambda: contexts.server, self.server, seconds)
+        self.server: Server = beside.server if beside else Server(answer, QUICK)
+        self.handshakes: Handshakes = beside.handshakes if beside else Handshakes(lambda: contexts.server, self.server, seconds)
         self.transport = Socket()
         self.tls = self.handshakes()
         self.transport.tls = self.tls
@@ -136,6 +136,7 @@ async def peer(contexts: Contexts, request: pytest.FixtureRequest) -> Peer:
 
 
 async def end(peer: Peer) -> None:
+    assert not peer.handshakes.outgoing.pending, "the next connection would send it"
     await peer.server.shutdown(0)
     peer.handshakes.abort()
     await settle()
@@ -211,6 +212,24 @@ async def test_a_record_that_was_tampered_with_ends_the_connection(contexts: Con
     with pytest.raises(ssl.SSLError, match="ALERT_BAD_RECORD_MAC"):
         peer.object.read(1)
     await end(peer)
+
+
+async def test_what_the_end_of_one_connection_says_goes_to_no_other(contexts: Contexts) -> None:
+    broken = Peer(contexts)
+    other, gone, strange = (Peer(contexts, beside=broken) for _ in range(3))
+    for each in (broken, other, gone):
+        each.shake()
+    broken.object.write(GET % b"x")
+    record = bytearray(broken.outgoing.read())
+    record[-1] ^= 1
+    broken.arrive(bytes(record))
+    gone.transport.close()
+    await settle()
+    gone.tls.write(b"nobody reads this")
+    gone.tls.close()
+    strange.arrive(b"GET / HTTP/1.1\r\n\r\n")
+    assert (await other.ask(b"name")).endswith(b"\r\n\r\n/name")
+    await end(other)
 
 
 async def test_a_client_that_does_not_finish_its_handshake_is_let_go(contexts: Contexts) -> None:

@@ -449,6 +449,25 @@ async def test_4_a_slow_watch_is_cut_off_and_others_are_not(make_world: Callable
                 await anext(slow)
 
 
+async def test_a_moment_after_each_listing_free_memory_is_given_back(
+    make_world: Callable[..., World], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given_back: list[int] = []
+    made = make_world(timeout_seconds=2.0)
+    monkeypatch.setattr(watchcache, "SETTLED_SECONDS", 0.01)
+    monkeypatch.setattr(watchcache, "give_back", lambda: given_back.append(made.cache.listings))
+    async with running(made.cache):
+        await made.cache.wait_fresh()
+        assert given_back == []
+        await asyncio.sleep(0.05)
+        made.storage.connected.clear()
+        await made.storage.compact(await made.put("vm/b"))
+        made.storage.connected.set()
+        await made.cache.wait_fresh(await made.storage.revision())
+        await asyncio.sleep(0.05)
+    assert given_back == [1, 2]
+
+
 async def test_4_compaction_past_the_cache_is_listed_again_and_watches_expire(make_world: Callable[..., World]) -> None:
     made = make_world(timeout_seconds=2.0)
     await made.put("vm/a", n=1)
