@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import os
 import signal
-import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -72,7 +71,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="fewer and shorter samples: under four minutes")
     parser.add_argument("--rounds", type=int, help="samples of each operation and server (default 3; quick: 2)")
     parser.add_argument("--revision", default="", help="measure our server as of this commit; default: the files as they are")
-    parser.add_argument("--python", default=sys.executable, help="what our server runs on; needs its packages")
+    parser.add_argument("--python", default="", help="what our server runs on; needs its packages (default: that of virt-api's image)")
     parser.add_argument("--through-aggregator", action="store_true", help="ask kube-apiserver, which asks the servers")
     parser.add_argument("--output", type=Path, help="where the JSON goes (default build/bench/api.json, or api-aggregated.json)")
     given = parser.parse_args()
@@ -88,10 +87,10 @@ def parse() -> argparse.Namespace:
 
 def measured(given: argparse.Namespace) -> dict[str, Any]:
     """Measure, and return everything."""
-    about = machine.describe(given.revision)
+    python = machine.interpreter(given.python)
+    about = machine.describe(given.revision, python)
     chosen = variants(given.servers, aggregated=given.through_aggregator)
-    about["python"] = subprocess.run([given.python, "-V"], stdout=subprocess.PIPE, text=True, check=True).stdout.split()[-1]
-    with prepared(chosen, rounds=given.rounds, quick=given.quick, revision=given.revision, python=given.python) as (here, bench):
+    with prepared(chosen, rounds=given.rounds, quick=given.quick, python=python, revision=given.revision) as (here, bench):
         if given.through_aggregator:
             aggregate(here, bench)
         run(bench, given.ops)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import compileall
 import os
 import platform
 import shutil
@@ -11,30 +10,40 @@ import time
 from pathlib import Path
 from typing import Any
 
-from tests.testbed import layout
+from tests.testbed import image_python, layout
 from tests.twin.programs import ProgramFailed
 
 
-def describe(revision: str) -> dict[str, Any]:
-    """Describe where and when this was measured; ``revision``: the one that was asked for, if any."""
+def interpreter(named: str = "") -> str:
+    """Return what our server runs on: the Python that is named, or the one that virt-api's image has, which is what people install.
+
+    Raises:
+        StepFailed: it cannot be had.
+    """
+    return named or str(image_python.ensure())
+
+
+def describe(revision: str, python: str) -> dict[str, Any]:
+    """Describe where and when this was measured; ``revision``: the one that was asked for, if any; ``python``: what our server runs on."""
     model = [line.partition(":")[2].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")]
     command = ["git", "describe", "--always", *([revision] if revision else ["--dirty"])]
     described = subprocess.run(command, capture_output=True, text=True, check=False, cwd=layout.REPOSITORY).stdout.strip()
+    versions = "import platform, ssl; print(platform.python_version(), 'with', ssl.OPENSSL_VERSION)"
     return {
         "processors": os.cpu_count(),
         "model": model[0] if model else platform.machine(),
         "kernel": platform.release(),
-        "python": platform.python_version(),
+        "python": subprocess.run([python, "-c", versions], stdout=subprocess.PIPE, text=True, check=True).stdout.strip(),
         "revision": described,
         "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "load_at_start": round(os.getloadavg()[0], 2),
     }
 
 
-def export(revision: str, directory: Path) -> Path:
+def export(revision: str, directory: Path, python: str) -> Path:
     """Return a new directory with the sources of a revision; without one, as they are: editing may go on meanwhile.
 
-    They are compiled, as those of an image: a process that compiles what it imports keeps some MiB of what that took.
+    They are compiled for ``python``, as those of an image: a process that compiles what it imports keeps some MiB of what that took.
 
     A revision that is the path of a directory is that directory.
 
@@ -51,7 +60,7 @@ def export(revision: str, directory: Path) -> Path:
     unpacked = subprocess.run(["tar", "-x"], stdin=archive.stdout, check=False, cwd=directory)
     if archive.wait() != 0 or unpacked.returncode != 0:
         raise ProgramFailed(f"there is no revision {revision}")
-    compileall.compile_dir(directory, quiet=2)
+    subprocess.run([python, "-m", "compileall", "-qq", "."], check=False, cwd=directory)
     return directory
 
 

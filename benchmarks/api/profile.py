@@ -18,7 +18,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from benchmarks.api import operations
+from benchmarks.api import machine, operations
 from benchmarks.api.loading import SampleFailed
 from benchmarks.api.operations import OPERATIONS, Operation
 from benchmarks.api.rounds import Bench, prepared
@@ -60,7 +60,7 @@ def _short(frame: str) -> str:
     if name.startswith("0x"):
         name = "?"  # a library without names, counted as one
     where = place_.rstrip(")").rpartition(":")[0] or place_.rstrip(")")
-    for root in ("site-packages/", f"{layout.REPOSITORY}/", "/tree/", "python3.11/", "lib/"):
+    for root in ("site-packages/", f"{layout.REPOSITORY}/", "/tree/", "dist-packages/", "python3.13/", "python3.11/", "lib/"):
         where = where.rpartition(root)[2]
     return f"{name} ({where})" if where else name
 
@@ -110,7 +110,7 @@ def profile(keys: list[str], seconds: float, *, kind: str, revision: str, native
     """Return the profile of each operation, as text."""
     made = {}
     variant = servers.OURS_MACHINES if kind == "vm" else servers.OURS_FLUNDERS
-    with prepared([variant], rounds=1, quick=True, revision=revision) as (_, bench):
+    with prepared([variant], rounds=1, quick=True, python=machine.interpreter(), revision=revision) as (_, bench):
         bench.seed("bench", "o", operations.BASE)
         bench.seed("watch", "o", operations.ASKED)
         for operation in [each for each in OPERATIONS if each.key in keys]:

@@ -138,9 +138,11 @@ def progress(text: str) -> None:
 
 @contextmanager
 def prepared(
-    variants: Sequence[Variant], *, rounds: int, quick: bool, revision: str = "", python: str = sys.executable
+    variants: Sequence[Variant], *, rounds: int, quick: bool, python: str, revision: str = ""
 ) -> Iterator[tuple[Environment, Bench]]:
     """Run everything but the measurements: etcd, kube-apiserver, and the servers, ours as of ``revision`` if one is given.
+
+    Ours runs on ``python`` (``machine.interpreter``).
 
     Raises:
         ProgramFailed, StepFailed: a server did not start, or could not be built.
@@ -148,7 +150,7 @@ def prepared(
     mine, others = machine.split()
     with ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-api-", dir=machine.place())))
-        tree = machine.export(revision, directory / "tree")
+        tree = machine.export(revision, directory / "tree", python)
         here = stack.enter_context(environment.environment(directory, others=others))
         bench = Bench([], Generator(others), rounds, quick)
         for variant in variants:

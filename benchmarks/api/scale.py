@@ -139,11 +139,16 @@ def main() -> None:
     parser.add_argument("--revision", default="", help="measure our server as of this commit; default: the files as they are")
     parser.add_argument("--output", type=Path, default=Path("build/bench/api-scale.json"), help="where the JSON goes")
     given = parser.parse_args()
-    about = machine.describe(given.revision)
-    print(f"revision {about['revision']}, {about['time']}, load {about['load_at_start']}", flush=True)
+    try:
+        python = machine.interpreter()
+    except StepFailed as error:
+        sys.exit(str(error))
+    about = machine.describe(given.revision, python)
+    print(f"revision {about['revision']}, {about['time']}, Python {about['python']}, load {about['load_at_start']}", flush=True)
     steps = [count for count in (1_000, 10_000, 100_000) if count < given.objects] + ([given.objects] if given.objects else [])
     try:
-        with prepared([VARIANTS[name] for name in given.servers.split(",")], rounds=1, quick=True, revision=given.revision) as (_, bench):
+        chosen = [VARIANTS[name] for name in given.servers.split(",")]
+        with prepared(chosen, rounds=1, quick=True, python=python, revision=given.revision) as (_, bench):
             scale = Scale(bench)
             bench.seed("watch", "o", 64)
             if given.watchers:

@@ -21,7 +21,7 @@ RELEASE = "trixie"
 PYTHON = "3.13"
 _BASE = "localhost/kubevirt-build/debian:13"
 _BASE_PACKAGES = "python3"
-_PACKAGES_PATH = f"usr/local/lib/python{PYTHON}/dist-packages"
+PACKAGES_PATH = f"usr/local/lib/python{PYTHON}/dist-packages"
 _NOT_IN_IMAGES = ("kubectl",)
 
 
@@ -90,7 +90,7 @@ def write_context(name: str, context: pathlib.Path) -> None:
     if process is not None:
         _write_source(process, context / "source")
         if process.extra is not None:
-            shutil.copytree(_wheels(process), context / "dependencies")
+            shutil.copytree(wheels(process), context / "dependencies")
     if name == "etcd":
         binaries = context / "rootfs" / "usr" / "local" / "bin"
         binaries.mkdir(parents=True)
@@ -125,7 +125,7 @@ def write_context(name: str, context: pathlib.Path) -> None:
 
 
 def _write_source(process: Process, target: pathlib.Path) -> None:
-    packages = target / _PACKAGES_PATH
+    packages = target / PACKAGES_PATH
     for source in process.sources:
         origin = layout.REPOSITORY / source
         if origin.is_dir():
@@ -152,10 +152,18 @@ def _requirements(extra: str | None) -> list[str]:
         return [str(each) for each in tomllib.load(file)["project"]["optional-dependencies"][extra]]
 
 
-def _wheels(process: Process) -> pathlib.Path:
-    """Return a directory with the extra's dependencies, installed for the image's Python."""
+def wheels_path(process: Process) -> pathlib.Path:
+    """Return where :func:`wheels` puts them; they need not be there."""
+    return layout.cache() / f"wheels-{process.extra}-{images.digest_of([repr(_requirements(process.extra)), _pins(), PYTHON])}"
+
+
+def wheels(process: Process) -> pathlib.Path:
+    """Return a directory with the extra's dependencies, installed for the image's Python.
+
+    Raises:
+        progress.StepFailed: one could not be fetched.
+    """
     requirements = _requirements(process.extra)
-    wanted = layout.cache() / f"wheels-{process.extra}-{images.digest_of([repr(requirements), _pins(), PYTHON])}"
 
     def install(directory: pathlib.Path) -> None:
         platforms = [word for tag in ("manylinux_2_28", "manylinux_2_17", "manylinux2014") for word in ("--platform", f"{tag}_x86_64")]
@@ -170,15 +178,24 @@ def _wheels(process: Process) -> pathlib.Path:
         for older in layout.cache().glob(f"wheels-{process.extra}-{'[0-9a-f]' * 12}"):
             shutil.rmtree(older)
 
-    return build.once(wanted, f"Fetch Python dependencies of {process.name}", install)
+    return build.once(wheels_path(process), f"Fetch Python dependencies of {process.name}", install)
 
 
 def _base_digest() -> str:
     return images.digest_of([RELEASE, _BASE_PACKAGES, "2"])
 
 
-def _base_archive() -> pathlib.Path:
-    """Return a directory with Debian 13 as a tar file."""
+def base_archive_path() -> pathlib.Path:
+    """Return where :func:`base_archive` puts it; it need not be there."""
+    return layout.cache() / f"debian-13-{_base_digest()}"
+
+
+def base_archive() -> pathlib.Path:
+    """Return a directory with Debian 13 as a tar file, ``base.tar``.
+
+    Raises:
+        progress.StepFailed: it could not be made.
+    """
 
     def bootstrap(directory: pathlib.Path) -> None:
         excluded = [f"--dpkgopt=path-exclude=/usr/share/{name}/*" for name in ("doc", "man", "locale", "i18n", "info")]
@@ -186,7 +203,7 @@ def _base_archive() -> pathlib.Path:
         progress.run(["mmdebstrap", *options, RELEASE, directory / "base.tar", _mirror()])
         (directory / "Containerfile").write_text("FROM scratch\nADD base.tar /\n")
 
-    return build.once(layout.cache() / f"debian-13-{_base_digest()}", "Make the Debian 13 base of the images", bootstrap)
+    return build.once(base_archive_path(), "Make the Debian 13 base of the images", bootstrap)
 
 
 def _mirror() -> str:
@@ -205,7 +222,7 @@ def _mirror() -> str:
 
 def _ensure_base() -> None:
     label = _base_digest()
-    directory = _base_archive()
+    directory = base_archive()
     with (layout.cache() / ".base.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not _buildah_output("images", "--filter", f"label=base={label}", "--quiet").strip():

@@ -1,0 +1,63 @@
+"""The Python that virt-api's image has, with its packages, to run sources of this machine: what is measured is what people install.
+
+Debian's Python is compiled with profiles (``--enable-optimizations``) and has an OpenSSL of its own; a Python that somebody compiled for
+development may take a quarter longer for everything.
+"""
+
+import os
+import pathlib
+import shutil
+
+from tests.testbed import build, images, layout, packages, progress, project_images
+
+_PROCESS = next(process for process in project_images.PROCESSES if process.name == "virt-api")
+
+# All of this machine is where it was but for its system: /mnt, which every Linux has, becomes the root. `exec` all along: the process that
+# was started is the one that runs, and no other remains.
+_PROGRAM = """#!/bin/sh
+exec unshare --mount sh -ec '
+    root=$1
+    directory=$(pwd)
+    shift
+    mount --bind "$root" /mnt
+    for each in /*; do
+        case $each in
+            /usr | /bin | /sbin | /lib* | /etc | /mnt | /lost+found) ;;
+            *) if [ -d "$each" ]; then mkdir -p "/mnt$each"; mount --rbind "$each" "/mnt$each"; fi ;;
+        esac
+    done
+    exec /usr/sbin/chroot /mnt /usr/bin/env --chdir="$directory" /usr/bin/python3 "$@"
+' sh "${0%/*}/root" "$@"
+"""
+
+
+def ensure() -> pathlib.Path:
+    """Return a program that takes the arguments of Python, and runs it with the file system of the image around it.
+
+    Sources are those of the working directory (``-m``), the image's own are not there. Signals reach Python itself.
+
+    Raises:
+        progress.StepFailed: it cannot be made; the message says why.
+    """
+    base, wheels = project_images.base_archive_path(), project_images.wheels_path(_PROCESS)
+    wanted = layout.cache() / f"image-python-{images.digest_of([base.name, wheels.name, _PROGRAM])}"
+    if not wanted.exists():
+        packages.install()
+    return build.once(wanted, f"Unpack the Python of {_PROCESS.name}'s image", _make) / "python"
+
+
+def _make(directory: pathlib.Path) -> None:
+    root = directory / "root"
+    installed = root / project_images.PACKAGES_PATH
+    root.mkdir()
+    progress.run(["tar", "--extract", "--file", project_images.base_archive() / "base.tar", "--directory", root, "--exclude=./dev/*"])
+    installed.mkdir(parents=True, exist_ok=True)
+    progress.run(["cp", "--recursive", f"{project_images.wheels(_PROCESS)}/.", installed])
+    # As the image's Containerfile does: its Python never writes what it compiled.
+    compiling = ["-m", "compileall", "-q", "--invalidation-mode", "unchecked-hash", f"/{project_images.PACKAGES_PATH}"]
+    progress.run(["chroot", root, "python3", *compiling], environment={"PATH": f"{os.environ['PATH']}:/usr/bin:/bin"})
+    program = directory / "python"
+    program.write_text(_PROGRAM)
+    program.chmod(0o755)
+    for older in layout.cache().glob(f"image-python-{'[0-9a-f]' * 12}"):
+        shutil.rmtree(older)
