@@ -48,7 +48,10 @@ def read(
         return [], [type_invalid(path, metadata, "must be an object")]
     unknown: list[str] = []
     # All in managedFields is text and objects: what is equal is of the right type. They are most of what there is to look at.
-    repeated = metadata.get("managedFields", _NOTHING) == stored.get("managedFields")
+    managed = metadata.get("managedFields", _NOTHING)
+    repeated = managed == stored.get("managedFields")
+    if not repeated and isinstance(managed, list):
+        metadata["managedFields"] = [{**each} if isinstance(each, dict) else each for each in managed]  # the stored object's, some of them
     found = _read_fields(metadata, path, _META_REPEATED if repeated else _META, unknown)
     return unknown, found
 

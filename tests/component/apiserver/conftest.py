@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -14,6 +14,7 @@ from typing import Any
 import aiohttp
 import pytest
 
+from apiserver.registry.generic import items
 from apiserver.server import options, running
 from apiserver.server.running import Kinds
 from certs.files import write_file
@@ -24,6 +25,14 @@ from tests.component.apiserver.widgets import WIDGETS, OldWidgetStrategy, Widget
 
 HOUR = timedelta(hours=1)
 NAMESPACE = "acc"
+
+
+@pytest.fixture(autouse=True)
+def nobody_changes_what_the_cache_holds() -> Iterator[None]:
+    """Items are shared by everyone who asks, and so are parts of them: whatever a request did, the decoded object is what its bytes say."""
+    yield
+    for item in items._warm:
+        assert item.object == json.loads(item.data), item.key
 
 
 @dataclass

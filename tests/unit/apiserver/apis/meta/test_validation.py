@@ -187,6 +187,14 @@ def test_metadata_of_wrong_types_and_unknown_fields_are_all_named() -> None:
     assert [str(each) for each in objectmeta.read("x")[1]] == ['metadata: Invalid value: "x": must be an object']
 
 
+def test_entries_of_the_stored_object_are_read_without_being_changed() -> None:
+    entry = {"manager": "m", "unknown": 1, "time": None}
+    metadata = {"name": "a", "managedFields": [entry, {"manager": "n"}]}
+    assert objectmeta.read(metadata, stored={"managedFields": [entry]})[0] == ["metadata.managedFields[0].unknown"]
+    assert metadata["managedFields"] == [{"manager": "m"}, {"manager": "n"}]
+    assert entry == {"manager": "m", "unknown": 1, "time": None}
+
+
 def test_an_update_may_not_change_who_the_object_is() -> None:
     old = _meta(uid="1", resourceVersion="5", creationTimestamp="2026-01-01T00:00:00Z")
     assert objectmeta.validate_update({**old, "labels": {"a": "b"}}, old) == []
