@@ -203,6 +203,15 @@ def test_a_session_cannot_be_resumed_past_the_check_of_its_certificate(side: Sid
     assert ends[1].session is None or not ends[1].session.has_ticket
 
 
+@pytest.mark.parametrize("first", ["ECDHE-ECDSA-AES128-GCM-SHA256", "ECDHE-ECDSA-CHACHA20-POLY1305"])
+def test_the_client_chooses_the_cipher(side: Side, first: str) -> None:
+    server, client = ServerTls(side.server), ClientTls(side.client).context
+    client.maximum_version = ssl.TLSVersion.TLSv1_2  # of TLS 1.3 OpenSSL decides likewise, but Python cannot say what a client wants
+    client.set_ciphers(f"{first}:ECDHE-ECDSA-AES256-GCM-SHA384")
+    for context in (server.context, server.newest):
+        assert (handshake(context, client)[1].cipher() or ("",))[0] == first
+
+
 def test_a_server_with_another_name_is_refused(side: Side) -> None:
     with pytest.raises(ssl.SSLCertVerificationError):
         handshake(ServerTls(side.server).context, ClientTls(side.client).context, "virt-api")
