@@ -1,7 +1,7 @@
 """One resource: create, get, update, apply, act, delete over storage and its watch cache (Go: ``registry/generic/registry/store.go``).
 
-Reads come from the watch cache, after a linearizable look at the revision that it must have reached. Writes are planned against the
-cache's copy, which may be behind: whatever that plan leads to except a successful commit is repeated against storage before it counts.
+Reads come from the watch cache, after a linearizable look at the revision that it must have reached. Writes are planned here, and done
+by :class:`~apiserver.registry.generic.dryrun.DryRunnableStorage`.
 
 A store serves one version; those of further versions (:class:`~apiserver.registry.generic.strategy.Spoke`) share the cache, whose items
 are of the stored version, with that of the hub. What a client sends and is shown is of the store's version.
@@ -15,19 +15,20 @@ from datetime import datetime
 from typing import Any, Final
 
 from apiserver.apis.meta import names
-from apiserver.apis.meta.errors import AlreadyExists, BadRequest, InternalError, NotFound, RequestEntityTooLarge, StatusError, Timeout
+from apiserver.apis.meta.errors import AlreadyExists, BadRequest, InternalError, NotFound, Timeout
 from apiserver.apis.meta.objects import Object, dig, is_deleting, name_of, uid_of
 from apiserver.apis.meta.validation import FieldError
 from apiserver.registry.generic import codec, metadata
 from apiserver.registry.generic.admission import Admission, Attributes, Operation
+from apiserver.registry.generic.dryrun import DryRunnableStorage
 from apiserver.registry.generic.items import Item
 from apiserver.registry.generic.options import Caller, DeleteOptions, WriteOptions
-from apiserver.registry.generic.ownership import FieldOwners, OwnersOf, keep_times, no_owners
+from apiserver.registry.generic.ownership import FieldOwners, OwnersOf, no_owners
 from apiserver.registry.generic.planning import Part, Plan, Planner
 from apiserver.registry.generic.scaling import Scaling
 from apiserver.registry.generic.strategy import Strategy, Verb
-from apiserver.registry.generic.transactions import Overtaken, Transactions, Unreadable, reading
-from apiserver.registry.generic.watchcache import DECODING_ERRORS, WatchCache
+from apiserver.registry.generic.transactions import Overtaken, Unreadable
+from apiserver.registry.generic.watchcache import WatchCache
 from storage.port import Entry, Storage
 
 GENERATED_NAMES: Final = 8
@@ -37,9 +38,6 @@ Stored = Callable[[], Object]
 """Returns a copy of the stored object, of the store's version."""
 Change = Callable[[Stored], Object]
 """Returns what the client wants instead of the stored object; called again with a newer one."""
-_Planning = Callable[[Item], Awaitable[Plan]]
-_Commit = Callable[[bytes], Awaitable[int]]
-"""Stores a value; returns its revision."""
 
 
 class Store:
@@ -60,24 +58,23 @@ class Store:
         self.resource = strategy.resource
         self.cache = cache
         self.storage = storage
-        self._prefix = codec.collection(root, self.resource)
         self._admission = admission
         self._now = now
         self._owners = owners
         self._planner = Planner(strategy)
-        self._transactions = Transactions(storage, strategy.hub, root)
+        self._objects = DryRunnableStorage(storage, cache, strategy, root)
 
     def prefix(self, namespace: str = "") -> str:
         """Return the prefix of the keys of a namespace, or of all."""
-        return f"{self._prefix}{namespace}/" if namespace else self._prefix
+        return self._objects.prefix(namespace)
 
     def key(self, namespace: str, name: str) -> str:
         """Return an object's key."""
-        return f"{self.prefix(namespace)}{name}"
+        return self._objects.key(namespace, name)
 
     def decode(self, entry: Entry) -> Item:
         """Return what an entry of storage holds."""
-        return codec.decode(self.strategy.hub, entry)
+        return self._objects.decode(entry)
 
     def shown(self, item: Item) -> Object:
         """Return the object as this version has it; shared, never to be changed."""
@@ -101,10 +98,6 @@ class Store:
             length += item.size + 1
         return found, length
 
-    def not_found(self, name: str) -> NotFound:
-        """Return the error for an absent object."""
-        return NotFound(f'{metadata.qualified(self.resource)} "{name}" not found', metadata.details(self.resource, name))
-
     async def get(self, namespace: str, name: str, *, fresh: bool = True, at_least: int = 0) -> Item:
         """Return one object: as of now (``fresh``), else of a revision not older than ``at_least``.
 
@@ -115,18 +108,18 @@ class Store:
         """
         key = self.key(namespace, name)
         if self.cache.synced.is_set() and not self.cache.is_usable:
-            return await self._live(namespace, name)
+            return await self._objects.live(namespace, name)
         try:
             await self.cache.wait_fresh(None if fresh else at_least)
         except Timeout:
             if not fresh:
                 raise
-            return await self._live(namespace, name)
+            return await self._objects.live(namespace, name)
         item = self.cache.get(key)
         if item is None:
             if key in self.cache.undecodable:
-                return await self._live(namespace, name)
-            raise self.not_found(name)
+                return await self._objects.live(namespace, name)
+            raise self._objects.not_found(name)
         return item
 
     async def create(self, namespace: str, obj: Object, options: WriteOptions) -> Item:
@@ -163,25 +156,16 @@ class Store:
                 await self._validated(attributes, new, None)
             try:
                 # Another try would take another name: whoever hears of no result must look first.
-                return await self._create(namespace, new, options, repeatable=not base)
+                return await self._objects.create(namespace, new, dry_run=options.dry_run, repeatable=not base)
             except Overtaken as overtaken:
                 if not base:
                     raise self._exists(new, overtaken.current) from None
         message = f'{metadata.qualified(self.resource)} "{given["name"]}" already exists, the server was not able to generate a unique name'
         raise AlreadyExists(message, metadata.details(self.resource, given["name"], retry_after_seconds=1))
 
-    async def _create(self, namespace: str, new: Object, options: WriteOptions, *, repeatable: bool) -> Item:
-        key = self.key(namespace, new["metadata"]["name"])
-        if options.dry_run:
-            if entry := await self._read(key):
-                raise Overtaken(entry)
-            await self._transactions.check_claims(key, None, new)
-            return Item(key, 0, new, codec.dump(new))
-        return await self._stored(key, new, lambda value: self._transactions.create(key, new, value, repeatable=repeatable))
-
     def _exists(self, new: Object, current: Entry | None) -> AlreadyExists:
         name = new["metadata"]["name"]
-        prefix = "object is being deleted: " if current is not None and is_deleting(self._readable(current).object) else ""
+        prefix = "object is being deleted: " if current is not None and is_deleting(self._objects.readable(current).object) else ""
         return AlreadyExists(
             f'{prefix}{metadata.qualified(self.resource)} "{name}" already exists', metadata.details(self.resource, name)
         )  # fmt: skip
@@ -205,7 +189,7 @@ class Store:
             self._own(owners, live, wanted, options)
             return await self._settled(item, wanted, refused, options, part)
 
-        item, _ = await self._guarded(namespace, name, plan, dry_run=options.dry_run, repeatable=repeatable)
+        item, _ = await self._objects.guaranteed_update(namespace, name, plan, dry_run=options.dry_run, repeatable=repeatable)
         return item
 
     def applies(self, part: Part = "") -> bool:
@@ -244,9 +228,9 @@ class Store:
 
         while True:
             try:
-                item, _ = await self._guarded(namespace, name, plan, dry_run=options.dry_run, repeatable=True)
+                item, _ = await self._objects.guaranteed_update(namespace, name, plan, dry_run=options.dry_run, repeatable=True)
             except NotFound:
-                if part or await self._read(self.key(namespace, name)) is not None:
+                if part or await self._objects.read(self.key(namespace, name)) is not None:
                     raise
             else:
                 return item, False
@@ -300,7 +284,7 @@ class Store:
         owners, strategy = self._owners(subresource), self.strategy
 
         async def plan(item: Item) -> Plan:
-            wanted = verb.apply(codec.copy(item.object), body, self._now())
+            wanted = verb.apply(codec.copy_of(item), body, self._now())
             shown = strategy.from_hub(wanted)
             self._own(owners, self.shown(item), shown, options)
             attributes = self._attributes("UPDATE", subresource, namespace, name, options)
@@ -311,7 +295,7 @@ class Store:
                 await self._validated(attributes, planned.obj, self.shown(item))
             return planned
 
-        item, _ = await self._guarded(namespace, name, plan, dry_run=options.dry_run, repeatable=False)
+        item, _ = await self._objects.guaranteed_update(namespace, name, plan, dry_run=options.dry_run, repeatable=False)
         return item
 
     async def delete(self, namespace: str, name: str, options: DeleteOptions) -> tuple[Item, bool]:
@@ -331,11 +315,11 @@ class Store:
             return planned
 
         try:
-            return await self._guarded(namespace, name, plan, dry_run=options.dry_run, repeatable=True)
+            return await self._objects.guaranteed_update(namespace, name, plan, dry_run=options.dry_run, repeatable=True)
         except Unreadable as unreadable:
             if not options.ignore_read_error:
                 raise
-            await self._transactions.remove_unread(unreadable.entry)
+            await self._objects.remove_unread(unreadable.entry)
             nothing = {"metadata": {"namespace": namespace, "name": name}}
             return Item(unreadable.entry.key, 0, nothing, codec.dump(nothing)), True
 
@@ -450,91 +434,3 @@ class Store:
 
     def _copier(self, item: Item) -> Stored:
         return lambda: self.strategy.from_hub(codec.copy_of(item))
-
-    async def _guarded(self, namespace: str, name: str, plan: _Planning, *, dry_run: bool, repeatable: bool) -> tuple[Item, bool]:
-        """Plan and commit until nobody interferes; return the object and whether it was removed.
-
-        Terminates because each further round sees a commit of somebody else.
-        """
-        item = self.cache.get(self.key(namespace, name))
-        certain = item is None
-        if item is None:
-            item = await self._live(namespace, name)
-        while True:
-            planned = await self._planned(plan, item)
-            if isinstance(planned, Plan) and not planned.remove:
-                keep_times(planned.obj, item.object)
-            settled = not isinstance(planned, StatusError) and not planned.remove and not item.stale and planned.obj == item.object
-            if not isinstance(planned, StatusError) and not settled and not dry_run:
-                try:
-                    return await self._commit(item, planned, repeatable=repeatable)
-                except Overtaken as overtaken:
-                    if overtaken.current is None:
-                        raise self.not_found(name) from None
-                    item, certain = self._readable(overtaken.current), True
-                    continue
-            if not certain:
-                live = await self._live(namespace, name)
-                certain = True
-                if (live.revision, live.stale) != (item.revision, item.stale):
-                    item = live
-                    continue  # nobody is asked twice about the same state
-            if isinstance(planned, StatusError):
-                raise planned
-            if settled:
-                return item, False
-            await self._transactions.check_claims(item.key, item.object, planned.obj)
-            return Item(item.key, item.revision, planned.obj, codec.dump(planned.obj)), planned.remove
-
-    @staticmethod
-    async def _planned(plan: _Planning, item: Item) -> Plan | StatusError:
-        """Return the plan, or why there is none, which counts once the object is known not to be behind."""
-        try:
-            return await plan(item)
-        except StatusError as refused:
-            return refused
-
-    async def _commit(self, item: Item, planned: Plan, *, repeatable: bool) -> tuple[Item, bool]:
-        obj = planned.obj
-        if planned.remove:
-            strategy, value = self.strategy.hub, codec.encode(self.strategy.hub, obj)
-            return codec.written(strategy, item.key, await self._transactions.remove(item), obj, value), True
-        commit: _Commit = lambda value: self._transactions.replace(item, obj, value, repeatable=repeatable)  # noqa: E731 - as short as it is
-        return await self._stored(item.key, obj, commit), False
-
-    async def _stored(self, key: str, obj: Object, commit: _Commit) -> Item:
-        """Commit an object, at worst without its managed fields: it may be too large with them."""
-        strategy = self.strategy.hub
-        value = codec.encode(strategy, obj)
-        write = self.cache.writes.begin(key, value, lambda revision: codec.written(strategy, key, revision, obj, value))
-        try:
-            return write.at(await commit(value))
-        except RequestEntityTooLarge:
-            self.cache.writes.forget(write)
-            if obj["metadata"].pop("managedFields", None) is None:
-                raise
-            return await self._stored(key, obj, commit)
-        except Overtaken:
-            self.cache.writes.forget(write)
-            raise
-
-    async def _live(self, namespace: str, name: str) -> Item:
-        entry = await self._read(self.key(namespace, name))
-        if entry is None:
-            raise self.not_found(name)
-        return self._readable(entry)
-
-    def _readable(self, entry: Entry) -> Item:
-        """Return what an entry holds.
-
-        Raises:
-            Unreadable: it cannot be decoded.
-        """
-        try:
-            return self.decode(entry)
-        except DECODING_ERRORS as error:
-            raise Unreadable(self.resource, entry, error) from error
-
-    async def _read(self, key: str) -> Entry | None:
-        with reading(f"read {self.resource.plural}"):
-            return await self.storage.get(key)
