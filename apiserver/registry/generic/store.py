@@ -222,7 +222,7 @@ class Store:
 
         async def plan(item: Item) -> Plan:
             live = self.shown(item)
-            wanted = owners.apply(live, applied, options.manager, force=options.force, now=self._now())
+            wanted = owners.apply(self._copier(item)(), applied, options.manager, force=options.force, now=self._now())
             refused = self._planner.receive(wanted, live, options)
             return await self._settled(item, wanted, refused, options, part)
 
