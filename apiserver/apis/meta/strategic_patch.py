@@ -132,7 +132,8 @@ def _merge_list_field(result: dict[str, Any], patch: Mapping[str, Any], key: str
         return
     _check_order(given or [], order, shape.merge_key)
     if key in result:
-        merged = [each for each in _merge_list(original, given or [], shape, order) if _identity(each) not in deleted]
+        merged = _ordered([*original], order, original, shape.merge_key) if given is None else _merge_list(original, given, shape, order)
+        merged = [each for each in merged if _identity(each) not in deleted]
     else:  # a new list is taken as it is
         merged = _ordered([_clean(each) for each in given or [] if not _is_directive_itself(each)], order, original, shape.merge_key)
     if merged or key in result or isinstance(given, list):
@@ -159,9 +160,8 @@ def _list_directive(patch: Mapping[str, Any], key: str, message: str) -> list[An
 def _merge_list(original: Sequence[Any], patch: Sequence[Any], shape: Shape, order: Sequence[Any]) -> list[Any]:
     """Merge ``patch`` into ``original``; the result follows ``order``, or the patch when that is empty."""
     if not any(isinstance(each, dict) for each in (*original, *patch)):
-        present = {_identity(each) for each in original}
-        added = {_identity(each): each for each in patch if _identity(each) not in present}
-        return _ordered([*original, *added.values()], order or patch, original, "")
+        once = {_identity(each): each for each in (*original, *patch)}  # also of what the original had twice
+        return _ordered([*once.values()], order or patch, original, "")
     key = shape.merge_key
     if not key:
         raise errors.BadRequest("strategic merge patch format is not supported: a list of objects has no merge key")

@@ -179,6 +179,10 @@ SHAPE = strategic_patch.Shape({"allOf": [{"$ref": "#/components/schemas/Spec"}]}
         ({"set": ["a", "b"]}, {"set": ["c", "b"]}, {"set": ["c", "a", "b"]}),
         ({"set": ["a", "b", "c"]}, {"$deleteFromPrimitiveList/set": ["b"]}, {"set": ["a", "c"]}),
         ({"set": ["a", "b", "c"]}, {"$setElementOrder/set": ["c", "a"]}, {"set": ["b", "c", "a"]}),
+        ({"set": ["a", "a"]}, {"$setElementOrder/set": ["a", "a", "b"], "set": ["b"]}, {"set": ["a", "b"]}),
+        ({"set": ["b", "a", "b"]}, {"set": []}, {"set": ["b", "a"]}),
+        ({"set": ["b", "a", "b"]}, {"$setElementOrder/set": ["a", "b"]}, {"set": ["a", "b", "b"]}),
+        ({}, {"set": ["a", "a"]}, {"set": ["a", "a"]}),
         (
             {"set": ["a", "b"]},
             {"$deleteFromPrimitiveList/set": ["a"], "$setElementOrder/set": ["c", "b"], "set": ["c"]},
