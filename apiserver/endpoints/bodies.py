@@ -13,7 +13,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-import jiter
 import orjson
 import yaml
 
@@ -109,6 +108,8 @@ def _plain(raw: bytes) -> dict[str, Any] | None:
         written = orjson.dumps(value)
         if written == raw.rstrip():  # compact, as Go writes: all that was sent is in the value, so no key was there twice
             return value if isinstance(value, dict) else None
+        import jiter  # here, because most clients send compact JSON, which needs it not
+
         value = jiter.from_json(raw, catch_duplicate_keys=True, allow_inf_nan=False)
         written = orjson.dumps(value)
     except (ValueError, TypeError):

@@ -48,7 +48,10 @@ def test_packages_import_nothing_by_themselves() -> None:
         ("launcher.__main__", ("aiohttp", "pydantic", "apiserver.client", "storage", "grpc", "cryptography")),
         ("handler.__main__", ("pydantic", "kubernetes_asyncio", "storage", "libvirt", "grpc", "apiserver.registry", "apiserver.server")),
         ("controller.manager.__main__", ("pydantic", "kubernetes_asyncio", "storage", "libvirt", "grpc")),
-        ("apiserver.server.__main__", ("opentelemetry", "grpc", "kubernetes_asyncio", "cryptography", "nacl", "prometheus_client")),
+        (
+            "apiserver.server.__main__",
+            ("opentelemetry", "grpc", "kubernetes_asyncio", "cryptography", "nacl", "prometheus_client", "jiter"),
+        ),
         ("apiserver.kubectl.__main__", ("pydantic", "grpc", "storage", "libvirt", "orjson")),
     ],
 )

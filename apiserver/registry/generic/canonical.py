@@ -86,8 +86,8 @@ class Form:
     def _item(
         self, key: str, revision: int, value: bytes, rest_at: int = 0, *, stale: bool = False, obj: Object | None = None
     ) -> Item:  # fmt: skip
-        head = b'%b%d",' % (self._wire_head, revision)
-        return Item(key, revision, obj, *pieces(head, value, rest_at), stale=stale, labels_at=len(head))
+        revision_end = b'%d",' % revision
+        return Item(key, revision, obj, self._wire_head, *pieces(revision_end, value, rest_at), stale=stale, labels_at=len(revision_end))
 
     @staticmethod
     def _seal(checksum: int) -> bytes:
@@ -100,10 +100,9 @@ def restamped(item: Item, revision: int) -> Item:
     if not at:
         obj = at_revision(item.object, revision)
         return Item(item.key, revision, obj, orjson.dumps(obj), stale=item.stale)
-    old, new = b'%d",' % item.revision, b'%d",' % revision
-    first, *others = item.pieces
-    first = b"".join((first[: at - len(old)], new, first[at:]))
-    return Item(item.key, revision, None, first, *others, stale=item.stale, labels_at=at - len(old) + len(new))
+    new = b'%d",' % revision
+    head, first, *others = item.pieces
+    return Item(item.key, revision, None, head, new + first[at:], *others, stale=item.stale, labels_at=len(new))
 
 
 def at_revision(obj: Object, revision: int) -> Object:

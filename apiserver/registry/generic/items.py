@@ -27,20 +27,19 @@ class Item:
     It is its bytes. ``object`` costs a decoding unless somebody asked lately: a cache of 100,000 objects keeps none of them decoded.
     """
 
-    __slots__ = ("_object", "key", "labels_at", "pieces", "revision", "size", "stale")
+    __slots__ = ("_object", "key", "labels_at", "pieces", "revision", "stale")
 
     def __init__(
         self, key: str, revision: int, obj: dict[str, Any] | None, *pieces: bytes, stale: bool = False, labels_at: int = 0
     ) -> None:  # fmt: skip
         """Hold the ``pieces`` of its JSON; ``obj`` is what they say, if that is at hand.
 
-        ``labels_at``: where in the first piece the labels begin, or would if there were any (see ``canonical``); 0: not known.
+        ``labels_at``: where in the second piece the labels begin, or would if there were any (see ``canonical``); 0: not known.
         """
         self.key = key
         self.revision = revision
         self.pieces = pieces
         """The JSON as it goes on the wire, in the stored version, ``metadata.resourceVersion`` included; some are shared with others."""
-        self.size = sum(map(len, pieces))
         self.stale = stale
         """Storage has it in an old form (an old key, another version): the next write, even one that changes nothing, renews it."""
         self.labels_at = labels_at
@@ -52,6 +51,11 @@ class Item:
     def data(self) -> bytes:
         """The JSON as it goes on the wire, in one piece."""
         return b"".join(self.pieces)
+
+    @property
+    def size(self) -> int:
+        """How many bytes ``data`` has."""
+        return sum(map(len, self.pieces))
 
     @property
     def labels(self) -> Mapping[str, str]:
@@ -70,11 +74,11 @@ class Item:
     @property
     def raw_labels(self) -> bytes:
         """The JSON of the labels, where ``labels_at`` is known: equal bytes are equal labels. Empty: there are none."""
-        at, head = self.labels_at, self.pieces[0]
-        if not head.startswith(_LABELS, at):
+        at, second = self.labels_at, self.pieces[1]
+        if not second.startswith(_LABELS, at):
             return b""
         # No label holds a brace, so the first one ends them; if one does after all, what stands before it is no JSON.
-        return head[at + len(_LABELS) - 1 : head.index(b"}", at) + 1]
+        return second[at + len(_LABELS) - 1 : second.index(b"}", at) + 1]
 
     def cool(self) -> None:
         """Forget the decoded object."""

@@ -91,12 +91,10 @@ class Store:
         if self.strategy.hub is not self.strategy:
             items = [Item(item.key, item.revision, None, self.shown_bytes(item)) for item in items]
         found: list[bytes] = []
-        length = 0
         for item in items:
             found.append(b",")
             found += item.pieces
-            length += item.size + 1
-        return found, length
+        return found, sum(map(len, found))
 
     async def get(self, namespace: str, name: str, *, fresh: bool = True, at_least: int = 0) -> Item:
         """Return one object: as of now (``fresh``), else of a revision not older than ``at_least``.

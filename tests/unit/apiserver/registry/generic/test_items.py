@@ -10,7 +10,7 @@ DATA = b'{"metadata":{"resourceVersion":"7","labels":{"a":"b"},"name":"x"},"spec
 
 
 def item(key: str, revision: int = 1, data: bytes = b"{}", labels_at: int = 0) -> Item:
-    return Item(key, revision, None, data, labels_at=labels_at)
+    return Item(key, revision, None, b"", data, labels_at=labels_at)
 
 
 keys = st.text("ab/", min_size=1, max_size=4)
