@@ -50,7 +50,17 @@ def test_packages_import_nothing_by_themselves() -> None:
         ("controller.manager.__main__", ("pydantic", "kubernetes_asyncio", "storage", "libvirt", "grpc")),
         (
             "apiserver.server.__main__",
-            ("opentelemetry", "grpc", "kubernetes_asyncio", "cryptography", "nacl", "prometheus_client", "jiter", "apiserver.cel.compiler"),
+            (
+                "opentelemetry",
+                "grpc",
+                "kubernetes_asyncio",
+                "cryptography",
+                "nacl",
+                "prometheus_client",
+                "jiter",
+                "apiserver.cel.compiler",
+                "websockets",
+            ),
         ),
         ("apiserver.kubectl.__main__", ("pydantic", "grpc", "storage", "libvirt", "orjson")),
     ],

@@ -20,7 +20,7 @@ from apiserver.apis.meta.errors import Unauthorized
 from apiserver.apis.meta.instruments import HistogramCell
 from apiserver.endpoints.filters import certificates
 from apiserver.endpoints.filters.certificates import Authorities, Certificate, authorities_of
-from apiserver.endpoints.http import websocket
+from apiserver.endpoints.http import upgrade
 from apiserver.endpoints.http.messages import Carrier, Request
 from apiserver.endpoints.users import ANONYMOUS, User, authenticated
 
@@ -251,8 +251,8 @@ def websocket_token(request: Request) -> str | None:
     """
     if request.fields.upgrade != "websocket":
         return None
-    protocols = websocket.offered(request)
-    tokens = [each.removeprefix(websocket.TOKEN_PROTOCOL) for each in protocols if each.startswith(websocket.TOKEN_PROTOCOL)]
+    protocols = upgrade.offered(request)
+    tokens = [each.removeprefix(upgrade.TOKEN_PROTOCOL) for each in protocols if each.startswith(upgrade.TOKEN_PROTOCOL)]
     if not tokens:
         return None
     if len(tokens) > 1 or len(protocols) < _WITH_ANOTHER:

@@ -1,10 +1,13 @@
-"""Websockets (RFC 6455) on a connection of this server; the frames are the business of ``websockets``' sans-I/O layer."""
+"""Websockets (RFC 6455) on a connection of this server; the frames are the business of ``websockets``' sans-I/O layer.
+
+Import it where a websocket begins: most servers never have one. What is asked of any request is in
+:mod:`apiserver.endpoints.http.upgrade`.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import base64
-import binascii
 import hashlib
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
@@ -15,43 +18,12 @@ from websockets.protocol import SERVER, Protocol, State
 
 from apiserver.endpoints.http.connection import Connection, Gone
 from apiserver.endpoints.http.messages import Request, Response
+from apiserver.endpoints.http.upgrade import TOKEN_PROTOCOL, Closed, offered
 
 _MAGIC: Final = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
-_VERSION: Final = "13"
 _MESSAGES: Final = 16
 """So many messages wait for their reader before the connection is not read from any more."""
 _ABNORMAL: Final = 1006
-TOKEN_PROTOCOL: Final = "base64url.bearer.authorization.k8s.io."  # noqa: S105 - the prefix of one
-"""What begins so is a bearer token and no protocol: it is never chosen, and never sent back."""
-
-
-class Closed(Exception):
-    """The websocket has ended, for the ``code`` and ``reason`` that the client gave."""
-
-    def __init__(self, code: int, reason: str) -> None:
-        super().__init__(f"websocket closed: {code} {reason}")
-        self.code = code
-        self.reason = reason
-
-
-def is_upgrade(request: Request) -> bool:
-    """Return whether the client asks for a websocket."""
-    return request.fields.upgrade == "websocket"
-
-
-def is_well_formed(request: Request) -> bool:
-    """Return whether what it asks for is a websocket of RFC 6455."""
-    headers = request.headers
-    try:
-        nonce = base64.b64decode(headers.get("Sec-WebSocket-Key", ""), validate=True)
-    except (binascii.Error, ValueError):
-        return False
-    return request.method == "GET" and not request.old and len(nonce) == 16 and headers.get("Sec-WebSocket-Version") == _VERSION
-
-
-def offered(request: Request) -> list[str]:
-    """Return the sub-protocols that the client offers, a token among them."""
-    return [each.strip() for line in request.headers.getall("Sec-WebSocket-Protocol", ()) for each in line.split(",") if each.strip()]
 
 
 def texts(messages: Iterable[bytes]) -> bytes:

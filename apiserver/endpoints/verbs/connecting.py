@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import aiohttp
 import orjson
@@ -18,11 +18,14 @@ import orjson
 from apiserver.apis.meta.errors import BadRequest, Details, ServiceUnavailable, StatusError, from_http, from_status
 from apiserver.endpoints import responses
 from apiserver.endpoints.call import Call
-from apiserver.endpoints.http import websocket
+from apiserver.endpoints.http import upgrade
 from apiserver.endpoints.http.messages import Response
-from apiserver.endpoints.http.websocket import Closed, WebSocket
+from apiserver.endpoints.http.upgrade import Closed
 from apiserver.endpoints.verbs.served import Served
 from apiserver.registry.generic.strategy import Connect, Destination
+
+if TYPE_CHECKING:
+    from apiserver.endpoints.http.websocket import WebSocket
 
 MAX_MESSAGE_BYTES: Final = 1 << 20
 DIAL_SECONDS: Final = 10.0
@@ -54,10 +57,12 @@ async def connect(served: Served, call: Call, stream: Connect, streams: Streams)
     item = await served.store.get(call.info.namespace, call.info.name)
     await served.store.connecting(call.info.namespace, call.info.name, call.info.subresource, call.caller)
     destination = await stream.locate(item.object)
-    if not websocket.is_upgrade(call.request):
+    if not upgrade.is_upgrade(call.request):
         raise BadRequest("Upgrade request required")
-    if not websocket.is_well_formed(call.request):
+    if not upgrade.is_well_formed(call.request):
         raise BadRequest("Upgrade request required: only websockets (RFC 6455) are served")
+    from apiserver.endpoints.http.websocket import WebSocket  # here, because most servers never have one
+
     client = WebSocket(call.request, protocols=stream.subprotocols, max_bytes=MAX_MESSAGE_BYTES, ping_seconds=stream.ping_seconds)
     async with _dialled(destination, stream) as server:
         responses.add_headers(call, client)

@@ -8,9 +8,8 @@ from typing import Final
 from apiserver.apis.meta.errors import BadRequest
 from apiserver.endpoints import responses
 from apiserver.endpoints.call import Call
-from apiserver.endpoints.http import websocket
+from apiserver.endpoints.http import upgrade
 from apiserver.endpoints.http.messages import Stream
-from apiserver.endpoints.http.websocket import WebSocket
 from apiserver.endpoints.negotiation import JSON
 
 _MAX_MESSAGE: Final = 4096
@@ -57,18 +56,22 @@ class Messages:
             BadRequest: it is none of RFC 6455.
         """
         request = call.request
-        if not websocket.is_well_formed(request):
+        if not upgrade.is_well_formed(request):
             raise BadRequest("Upgrade request required: only websockets (RFC 6455) are served")
+        from apiserver.endpoints.http import websocket  # here, because most servers never have one
+
         task = request.task
-        self.response = socket = WebSocket(
+        self.response = socket = websocket.WebSocket(
             request,
-            protocols=websocket.offered(request),
+            protocols=upgrade.offered(request),
             max_bytes=_MAX_MESSAGE,
             ping_seconds=_PING_SECONDS,
             on_close=task.cancel if task is not None else None,
         )
         self._socket = socket
         self.coding = "websocket"
+        self.encode = websocket.texts
+        """Returns frames, each a text message, as they go on the wire."""
         self.send = socket.push
         """As that of :class:`Lines`."""
         responses.add_headers(call, socket)
@@ -76,10 +79,6 @@ class Messages:
     async def begin(self) -> None:
         """Upgrade the connection."""
         await self._socket.accept()
-
-    def encode(self, frames: Sequence[bytes]) -> bytes:
-        """Return frames, each a text message, as they go on the wire."""
-        return websocket.texts(frames)
 
     async def room(self) -> None:
         """Wait until the client reads."""
@@ -92,4 +91,4 @@ class Messages:
 
 def frames_of(call: Call) -> Lines | Messages:
     """Return what the client asked for."""
-    return Messages(call) if websocket.is_upgrade(call.request) else Lines(call)
+    return Messages(call) if upgrade.is_upgrade(call.request) else Lines(call)

@@ -11,9 +11,10 @@ from websockets.protocol import State
 from websockets.typing import Subprotocol
 from websockets.uri import parse_uri
 
-from apiserver.endpoints.http import websocket
+from apiserver.endpoints.http import upgrade
 from apiserver.endpoints.http.messages import Request, Response
-from apiserver.endpoints.http.websocket import Closed, WebSocket
+from apiserver.endpoints.http.upgrade import Closed
+from apiserver.endpoints.http.websocket import WebSocket
 from tests.unit.apiserver.endpoints.http.transports import Line, settle
 
 TOKEN = "base64url.bearer.authorization.k8s.io.dG9rZW4"
@@ -32,7 +33,7 @@ class Peer:
         self.client.send_request(self.client.connect())
 
     async def serve(self, request: Request) -> Response:
-        if not websocket.is_well_formed(request):
+        if not upgrade.is_well_formed(request):
             return Response(status=400)
         socket = WebSocket(request, protocols=("b", "a", TOKEN), ping_seconds=self.ping_seconds, max_bytes=self.max_bytes)
         self.sockets.append(socket)
@@ -171,7 +172,7 @@ async def test_what_is_no_upgrade_is_told_apart() -> None:
     seen: list[tuple[bool, bool]] = []
 
     async def look(request: Request) -> Response:
-        seen.append((websocket.is_upgrade(request), websocket.is_well_formed(request)))
+        seen.append((upgrade.is_upgrade(request), upgrade.is_well_formed(request)))
         return Response()
 
     line = Line(look)
