@@ -1,8 +1,8 @@
 """Where audit events go: a file (or standard output) that is rotated, and a webhook.
 
 Both take events without waiting and store them in batches beside the event loop: a batch is whatever came within 100 ms, so that a busy
-server makes ten writes a second and not twenty thousand. Each write wakes a thread, and the thread the loop: at 20 ms that was 2 to 4 %
-of all processor time of a server with some writes a second. Whoever may not lose 100 ms when the process is killed takes
+server makes ten writes a second and not twenty thousand. Each write wakes a thread, and the thread the loop: at 20 ms that was some 2 %
+of the processor time of a server with 600 writes a second, and more with few. Whoever may not lose 100 ms when the process is killed takes
 ``blocking-strict``. What differs is what happens when the other side is slow:
 
 ===================== ===============================================================================================

@@ -223,6 +223,7 @@ async def test_what_the_end_of_one_connection_says_goes_to_no_other(contexts: Co
     record = bytearray(broken.outgoing.read())
     record[-1] ^= 1
     broken.arrive(bytes(record))
+    assert (await other.ask(b"first")).endswith(b"\r\n\r\n/first")
     gone.transport.close()
     await settle()
     gone.tls.write(b"nobody reads this")
