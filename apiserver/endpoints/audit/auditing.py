@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from ipaddress import ip_address
-from typing import Final, Protocol, cast
+from typing import Final, Protocol
 
 from apiserver.apis.meta.errors import InternalError
 from apiserver.apis.meta.instruments import Counter, Registry
@@ -158,12 +158,12 @@ class Auditor:
         """
         remembered = request.fields.remembered
         key = (_ORIGIN, request.carrier.peer)
-        found = remembered.get(key)
+        found: str | None = remembered.get(key)
         if found is None:
             if len(remembered) >= _MAX_REMEMBERED:
                 remembered.clear()
             found = remembered[key] = self._pieces.origin(_addresses(request), request.headers.get("User-Agent", ""))
-        return cast("str", found)
+        return found
 
     def _emit(self, record: Record, stage: str, code: int, annotations: Mapping[str, str] | None = None) -> None:
         if stage not in record.verdict.omit_stages:

@@ -159,8 +159,8 @@ class Record:
 
     def about(self, metadata: Object) -> None:
         """Take from a request's object what its address does not say: the name of what is created, uid and version of what is replaced."""
-        name, uid, version = (metadata.get(each) for each in ("name", "uid", "resourceVersion"))
-        self._ref = (str(name or ""), str(uid or ""), str(version or ""))
+        said = metadata.get
+        self._ref = (str(said("name") or ""), str(said("uid") or ""), str(said("resourceVersion") or ""))
         self._middle = ""
 
     def decided(self, *, allowed: bool, reason: str) -> None:

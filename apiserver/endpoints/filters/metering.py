@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, cast
+from typing import Final
 
 from apiserver.apis.meta.instruments import (
     LIMIT,
@@ -138,10 +138,10 @@ class Requests:
         """Return where a request counts."""
         if dry_run or apply or connect:
             return self._found(info, dry_run=dry_run, apply=apply, connect=connect)
-        found = info.remembered.get(self)
+        found: Series | None = info.remembered.get(self)
         if found is None:
             found = info.remembered[self] = self._found(info)
-        return cast("Series", found)
+        return found
 
     def _found(self, info: RequestInfo, *, dry_run: str = "", apply: bool = False, connect: bool = False) -> Series:
         if not info.is_resource:

@@ -9,7 +9,7 @@ What is refused although some servers take it: bare LF or CR, obs-fold, white sp
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from multidict import CIMultiDict, CIMultiDictProxy
 
@@ -49,7 +49,7 @@ class Fields:
         self.upgrade = headers.get("Upgrade", "").strip().lower() if "upgrade" in tokens else ""
         self.expects_continue = headers.get("Expect", "").strip().lower() == "100-continue"
         self.accept = ", ".join(headers.getall("Accept", ()))
-        self.remembered: dict[object, object] = {}
+        self.remembered: dict[object, Any] = {}
         """What others computed from these fields alone, by whatever key they like; goes with the fields."""
 
 
@@ -67,7 +67,7 @@ class Head:
         """HTTP/1.0: the connection ends with the answer."""
         self.audit_id = ""
         """What ``Audit-Id`` said, if it was taken out of ``fields``."""
-        self.remembered: dict[object, object] = {}
+        self.remembered: dict[object, Any] = {}
         """What others computed from this head alone, by whatever key they like; shared by all requests that differ in their id only."""
 
     def of_id(self, audit_id: str) -> Head:

@@ -56,9 +56,9 @@ class Tls(asyncio.BufferedProtocol, asyncio.Transport):
         """Take bytes of the client."""
         self._incoming.write(self._handshakes.arrivals[:nbytes])
         try:
-            if self._connection is None and not self._shake():
-                return
-            self._read()
+            connection = self._connection or self._shake()
+            if connection is not None:
+                self._read(connection)
         except ssl.SSLError as error:
             logger.debug("a connection failed", extra={"error": str(error)})
             self._end()
@@ -86,22 +86,22 @@ class Tls(asyncio.BufferedProtocol, asyncio.Transport):
         else:
             self._connection.connection_lost(exc)
 
-    def _shake(self) -> bool:
-        """Go on with the handshake; return whether it is over."""
+    def _shake(self) -> asyncio.Protocol | None:
+        """Go on with the handshake; return the connection, once it is over."""
         try:
             self._object.do_handshake()
         except ssl.SSLWantReadError:
-            return False
+            return None
         finally:
             self._flush()
         self._shaken()
-        self._connection = self._handshakes.make()
-        self._connection.connection_made(self)
-        return True
+        self._connection = connection = self._handshakes.make()
+        connection.connection_made(self)
+        return connection
 
-    def _read(self) -> None:
+    def _read(self, connection: asyncio.Protocol) -> None:
         """Hand on what was deciphered."""
-        obj, incoming, outgoing, connection = self._object, self._incoming, self._outgoing, cast("asyncio.Protocol", self._connection)
+        obj, incoming, outgoing = self._object, self._incoming, self._outgoing
         while not self._closing and (incoming.pending or obj.pending()):
             try:
                 data = obj.read(_RECORD)

@@ -42,7 +42,7 @@ class DryRunnableStorage:
 
     def key(self, namespace: str, name: str) -> str:
         """Return an object's key."""
-        return f"{self.prefix(namespace)}{name}"
+        return f"{self._prefix}{namespace}/{name}" if namespace else f"{self._prefix}{name}"
 
     def not_found(self, name: str) -> NotFound:
         """Return the error for an absent object."""
@@ -117,9 +117,11 @@ class DryRunnableStorage:
             item = await self.live(namespace, name)
         while True:
             planned = await self._planned(plan, item)
+            settled = False
             if isinstance(planned, Plan) and not planned.remove:
-                keep_times(planned.obj, item.object)
-            settled = not isinstance(planned, StatusError) and not planned.remove and not item.stale and planned.obj == item.object
+                old = item.object
+                keep_times(planned.obj, old)
+                settled = not item.stale and planned.obj == old
             if not isinstance(planned, StatusError) and not settled and not dry_run:
                 try:
                     return await self._commit(item, planned, repeatable=repeatable)

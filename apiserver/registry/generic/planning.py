@@ -39,6 +39,7 @@ class Planner:
 
     def __init__(self, strategy: Strategy) -> None:
         self._strategy = strategy
+        self._hub = strategy.hub
         self._resource = strategy.resource
 
     def read(self, obj: Object, options: WriteOptions, stored: Object | None = None) -> list[FieldError]:
@@ -86,7 +87,7 @@ class Planner:
         Raises:
             Invalid: with all causes, ``refused`` among them.
         """
-        hub = self._strategy.hub
+        hub = self._hub
         metadata.prepare_for_create(obj, now)
         if hub.has_status:
             obj.pop("status", None)
@@ -118,7 +119,7 @@ class Planner:
             Conflict: it was made from another revision.
             Invalid: with all causes, ``refused`` among them.
         """
-        before, hub = old["metadata"], self._strategy.hub
+        before, hub = old["metadata"], self._hub
         if wanted["metadata"].get("resourceVersion") in _UNLOCKED:
             raise metadata.unlocked(self._resource, before["name"])
         found = list(refused)
@@ -147,7 +148,7 @@ class Planner:
         Raises:
             Invalid: with all causes.
         """
-        hub = self._strategy.hub
+        hub = self._hub
         hub.default(wanted)
         metadata.grow_generation(wanted, old)
         self._raise(hub.validate_update(wanted, old), wanted)
@@ -170,7 +171,7 @@ class Planner:
         if deletion.mark(obj, options, now):
             return Plan(obj, remove=True)
         if not old["metadata"].get("deletionTimestamp"):
-            self._strategy.hub.prepare_for_delete(obj)
+            self._hub.prepare_for_delete(obj)
         return Plan(metadata.tidy(obj))
 
     def _raise(self, found: Sequence[FieldError], obj: Object) -> None:

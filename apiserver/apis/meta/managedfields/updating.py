@@ -90,7 +90,8 @@ class Updater:
             touched, removed = changes[at]
             if not force and (conflict := sets.intersection(entry.fields, touched)):
                 conflicts[owner] = conflict
-            left = sets.difference(entry.fields if owner == writer else sets.difference(entry.fields, touched), removed)
+            left = entry.fields if owner == writer else sets.difference(entry.fields, touched)
+            left = sets.difference(left, removed) if removed else left
             if left is entry.fields:
                 if left:
                     result[owner] = entry
