@@ -143,27 +143,24 @@ def _maps(atom: Atom, shape: MapAtom, old: Any, new: Any) -> Found:  # noqa: ANN
     if shape.atomic or not (before or after):
         return _leaf(old, new)
     # Most of a map is as it was: that is found without a look at types. Equal texts are equal whatever the type makes of them.
-    names = [
-        name
-        for name, value in after.items()
-        if (was := before.get(name, ABSENT)) is not value and (was != value or not (atom.exact or type(value) is str))
-    ]
+    exact = atom.exact
+    names = [name for name, value in after.items() if before.get(name, ABSENT) != value or not (exact or type(value) is str)]
     touched: Fields = {}
     removed: Fields = {}
     added = 0
     for name in names:
-        was, value, child = before.get(name, ABSENT), after[name], shape.child(name)
+        was, value = before.get(name, ABSENT), after[name]
+        if was is value:
+            continue
+        child = shape.child(name)
         if was is ABSENT:
             touched["f:" + name] = LEAF if type(value) in child.accepted else present(child, value)
             added += 1
             continue
-        if was != value:
-            if child.is_scalar:
-                touched["f:" + name] = LEAF
-                continue
-        elif child.exact or dumps(was) == dumps(value):
+        equal = was == value
+        if equal and (child.exact or dumps(was) == dumps(value)):
             continue
-        found, gone = _compare(child, was, value)
+        found, gone = (LEAF, None) if child.is_scalar and not equal else _compare(child, was, value)
         if found is not None:
             touched["f:" + name] = found
         if gone is not None:
