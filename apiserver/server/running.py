@@ -7,11 +7,11 @@ import gc
 import logging
 import signal
 import ssl
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Final
+from typing import Any, Final, Self
 
 from apiserver.client.config import Config
 from apiserver.client.informer import Informer
@@ -36,9 +36,6 @@ from storage.etcd.connection import Tls
 from storage.etcd.store import EtcdStorage, Settings
 from storage.memory import MemoryStorage
 from storage.port import Storage
-
-if TYPE_CHECKING:
-    from apiserver.server.spans import Spans
 
 logger = logging.getLogger(__name__)
 
@@ -76,57 +73,12 @@ async def run(options: Options, make_kinds: MakeKinds) -> None:
 async def running(options: Options, make_kinds: MakeKinds, storage: Storage | None = None) -> AsyncIterator[tuple[str, int]]:
     """Serve while the block runs; yields the address. Leaving stops in order."""
     async with AsyncExitStack() as stack:
-        client = await stack.enter_async_context(_client(options)) if options.asks_cluster else None
-        kept = storage or _storage(options)
-        stack.push_async_callback(kept.close)
-        storing = Storing(kept, options.keeping, root=options.etcd_prefix)
-        compatibility.tell(options.warnings)
-        tls = ServerTls(_serving_files(options), clients=ssl.CERT_OPTIONAL)
-        metrics = Metrics(root=options.etcd_prefix)
-        storing.register(metrics.registry)
-        authenticating = await _further(options.authentication_kubeconfig, client, stack)
-        authorizing = await _further(options.authorization_kubeconfig, client, stack)
-        for followed in {client, authenticating, authorizing}:
-            if followed is not None:
-                metrics.delegation.follow(followed)
-        users = Users()
-        authenticator = Authenticator(
-            trust=Trust(),
-            now=now,
-            review=_reviewer(options, authenticating, metrics),
-            anonymous=options.anonymous_auth,
-            expiry=metrics.delegation.expiry.cell(),
-            users=users,
-        )
-        audit = await auditing.build(options.audit, metrics.audit, stack)
-        spans = await tracing.build(options.tracing_config_file, stack)
-        trusting = Trusting(tls, authenticator, options.client_ca_file)
-        kinds = make_kinds(client)
-        authorizer = _authorizer(options, authorizing, metrics)
-        fairness = Fairness(options.limits, client, metrics.registry)
-        admission = admitting(options, client, kinds.strategies, metrics.registry, authorizer)
-        for caller in admission.callers:
-            caller.trace = spans.client() if spans is not None else None
-            await stack.enter_async_context(caller)
-        assembly, informers = _assembled(
-            options, kinds, admission, authenticating, storing, authenticator, authorizer, trusting, metrics, users, audit, spans, fairness
-        )
-        fairness.follow(assembly.stores.values(), metrics.requests.watches.number)
+        process = await _built(options, make_kinds, storage, stack)
+        assembly, audit = process.assembly, process.audit
         listener = Listener(assembly.chain, assembly.watches, assembly.streams)
         async with asyncio.TaskGroup() as tasks:
-            address = await listener.listen(options.bind_address, options.secure_port, tls)
-            caches = [cache.run() for cache in assembly.caches]
-            others = [*(each.run() for each in informers), *(each.run() for each in admission.sources)]
-            long_lived = (
-                *caches,
-                *others,
-                tls.run(),
-                trusting.run(),
-                *assembly.background(),
-                *storing.background(),
-                *fairness.background(),
-            )
-            background = [tasks.create_task(each) for each in long_lived]
+            address = await listener.listen(options.bind_address, options.secure_port, process.tls)
+            background = [tasks.create_task(each) for each in process.background()]
             recording = [tasks.create_task(each.run()) for each in (audit.buffers if audit else ())]
             gc.collect()
             gc.freeze()  # what is there now stays: the collector need not look at it again
@@ -143,24 +95,80 @@ async def running(options: Options, make_kinds: MakeKinds, storage: Storage | No
                         each.cancel()
 
 
-def _assembled(
-    options: Options,
-    kinds: Kinds,
-    admission: Admitting,
-    authenticating: Client | None,
-    storing: Storing,
-    authenticator: Authenticator,
-    authorizer: Authorizer,
-    trusting: Trusting,
-    metrics: Metrics,
-    users: Users,
-    audit: auditing.Auditing | None,
-    spans: Spans | None,
-    fairness: Fairness,
-) -> tuple[Assembly, list[Informer]]:
+@dataclass(frozen=True, slots=True)
+class _Process:
+    """The parts that run, connected but not running yet."""
+
+    tls: ServerTls
+    storing: Storing
+    trusting: Trusting
+    fairness: Fairness
+    admission: Admitting
+    informers: Sequence[Informer]
+    assembly: Assembly
+    audit: auditing.Auditing | None
+
+    def background(self) -> list[Coroutine[Any, Any, None]]:
+        """Return what must run until the end."""
+        return [
+            *(each.run() for each in self.assembly.caches),
+            *(each.run() for each in self.informers),
+            *(each.run() for each in self.admission.sources),
+            self.tls.run(),
+            self.trusting.run(),
+            *self.assembly.background(),
+            *self.storing.background(),
+            *self.fairness.background(),
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class _Clients:
+    """The cluster, as who asks it for what; None: it is not asked."""
+
+    cluster: Client | None
+    authenticating: Client | None
+    authorizing: Client | None
+
+    @classmethod
+    async def entered(cls, options: Options, stack: AsyncExitStack) -> Self:
+        """Return clients that end with the stack; those that have no kubeconfig of their own are the cluster's."""
+
+        async def of(kubeconfig: str | None, otherwise: Client | None) -> Client | None:
+            return otherwise if kubeconfig is None else await stack.enter_async_context(_client(kubeconfig))
+
+        cluster = await stack.enter_async_context(_client(options.kubeconfig)) if options.asks_cluster else None
+        return cls(cluster, await of(options.authentication_kubeconfig, cluster), await of(options.authorization_kubeconfig, cluster))
+
+
+async def _built(options: Options, make_kinds: MakeKinds, storage: Storage | None, stack: AsyncExitStack) -> _Process:
+    """Put the parts together, as the options say; what has to be closed is on the stack."""
+    clients = await _Clients.entered(options, stack)
+    kept = storage or _storage(options)
+    stack.push_async_callback(kept.close)
+    storing = Storing(kept, options.keeping, root=options.etcd_prefix)
+    compatibility.tell(options.warnings)
+    tls = ServerTls(_serving_files(options), clients=ssl.CERT_OPTIONAL)
+    metrics = Metrics(root=options.etcd_prefix)
+    storing.register(metrics.registry)
+    for followed in {clients.cluster, clients.authenticating, clients.authorizing}:
+        if followed is not None:
+            metrics.delegation.follow(followed)
+    audit = await auditing.build(options.audit, metrics.audit, stack)
+    spans = await tracing.build(options.tracing_config_file, stack)
+    kinds = make_kinds(clients.cluster)
+    users = Users()
+    authenticator = _authenticator(options, clients.authenticating, metrics, users)
+    trusting = Trusting(tls, authenticator, options.client_ca_file)
+    authorizer = _authorizer(options, clients.authorizing, metrics)
+    fairness = Fairness(options.limits, clients.cluster, metrics.registry)
+    admission = admitting(options, clients.cluster, kinds.strategies, metrics.registry, authorizer)
+    for caller in admission.callers:
+        caller.trace = spans.client() if spans is not None else None
+        await stack.enter_async_context(caller)
     needed = list(admission.informers)
-    if authenticating is not None and not options.authentication_skip_lookup:
-        trusted = config_map(authenticating)
+    if clients.authenticating is not None and not options.authentication_skip_lookup:
+        trusted = config_map(clients.authenticating)
         trusting.subscribe(trusted)
         needed.append(trusted)
     assembly = assemble(
@@ -179,7 +187,19 @@ def _assembled(
         request_seconds=options.request_timeout,
         informers=needed,
     )
-    return assembly, [*needed, *kinds.informers]
+    fairness.follow(assembly.stores.values(), metrics.requests.watches.number)
+    return _Process(tls, storing, trusting, fairness, admission, [*needed, *kinds.informers], assembly, audit)
+
+
+def _authenticator(options: Options, client: Client | None, metrics: Metrics, users: Users) -> Authenticator:
+    return Authenticator(
+        trust=Trust(),
+        now=now,
+        review=_reviewer(options, client, metrics),
+        anonymous=options.anonymous_auth,
+        expiry=metrics.delegation.expiry.cell(),
+        users=users,
+    )
 
 
 def _authorizer(options: Options, client: Client | None, metrics: Metrics) -> Authorizer:
@@ -193,13 +213,6 @@ def _reviewer(options: Options, client: Client | None, metrics: Metrics) -> Toke
     if client is None:
         return None
     return TokenReview(client, metrics.delegation.authenticated, seconds=options.authentication_token_webhook_cache_ttl)
-
-
-async def _further(kubeconfig: str | None, client: Client | None, stack: AsyncExitStack) -> Client | None:
-    """Return a client for one purpose, if it has a kubeconfig of its own."""
-    if kubeconfig is None:
-        return client
-    return await stack.enter_async_context(Client(Config.load(kubeconfig), user_agent="virt-api"))
 
 
 def _serving_files(options: Options) -> Files:
@@ -222,8 +235,8 @@ def _serving_files(options: Options) -> Files:
     return files
 
 
-def _client(options: Options) -> Client:
-    return Client(Config.load(options.kubeconfig), user_agent="virt-api")
+def _client(kubeconfig: str | None) -> Client:
+    return Client(Config.load(kubeconfig), user_agent="virt-api")
 
 
 def _storage(options: Options) -> Storage:
