@@ -9,22 +9,22 @@ from __future__ import annotations
 
 import asyncio
 import json
-import ssl
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import Any, Final, Self, TypeAlias
-
-import aiohttp
+from urllib.parse import urlencode, urlsplit
 
 from apiserver.apis.meta import errors
 from apiserver.apis.meta.objects import Json, Object, dig, name_of, namespace_of
 from apiserver.apis.meta.resources import Resource
 from apiserver.client import watching
 from apiserver.client.config import Config
+from apiserver.client.connections import Connections, Origin, Response
 from apiserver.client.credentials import Certificates, Token
-from apiserver.client.transport import TransportError, keepalive_socket, transport_error
+from apiserver.client.exchange import Timeouts
+from apiserver.client.transport import ExchangeFailed, TransportError, transport_error
 from apiserver.client.watching import WatchEvent
 
 __all__ = ["Client", "TransportError", "WatchEvent"]
@@ -32,6 +32,8 @@ __all__ = ["Client", "TransportError", "WatchEvent"]
 REQUEST_SECONDS: Final = 60.0
 """kube-apiserver ends a request after this long itself."""
 CONNECT_SECONDS: Final = 10.0
+KEEP_SECONDS: Final = 60.0
+"""An idle connection is closed after this long."""
 PAGE: Final = 500
 """Objects per page of a list: client-go's number."""
 MAX_BODY_BYTES: Final = 256 << 20
@@ -50,26 +52,24 @@ class Client:
     def __init__(self, config: Config, *, user_agent: str, timeout_seconds: float = REQUEST_SECONDS, max_connections: int = 64) -> None:
         self.config = config
         self._headers = {"User-Agent": user_agent, "Accept": "application/json"}
-        self._timeout = aiohttp.ClientTimeout(total=timeout_seconds, connect=CONNECT_SECONDS)
+        self._timeouts = Timeouts(timeout_seconds, CONNECT_SECONDS)
         self._max_connections = max_connections
+        self._server = urlsplit(config.server)
         self._token = Token(config, time.monotonic)
         self._certificates = Certificates(config, time.monotonic)
-        self._session: aiohttp.ClientSession | None = None
+        self._connections: Connections | None = None
         self.observe: Callable[[str, int, float], None] | None = None
         """Called with method, code (0: there was no answer) and seconds to the answer's head of every request that was sent."""
 
     async def __aenter__(self) -> Self:
-        # Watches hold a connection each for minutes: no limit may make a request wait for one of them to end.
-        connector = aiohttp.TCPConnector(
-            limit=0, limit_per_host=self._max_connections, keepalive_timeout=60, socket_factory=keepalive_socket
-        )
-        self._session = aiohttp.ClientSession(connector=connector, timeout=self._timeout, cookie_jar=aiohttp.DummyCookieJar())
+        # Watches hold a connection each for minutes: the limit is well above the number of ours.
+        self._connections = Connections(keep_seconds=KEEP_SECONDS, limit=self._max_connections)
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        if self._session is not None:
-            await self._session.close()
-            self._session = None
+        connections, self._connections = self._connections, None
+        if connections is not None:
+            await connections.__aexit__(kind, error, trace)
 
     async def get(self, resource: Resource, name: str, namespace: str | None = None) -> Object:
         """Return one object; NotFound when it is absent."""
@@ -168,12 +168,12 @@ class Client:
             params |= {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
         path = resource.path(namespace)
         # The server ends the watch in time; the margin is for a server that does not.
-        timeout = aiohttp.ClientTimeout(total=timeout_seconds + 30, connect=CONNECT_SECONDS, sock_read=idle_seconds)
+        timeouts = Timeouts(timeout_seconds + 30, CONNECT_SECONDS, idle_seconds)
         try:
-            async with self.stream("GET", path, params=params, timeout=timeout) as response:
-                async for line in watching.lines(response.content.iter_any()):
+            async with self.stream("GET", path, params=params, timeouts=timeouts) as response:
+                async for line in watching.lines(response):
                     yield watching.parse(line, path)
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+        except (ExchangeFailed, TimeoutError, OSError) as error:
             raise transport_error("watch", path, error) from error
 
     async def request(
@@ -189,8 +189,8 @@ class Client:
         data = None if body is None else json.dumps(body, separators=(",", ":")).encode()
         try:
             async with self.stream(method, path, params=params, data=data, headers=headers) as response:
-                return _parsed(await _read(response, MAX_BODY_BYTES), method, path)
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+                return _parsed(await response.read(MAX_BODY_BYTES), method, path)
+        except (ExchangeFailed, TimeoutError, OSError) as error:
             raise transport_error(method, path, error) from error
 
     @asynccontextmanager
@@ -202,27 +202,18 @@ class Client:
         params: Mapping[str, str] | None = None,
         data: bytes | None = None,
         headers: Mapping[str, str] | None = None,
-        timeout: aiohttp.ClientTimeout | None = None,
-    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        timeouts: Timeouts | None = None,
+    ) -> AsyncIterator[Response]:
         """Yield a successful response whose body is still to be read; everything else is raised."""
         sent = {**self._headers, **(headers or {})}
         if data is not None:
             sent.setdefault("Content-Type", "application/json")
+        target = self._target(path, params)
         retries, fresh_token = 0, False
         while True:
             if token := self._token.value():
                 sent["Authorization"] = f"Bearer {token}"
-            async with self._observed(
-                method,
-                self.config.server + path,
-                params=params or None,
-                data=data,
-                headers=sent,
-                allow_redirects=False,
-                ssl=self._tls(),
-                server_hostname=self.config.tls_server_name,
-                timeout=timeout or self._timeout,
-            ) as response:
+            with await self._sent(method, target, sent, data, timeouts or self._timeouts) as response:
                 if response.status < 300:
                     yield response
                     return
@@ -236,19 +227,17 @@ class Client:
             else:
                 raise error
 
-    @asynccontextmanager
-    async def _observed(self, method: str, url: str, **given: Any) -> AsyncIterator[aiohttp.ClientResponse]:  # noqa: ANN401 - aiohttp's own
-        if self._session is None:
+    async def _sent(self, method: str, target: str, headers: Mapping[str, str], data: bytes | None, timeouts: Timeouts) -> Response:
+        if self._connections is None:
             raise RuntimeError("use the client as an async context manager")
         began, code = time.monotonic(), 0
         try:
-            response = await self._session.request(method, url, **given)
+            response = await self._connections.send(self._origin(), method, target, headers=headers, body=data, timeouts=timeouts)
             code = response.status
         finally:
             if self.observe is not None:
                 self.observe(method, code, time.monotonic() - began)
-        async with response:
-            yield response
+        return response
 
     async def _object(
         self,
@@ -264,12 +253,22 @@ class Client:
             raise TransportError(f"{method} {path}: the server answered with no object")
         return answer
 
-    def _tls(self) -> ssl.SSLContext | bool:
-        return self._certificates.context() if self.config.server.startswith("https:") else True
+    def _origin(self) -> Origin:
+        tls = self._certificates.context() if self._server.scheme == "https" else None
+        port = self._server.port or (443 if tls is not None else 80)
+        return Origin(self._server.hostname or "", port, tls, self.config.tls_server_name)
+
+    def _target(self, path: str, params: Mapping[str, str] | None) -> str:
+        """Return path and query of a request; the server's URL may have both of its own."""
+        own = f"?{self._server.query}" if self._server.query else ""
+        target = (self._server.path + path or "/") + own
+        if not params:
+            return target
+        return f"{target}{'&' if '?' in target else '?'}{urlencode(params)}"
 
 
-async def _error(response: aiohttp.ClientResponse, method: str, path: str) -> errors.StatusError:
-    raw = await _read(response, MAX_ERROR_BYTES)
+async def _error(response: Response, method: str, path: str) -> errors.StatusError:
+    raw = await response.read(MAX_ERROR_BYTES)
     try:
         body = json.loads(raw)
     except ValueError:
@@ -279,22 +278,12 @@ async def _error(response: aiohttp.ClientResponse, method: str, path: str) -> er
     return errors.from_http(response.status, f"{method} {path}: {raw[:500].decode(errors='replace')}")
 
 
-def _retry_after(response: aiohttp.ClientResponse) -> float | None:
+def _retry_after(response: Response) -> float | None:
     """Return the seconds to wait when the server says that it did nothing; the form with a date is not Kubernetes'."""
     after = response.headers.get("Retry-After", "")
     if (response.status == 429 or response.status >= 500) and after.isdecimal():
         return min(float(after), MAX_RETRY_SECONDS)
     return None
-
-
-async def _read(response: aiohttp.ClientResponse, limit: int) -> bytes:
-    parts, size = [], 0
-    async for chunk in response.content.iter_any():
-        size += len(chunk)
-        if size > limit:
-            raise TransportError(f"the answer of {response.url.path} is longer than {limit} bytes")
-        parts.append(chunk)
-    return b"".join(parts)
 
 
 def _parsed(raw: bytes, method: str, path: str) -> Json:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterable, AsyncIterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -31,7 +31,7 @@ class WatchEvent:
     object: Object
 
 
-async def lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+async def lines(chunks: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
     """Yield complete lines; what follows the last newline of a broken connection is no event."""
     pending = bytearray()
     async for chunk in chunks:

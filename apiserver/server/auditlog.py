@@ -31,11 +31,10 @@ from pathlib import Path
 from threading import Lock
 from typing import Final, Literal
 
-import aiohttp
-
 from apiserver.apis.meta.errors import StatusError
 from apiserver.apis.meta.instruments import Cell
-from apiserver.client.rest import Client, TransportError
+from apiserver.client.rest import Client
+from apiserver.client.transport import ExchangeFailed
 
 logger = logging.getLogger(__name__)
 
@@ -244,7 +243,7 @@ class Webhook:
             try:
                 async with self._client.stream("POST", "", data=body.encode()):
                     return
-            except (StatusError, TransportError, aiohttp.ClientError, TimeoutError, OSError) as error:
+            except (StatusError, ExchangeFailed, TimeoutError, OSError) as error:
                 if attempt == self.TRIES:
                     raise OSError(f"post audit events: {error}") from error
             await asyncio.sleep(pause)

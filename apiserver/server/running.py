@@ -164,7 +164,7 @@ async def _built(options: Options, make_kinds: MakeKinds, storage: Storage | Non
     fairness = Fairness(options.limits, clients.cluster, metrics.registry)
     admission = admitting(options, clients.cluster, kinds.strategies, metrics.registry, authorizer)
     for caller in admission.callers:
-        caller.trace = spans.client() if spans is not None else None
+        caller.trace = spans.calling if spans is not None else caller.trace
         await stack.enter_async_context(caller)
     needed = list(admission.informers)
     if clients.authenticating is not None and not options.authentication_skip_lookup:

@@ -8,12 +8,12 @@ make us record as much as they like. Their span is linked to instead.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Sequence
-from contextlib import AbstractAsyncContextManager
-from types import SimpleNamespace
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, contextmanager
+from functools import partial
 from typing import Any, Final, TypeVar
+from urllib.parse import urlsplit
 
-import aiohttp
 from opentelemetry import trace
 from opentelemetry.baggage.propagation import W3CBaggagePropagator
 from opentelemetry.context import Context
@@ -88,9 +88,22 @@ class Spans:
         """Return the storage with a span around each of its calls that a traced request makes."""
         return _TracedStorage(storage, self._tracer)
 
-    def client(self) -> aiohttp.TraceConfig:
-        """Return what gives each call that a traced request makes a span, and its server our ``traceparent``."""
-        return _client(self._tracer)
+    @contextmanager
+    def calling(self, method: str, url: str, headers: dict[str, str]) -> Iterator[Callable[[int], object]]:
+        """Give a call that a traced request makes a span, and its server our ``traceparent``; what this yields wants the status."""
+        if not trace.get_current_span().is_recording():
+            yield lambda _: None
+            return
+        about = {"http.request.method": method, "url.full": url, "server.address": urlsplit(url).hostname or ""}
+        span = self._tracer.start_span(f"HTTP {method}", kind=SpanKind.CLIENT, attributes=about)
+        _PROPAGATOR.inject(headers, trace.set_span_in_context(span))
+        try:
+            yield partial(_ended, span)
+        except BaseException as error:
+            span.set_status(StatusCode.ERROR, "cancelled" if isinstance(error, asyncio.CancelledError) else str(error))
+            raise
+        finally:
+            span.end()
 
 
 def _name(info: RequestInfo) -> str:
@@ -170,30 +183,3 @@ class _TracedStorage:
     async def close(self) -> None:
         """As the storage's."""
         await self._storage.close()
-
-
-def _client(tracer: trace.Tracer) -> aiohttp.TraceConfig:
-    config = aiohttp.TraceConfig()
-
-    async def begin(_: aiohttp.ClientSession, context: SimpleNamespace, sent: aiohttp.TraceRequestStartParams) -> None:
-        context.span = None
-        if trace.get_current_span().is_recording():
-            about = {"http.request.method": sent.method, "url.full": str(sent.url), "server.address": sent.url.host or ""}
-            context.span = tracer.start_span(f"HTTP {sent.method}", kind=SpanKind.CLIENT, attributes=about)
-            _PROPAGATOR.inject(sent.headers, trace.set_span_in_context(context.span))
-
-    async def end(_: aiohttp.ClientSession, context: SimpleNamespace, got: aiohttp.TraceRequestEndParams) -> None:
-        if context.span is not None:
-            _ended(context.span, got.response.status)
-            context.span.end()
-
-    async def fail(_: aiohttp.ClientSession, context: SimpleNamespace, got: aiohttp.TraceRequestExceptionParams) -> None:
-        if context.span is not None:
-            cancelled = isinstance(got.exception, asyncio.CancelledError)
-            context.span.set_status(StatusCode.ERROR, "cancelled" if cancelled else str(got.exception))
-            context.span.end()
-
-    config.on_request_start.append(begin)
-    config.on_request_end.append(end)
-    config.on_request_exception.append(fail)
-    return config

@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import posixpath
+import socket
 import ssl
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, Self, TypeAlias
 from urllib.parse import urlsplit
 
-import aiohttp
 import orjson
-from aiohttp.abc import AbstractResolver
 
 from apiserver.admission.webhook.credentials import NOBODY, Credential, Credentials, pem_file
 from apiserver.admission.webhook.errors import CallFailed, quoted
 from apiserver.admission.webhook.registrations import DEFAULT_PORT, Address, Webhook
 from apiserver.apis.meta.errors import ServiceUnavailable
-from apiserver.client.transport import keepalive_socket
+from apiserver.client.connections import Connections, Origin, Response
+from apiserver.client.transport import Disconnected, ExchangeFailed, TooLong, Unreachable
 
 USER_AGENT: Final = "kube-apiserver-admission"
 MAX_ANSWER_BYTES: Final = 8 << 20
@@ -42,7 +44,15 @@ _TEXTS: Final = {
     503: "the server is currently unable to handle the request",
     504: "the server was unable to return a response in the time allotted, but may still be processing the request",
 }
+_CONNECT_TEXTS: Final = {
+    errno.ECONNREFUSED: "connection refused",
+    errno.EHOSTUNREACH: "no route to host",
+    errno.ETIMEDOUT: "connection timed out",
+}
 _SERVERS_OWN: Final = frozenset({403, 406, 415})
+Trace: TypeAlias = Callable[[str, str, dict[str, str]], AbstractContextManager[Callable[[int], object]]]
+"""Is told of each request: called with method, URL and header fields, to which it may add, it is entered until the head of the answer is
+there, and what it then gave is called with the status."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,33 +92,24 @@ def _path(path: str) -> str:
 class Caller:
     """Calls webhooks. Use as an async context manager; safe for any number of tasks at once."""
 
-    def __init__(self, credentials: Credentials, *, resolver: AbstractResolver | None = None) -> None:
+    def __init__(self, credentials: Credentials, *, resolve: Callable[[str], str] | None = None) -> None:
         """Take who we are, and who knows addresses: the cluster's DNS through the system, by default."""
         self._credentials = credentials
-        self._resolver = resolver
+        self._resolve = resolve
         self._contexts: OrderedDict[tuple[str, Credential, tuple[int, ...]], ssl.SSLContext] = OrderedDict()
-        self._session: aiohttp.ClientSession | None = None
-        self.trace: aiohttp.TraceConfig | None = None
-        """Is told of each call; to be set before the caller is entered."""
+        self._connections: Connections | None = None
+        self.trace: Trace = _untraced
+        """Is told of each call."""
 
     async def __aenter__(self) -> Self:
         # How many requests are answered at once is limited elsewhere: a queue in front of a webhook would only cost its timeout.
-        connector = aiohttp.TCPConnector(
-            limit=0, limit_per_host=0, keepalive_timeout=_KEEP_SECONDS, socket_factory=keepalive_socket, resolver=self._resolver
-        )
-        self._session = aiohttp.ClientSession(
-            connector=connector,
-            cookie_jar=aiohttp.DummyCookieJar(),
-            timeout=aiohttp.ClientTimeout(total=None),
-            auto_decompress=False,
-            trace_configs=[self.trace] if self.trace is not None else None,
-        )
+        self._connections = Connections(keep_seconds=_KEEP_SECONDS, resolve=self._resolve)
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        if self._session is not None:
-            await self._session.close()
-            self._session = None
+        connections, self._connections = self._connections, None
+        if connections is not None:
+            await connections.__aexit__(kind, error, trace)
 
     async def call(self, webhook: Webhook, body: bytes) -> bytes:
         """Send a question and return the answer to it.
@@ -128,36 +129,40 @@ class Caller:
                 return await self._posted(where, url, body, headers, context)
         except TimeoutError:
             raise _failed(webhook, url, "context deadline exceeded") from None
-        except aiohttp.ClientError as error:
+        except ExchangeFailed as error:
             raise _failed(webhook, url, _reason(where, error)) from error
-        except OSError as error:
-            raise _failed(webhook, url, error.strerror or str(error)) from error
         except _Refused as refused:
             raise CallFailed(webhook.name, f"failed to call webhook: {refused}", refused.code) from None
 
     async def _posted(self, where: Target, url: str, body: bytes, headers: Mapping[str, str], context: ssl.SSLContext) -> bytes:
         """Send it until there is an answer: servers may ask for another try, and idle connections may end as we use them."""
-        if self._session is None:
-            raise RuntimeError("use the caller as an async context manager")
+        origin = Origin(where.host, where.port, context, where.server_name)
         sent = {"User-Agent": USER_AGENT, "Content-Type": "application/json", "Accept": "application/json, */*", **headers}
         closed, retries = False, 0
         while True:
             try:
-                async with self._session.post(
-                    url, data=body, headers=sent, ssl=context, server_hostname=where.server_name, allow_redirects=False
-                ) as response:
+                with await self._asked(origin, url, dict(sent), body) as response:
                     raw = await _read(response)
                     pause = _retry_after(response) if retries < MAX_RETRIES else None
                     if pause is None:
                         _check(response, raw)
                         return raw
-            except (aiohttp.ServerDisconnectedError, ConnectionResetError):
-                if closed:
+            except Disconnected as error:
+                if closed or error.is_answered:
                     raise
                 closed = True
                 continue
             retries += 1
             await asyncio.sleep(pause)
+
+    async def _asked(self, origin: Origin, url: str, headers: dict[str, str], body: bytes) -> Response:
+        if self._connections is None:
+            raise RuntimeError("use the caller as an async context manager")
+        parts = urlsplit(url)
+        with self.trace("POST", url, headers) as answered:
+            response = await self._connections.send(origin, "POST", f"{parts.path}?{parts.query}", headers=headers, body=body)
+            answered(response.status)
+        return response
 
     def _context(self, authority: str, credential: Credential) -> ssl.SSLContext:
         key = (authority, credential, credential.stamp())
@@ -201,17 +206,19 @@ class _Refused(Exception):
         self.code = code
 
 
-async def _read(response: aiohttp.ClientResponse) -> bytes:
-    parts, size = [], 0
-    async for chunk in response.content.iter_any():
-        size += len(chunk)
-        if size > MAX_ANSWER_BYTES:
-            raise _Refused(f"the answer is longer than {MAX_ANSWER_BYTES} bytes", _UNAVAILABLE)
-        parts.append(chunk)
-    return b"".join(parts)
+@contextlib.contextmanager
+def _untraced(method: str, url: str, headers: dict[str, str]) -> Iterator[Callable[[int], object]]:  # noqa: ARG001 - the signature of Trace
+    yield lambda _: None
 
 
-def _check(response: aiohttp.ClientResponse, raw: bytes) -> None:
+async def _read(response: Response) -> bytes:
+    try:
+        return await response.read(MAX_ANSWER_BYTES)
+    except TooLong as error:
+        raise _Refused(str(error), _UNAVAILABLE) from None
+
+
+def _check(response: Response, raw: bytes) -> None:
     """Raise for anything but a success."""
     code = response.status
     if 200 <= code < 300:
@@ -234,7 +241,7 @@ def _check(response: aiohttp.ClientResponse, raw: bytes) -> None:
     raise _Refused(known or f"the server responded with the status code {code} but did not return more information", code)
 
 
-def _retry_after(response: aiohttp.ClientResponse) -> float | None:
+def _retry_after(response: Response) -> float | None:
     after = response.headers.get("Retry-After", "")
     if (response.status == 429 or response.status >= 500) and after.isdecimal() and len(after) < 10:
         return float(after)
@@ -245,21 +252,23 @@ def _failed(webhook: Webhook, url: str, reason: str) -> CallFailed:
     return CallFailed(webhook.name, f'failed to call webhook: Post "{url}": {reason}', ServiceUnavailable.code)
 
 
-def _reason(where: Target, error: aiohttp.ClientError) -> str:
+def _reason(where: Target, error: ExchangeFailed) -> str:
     """Return why there was no answer, in Go's words where they are what people search for."""
-    if isinstance(error, aiohttp.ClientConnectorCertificateError):
-        return f"tls: failed to verify certificate: x509: {_certificate(error.certificate_error)}"
-    if isinstance(error, aiohttp.ClientConnectorDNSError):
-        return f"dial tcp: lookup {where.host}: no such host"
-    if isinstance(error, aiohttp.ClientSSLError):
-        return f"tls: {error.os_error.strerror or error}"
-    if isinstance(error, aiohttp.ClientConnectorError):
-        number = error.os_error.errno
-        known = {errno.ECONNREFUSED: "connection refused", errno.EHOSTUNREACH: "no route to host", errno.ETIMEDOUT: "connection timed out"}
-        return f"dial tcp {where.host}:{where.port}: connect: {known.get(number or 0) or error.os_error.strerror or error}"
-    if isinstance(error, aiohttp.ServerDisconnectedError | aiohttp.ClientPayloadError):
-        return "EOF"
-    return str(error) or type(error).__name__
+    match error:
+        case Unreachable(cause=ssl.SSLCertVerificationError() as cause):
+            return f"tls: failed to verify certificate: x509: {_certificate(cause)}"
+        case Unreachable(cause=socket.gaierror()):
+            return f"dial tcp: lookup {where.host}: no such host"
+        case Unreachable(cause=ssl.SSLError() as cause):
+            return f"tls: {cause.strerror or cause}"
+        case Unreachable(cause=cause):
+            return f"dial tcp {where.host}:{where.port}: connect: {_CONNECT_TEXTS.get(cause.errno or 0) or cause.strerror or cause}"
+        case Disconnected(cause=None):
+            return "EOF"
+        case Disconnected(cause=cause):
+            return str(cause)
+        case _:
+            return str(error)
 
 
 def _certificate(error: Exception) -> str:

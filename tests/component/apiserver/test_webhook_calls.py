@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import socket
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -13,7 +12,6 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from aiohttp.abc import AbstractResolver, ResolveResult
 
 from apiserver.admission.webhook.calling import Caller
 from apiserver.admission.webhook.credentials import Credential, Credentials
@@ -25,18 +23,15 @@ from tests.component.apiserver.conftest import HOUR, Pki
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
 
 
-class Loopback(AbstractResolver):
+class Loopback:
     """Every name is here."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []
 
-    async def resolve(self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET) -> list[ResolveResult]:
+    def __call__(self, host: str) -> str:
         self.asked.append(host)
-        return [ResolveResult(hostname=host, host="127.0.0.1", port=port, family=socket.AF_INET, proto=0, flags=0)]
-
-    async def close(self) -> None:
-        pass
+        return "127.0.0.1"
 
 
 class Server:
@@ -84,20 +79,20 @@ def hook(pki: Pki, port: int, service: str = "hooks") -> Webhook:
 
 async def test_a_service_is_found_by_its_name_and_must_prove_it(pki: Pki) -> None:
     """ADM-03: the certificate is for the Service's name, whatever address that has."""
-    resolver = Loopback()
-    async with serving(pki, "hooks.acc.svc") as (server, port), Caller(Credentials({}), resolver=resolver) as caller:
+    loopback = Loopback()
+    async with serving(pki, "hooks.acc.svc") as (server, port), Caller(Credentials({}), resolve=loopback) as caller:
         assert await caller.call(hook(pki, port), b"{}") == b"{}"
         assert await caller.call(hook(pki, port), b"{}") == b"{}"
         assert (server.connections, server.requests) == (1, [b"POST /x?timeout=10s HTTP/1.1"] * 2)
         with pytest.raises(CallFailed, match="tls: failed to verify certificate: x509: Hostname mismatch"):
             await caller.call(hook(pki, port, "other"), b"{}")
-    assert resolver.asked[0] == "hooks.acc.svc"
+    assert loopback.asked[0] == "hooks.acc.svc"
 
 
 async def test_another_authority_is_another_connection(pki: Pki) -> None:
     """ADM-03: a connection that one configuration trusts is not used for another, which does not."""
     stranger = new_authority("stranger", HOUR, datetime.now(UTC)).certificate.decode()
-    async with serving(pki, "hooks.acc.svc") as (_, port), Caller(Credentials({}), resolver=Loopback()) as caller:
+    async with serving(pki, "hooks.acc.svc") as (_, port), Caller(Credentials({}), resolve=Loopback()) as caller:
         good = hook(pki, port)
         await caller.call(good, b"{}")
         with pytest.raises(CallFailed, match="certificate signed by unknown authority"):
@@ -106,7 +101,7 @@ async def test_another_authority_is_another_connection(pki: Pki) -> None:
 
 async def test_a_connection_that_ended_while_it_was_idle_is_replaced(pki: Pki) -> None:
     """ADM-03: a server that hangs up after its answer costs no request."""
-    async with serving(pki, "hooks.acc.svc") as (server, port), Caller(Credentials({}), resolver=Loopback()) as caller:
+    async with serving(pki, "hooks.acc.svc") as (server, port), Caller(Credentials({}), resolve=Loopback()) as caller:
         server.hangs_up = True
         for _ in range(5):
             await caller.call(hook(pki, port), b"{}")
@@ -117,10 +112,10 @@ async def test_a_client_certificate_is_shown_to_whom_it_is_for(pki: Pki) -> None
     """ADM-03: credentials by host; one that was renewed is the one to show."""
     certificate, key = pki.issued("hook-client", Profile("virt-api", client=True))
     credentials = Credentials({"*.acc.svc": Credential(certificate_file=certificate, key_file=key)})
-    async with serving(pki, "hooks.acc.svc") as (server, port), Caller(credentials, resolver=Loopback()) as caller:
+    async with serving(pki, "hooks.acc.svc") as (server, port), Caller(credentials, resolve=Loopback()) as caller:
         await caller.call(hook(pki, port), b"{}")
         named = Credentials({f"hooks.acc.svc:{port}": Credential(certificate_file=certificate, key_file=key)})
-        async with Caller(named, resolver=Loopback()) as known:
+        async with Caller(named, resolve=Loopback()) as known:
             await known.call(hook(pki, port), b"{}")
             renewed, _ = pki.issued("hook-client", Profile("renewed", client=True))
             os.utime(renewed, (1, 1))

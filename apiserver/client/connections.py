@@ -1,0 +1,303 @@
+"""Connections to servers, kept for the next request; what is said on one is in :mod:`apiserver.client.exchange`.
+
+A connection serves one :class:`Origin`: another context of TLS, or another name that the certificate must carry, is another connection.
+What may be relied on:
+
+* at most ``limit`` exchanges with an origin are under way, those beyond it wait for their turn in the order in which they came;
+* a connection on which the server said anything unasked, or which it closed, has no further exchange;
+* a request is repeated only if it may be (RFC 9110, 9.2.2) and a kept connection ended before anything of the answer came: the server
+  closed it while the request was on its way;
+* a response that is left gives its turn to the next at once, and its connection if it was read to its end;
+* closing ends every exchange that is under way with an error.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import ssl
+import sys
+from collections import deque
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import Final, NamedTuple, Self
+from urllib.parse import quote
+
+import h11
+from multidict import CIMultiDict
+
+from apiserver.client import dialling
+from apiserver.client.exchange import Connection, Timeouts
+from apiserver.client.transport import Disconnected, NotHTTP, TooLong, Unreachable
+
+REPEATABLE: Final = frozenset({"GET", "HEAD", "OPTIONS", "PUT", "DELETE"})
+_NO_TIMEOUTS: Final = Timeouts()
+_VISIBLE: Final = "".join(chr(each) for each in range(0x21, 0x7F) if chr(each) not in '"#<>\\^`{|}')
+
+
+class Origin(NamedTuple):
+    """Where requests go, and what the server must prove."""
+
+    host: str
+    """Without brackets."""
+    port: int
+    tls: ssl.SSLContext | None = None
+    """None: no TLS."""
+    server_name: str | None = None
+    """The name that the certificate must carry, where it is not the host."""
+
+    @property
+    def authority(self) -> str:
+        """What the Host field says."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return host if self.port == (443 if self.tls is not None else 80) else f"{host}:{self.port}"
+
+
+class Response:
+    """An answer whose body is still to be read, by one task. Use as a context manager: leaving it ends the exchange."""
+
+    def __init__(self, head: h11.Response, connection: Connection, left: Callable[[], object]) -> None:
+        self.status = head.status_code
+        self.reason = head.reason.decode("latin-1")
+        self._head = head
+        self._connection: Connection | None = connection
+        self._left = left
+
+    @functools.cached_property
+    def headers(self) -> CIMultiDict[str]:
+        """The header fields; most answers are read without a look at them."""
+        return CIMultiDict((name.decode("ascii"), value.decode("utf-8", "surrogateescape")) for name, value in self._head.headers)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.release()
+
+    def __aiter__(self) -> Self:
+        """Return the pieces of the body as they arrive."""
+        return self
+
+    async def __anext__(self) -> bytes:
+        """Return the next piece.
+
+        Raises:
+            ExchangeFailed, TimeoutError: there is more, but it did not come.
+        """
+        if self._connection is not None:
+            if piece := await self._connection.piece():
+                return piece
+            self.release()  # somebody may wait for the connection
+        raise StopAsyncIteration
+
+    async def read(self, limit: int) -> bytes:
+        """Return the whole body.
+
+        Raises:
+            TooLong: it has more than ``limit`` bytes.
+            ExchangeFailed, TimeoutError: it did not come.
+        """
+        parts, size = [], 0
+        async for part in self:
+            size += len(part)
+            if size > limit:
+                raise TooLong(limit)
+            parts.append(part)
+        return b"".join(parts)
+
+    def release(self) -> None:
+        """End the exchange; twice does no harm."""
+        if self._connection is not None:
+            self._connection = None
+            self._left()
+
+
+class _Host:
+    """What there is of one origin."""
+
+    __slots__ = ("idle", "origin", "turns", "users")
+
+    def __init__(self, origin: Origin, limit: int) -> None:
+        self.origin = origin
+        self.turns = asyncio.Semaphore(limit or sys.maxsize)
+        self.users = 0
+        """Exchanges that are under way or wait."""
+        self.idle: deque[Connection] = deque()
+        """The one that was used last is at the end."""
+
+
+class Connections:
+    """Requests to servers over connections that are kept. Use as an async context manager; safe for any number of tasks at once."""
+
+    def __init__(self, *, keep_seconds: float, limit: int = 0, resolve: Callable[[str], str] | None = None) -> None:
+        """Begin without a connection.
+
+        Args:
+            keep_seconds: an idle connection is closed after this long.
+            limit: of the exchanges with one origin at once; 0: none.
+            resolve: returns what is dialled for a host; the host itself, by default.
+        """
+        self._keep_seconds = keep_seconds
+        self._limit = limit
+        self._resolve = resolve
+        self._hosts: dict[Origin, _Host] = {}
+        self._open: set[Connection] = set()
+        self._sweep_timer: asyncio.TimerHandle | None = None
+        self._is_closed = False
+        self._emptied = asyncio.Event()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        """End everything that is under way, and return when no connection is left."""
+        self._is_closed = True
+        if self._sweep_timer is not None:
+            self._sweep_timer.cancel()
+        for each in tuple(self._open):
+            each.fail(Disconnected())
+        while self._open:
+            self._emptied.clear()
+            await self._emptied.wait()
+
+    async def send(
+        self,
+        origin: Origin,
+        method: str,
+        target: str,
+        *,
+        headers: Mapping[str, str],
+        body: bytes | None = None,
+        timeouts: Timeouts = _NO_TIMEOUTS,
+    ) -> Response:
+        """Send a request and return its answer, whatever its status is.
+
+        Args:
+            origin: where to.
+            method: in capitals.
+            target: path and query; what may not stand there as it is will be quoted.
+            headers: fields beside Host and Content-Length.
+            body: None: there is none.
+            timeouts: how long to wait, in all and for each step.
+
+        Raises:
+            ExchangeFailed: there is no answer.
+            TimeoutError: it did not come in time.
+        """
+        request = _request(origin, method, target, headers, body)
+        deadline = _after(timeouts.total_seconds)
+        while True:
+            host, connection, is_fresh = await self._joined(origin, timeouts.connect_seconds, deadline)
+            try:
+                head = await connection.ask(request, body or b"", deadline, timeouts.idle_seconds)
+            except BaseException as error:
+                connection.abort()
+                self._leave(host, connection)
+                is_late = not is_fresh and isinstance(error, Disconnected) and not error.is_answered
+                if not is_late or self._is_closed or method not in REPEATABLE:
+                    raise
+            else:
+                return Response(head, connection, functools.partial(self._leave, host, connection))
+
+    async def _joined(self, origin: Origin, seconds: float | None, deadline: float | None) -> tuple[_Host, Connection, bool]:
+        """Wait for a turn; return a connection and whether it is fresh. :meth:`_leave` must follow."""
+        host = self._hosts.get(origin)
+        if host is None:
+            host = self._hosts[origin] = _Host(origin, self._limit)
+        host.users += 1
+        until = min((each for each in (_after(seconds), deadline) if each is not None), default=None)
+        try:
+            async with asyncio.timeout_at(until):
+                return host, *await self._connection(host)
+        except BaseException as error:
+            host.users -= 1
+            self._drop(host)
+            if isinstance(error, TimeoutError):
+                raise TimeoutError(f"no connection to {origin.authority} in time") from error
+            raise
+
+    async def _connection(self, host: _Host) -> tuple[Connection, bool]:
+        await host.turns.acquire()
+        try:
+            if self._is_closed:
+                raise Disconnected
+            while host.idle:
+                if (kept := host.idle.pop()).is_usable:
+                    return kept, False
+            return await self._dialled(host), True
+        except BaseException:
+            host.turns.release()
+            raise
+
+    async def _dialled(self, host: _Host) -> Connection:
+        origin = host.origin
+        try:
+            found = await dialling.addresses(self._resolve(origin.host) if self._resolve is not None else origin.host, origin.port)
+            made = await dialling.first(found, functools.partial(self._dial, host))
+            if origin.tls is not None:
+                await made.secure(origin.tls, origin.server_name or origin.host)
+        except OSError as error:
+            raise Unreachable(origin.authority, error) from error
+        if made.is_usable:
+            self._open.add(made)
+        if self._is_closed:
+            made.abort()
+        return made
+
+    async def _dial(self, host: _Host, address: str) -> Connection:
+        gone = functools.partial(self._lost, host)
+        _, made = await asyncio.get_running_loop().create_connection(lambda: Connection(gone), address, host.origin.port)
+        return made
+
+    def _leave(self, host: _Host, connection: Connection) -> None:
+        """End an exchange: keep its connection if it can have another one, and let the next begin."""
+        if connection.finish() and not self._is_closed:
+            self._keep(host, connection)
+        host.turns.release()
+        host.users -= 1
+        self._drop(host)
+
+    def _keep(self, host: _Host, connection: Connection) -> None:
+        loop = asyncio.get_running_loop()
+        connection.kept_at = loop.time()
+        host.idle.append(connection)
+        if self._sweep_timer is None:
+            self._sweep_timer = loop.call_later(self._keep_seconds, self._sweep)
+
+    def _sweep(self) -> None:
+        """Close what was idle for too long, and look again when the next one will have been."""
+        loop = asyncio.get_running_loop()
+        self._sweep_timer = None
+        for host in tuple(self._hosts.values()):
+            while host.idle and host.idle[0].kept_at + self._keep_seconds <= loop.time():
+                host.idle.popleft().close()
+            self._drop(host)
+        if kept := [host.idle[0].kept_at for host in self._hosts.values() if host.idle]:
+            self._sweep_timer = loop.call_at(min(kept) + self._keep_seconds, self._sweep)
+
+    def _lost(self, host: _Host, connection: Connection) -> None:
+        self._open.discard(connection)
+        if not self._open:
+            self._emptied.set()
+        if connection in host.idle:
+            host.idle.remove(connection)
+            self._drop(host)
+
+    def _drop(self, host: _Host) -> None:
+        """Forget an origin of which nothing is left: contexts of TLS come and go."""
+        if not host.users and not host.idle and self._hosts.get(host.origin) is host:
+            del self._hosts[host.origin]
+
+
+def _after(seconds: float | None) -> float | None:
+    return None if seconds is None else asyncio.get_running_loop().time() + seconds
+
+
+def _request(origin: Origin, method: str, target: str, headers: Mapping[str, str], body: bytes | None) -> h11.Request:
+    fields = [("Host", origin.authority), *headers.items()]
+    if body is not None:
+        fields.append(("Content-Length", str(len(body))))
+    try:
+        return h11.Request(method=method, target=quote(target or "/", safe=_VISIBLE), headers=fields)
+    except (h11.LocalProtocolError, UnicodeEncodeError) as error:
+        raise NotHTTP(f"the request cannot be sent: {error}") from error

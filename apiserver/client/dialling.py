@@ -1,0 +1,87 @@
+"""Connections to a host that has several addresses: the first that answers wins (happy eyeballs, RFC 8305)."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import socket
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Final, Protocol, TypeVar
+
+STAGGER_SECONDS: Final = 0.25
+"""An address has this long before the next one is tried beside it: what the RFC recommends."""
+
+
+class Abortable(Protocol):
+    """What is made of an address."""
+
+    def abort(self) -> None:
+        """Take it back."""
+
+
+_Made = TypeVar("_Made", bound=Abortable)
+
+
+async def addresses(host: str, port: int) -> list[str]:
+    """Return the numeric addresses of a host, families by turns, beginning with the one that the system prefers.
+
+    Raises:
+        gaierror: it has none.
+    """
+    try:
+        try:
+            found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
+        except socket.gaierror:  # a name: ask the resolver
+            found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except ValueError as error:  # a label that is too long, say
+        raise socket.gaierror(socket.EAI_NONAME, str(error)) from error
+    preferred = [str(address[0]) for family, *_, address in found if family == found[0][0]]
+    others = [str(address[0]) for family, *_, address in found if family != found[0][0]]
+    return [each for pair in itertools.zip_longest(preferred, others) for each in pair if each is not None]
+
+
+async def first(given: list[str], dial: Callable[[str], Awaitable[_Made]]) -> _Made:
+    """Return what is made of the first address that answers; the others are tried when it is slow or fails.
+
+    Raises:
+        OSError: none does; it is the last one's.
+    """
+    if len(given) == 1:
+        return await dial(given[0])
+    made: list[_Made] = []
+    failures: list[OSError] = []
+
+    async def attempt(address: str) -> None:
+        try:
+            made.append(await dial(address))
+        except OSError as error:
+            failures.append(error)
+
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            await _begin((tasks.create_task(attempt(each)) for each in given), made)
+    except BaseException:
+        _abort(made)
+        raise
+    if not made:
+        raise failures[-1]
+    _abort(made[1:])
+    return made[0]
+
+
+async def _begin(attempts: Iterable[asyncio.Task[None]], made: list[_Made]) -> None:
+    """Begin one attempt after the other until there is something, then end the others."""
+    pending: set[asyncio.Task[None]] = set()
+    for each in attempts:
+        _, pending = await asyncio.wait({*pending, each}, timeout=STAGGER_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+        if made:
+            break
+    while pending and not made:
+        _, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
+    for each in pending:
+        each.cancel()
+
+
+def _abort(made: list[_Made]) -> None:
+    for each in made:
+        each.abort()
