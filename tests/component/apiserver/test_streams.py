@@ -7,12 +7,14 @@ import hashlib
 import random
 import ssl
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 import aiohttp
+import pytest
 from aiohttp import web
 
+from apiserver.endpoints.verbs import joining
 from apiserver.registry.generic.strategy import Destination
 from certs.issuing import Profile
 from tests.component.apiserver.conftest import Api, Pki
@@ -23,12 +25,15 @@ MESSAGE = 32 << 10
 MESSAGES = 512
 
 
+Serve = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
+
+
 @asynccontextmanager
-async def tapped(pki: Pki, api: Api) -> AsyncIterator[str]:
-    """An echo behind the stream of a widget; yields the stream's address."""
+async def tapped(pki: Pki, api: Api, serve: Serve = echo) -> AsyncIterator[str]:
+    """An echo, or another server, behind the stream of a widget; yields the stream's address."""
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(pki.authority_file))
     context.load_cert_chain(*pki.issued("handler", Profile("handler", dns_names=("handler",), server=True)))
-    server = web.Server(echo)
+    server = web.Server(serve)
     listening = await asyncio.get_running_loop().create_server(server, "127.0.0.1", 0, ssl=context)
     port = listening.sockets[0].getsockname()[1]
     await api.make(widget())
@@ -81,3 +86,67 @@ async def test_sub_07_a_keystroke_is_passed_on_at_once_and_the_stream_is_counted
         async with asyncio.timeout(5):
             while await open_streams(api):
                 await asyncio.sleep(0.02)
+
+
+async def test_text_stays_text_and_a_broken_server_is_told(pki: Pki, api: Api) -> None:
+    async def serve(request: web.BaseRequest) -> web.StreamResponse:
+        socket = web.WebSocketResponse()
+        await socket.prepare(request)
+        await socket.send_str((await socket.receive_str()).upper())
+        assert request.transport is not None
+        request.transport.abort()
+        return socket
+
+    async with tapped(pki, api, serve) as url, api.session.ws_connect(url) as socket, asyncio.timeout(5):
+        await socket.send_str("grüße")
+        assert await socket.receive_str() == "GRÜSSE"
+        closed = await socket.receive()
+        assert (closed.type, closed.data) == (aiohttp.WSMsgType.CLOSE, 1001)
+        assert str(closed.extra).startswith("the connection broke")
+
+
+async def test_a_message_that_is_too_long_ends_the_stream(pki: Pki, api: Api) -> None:
+    async def serve(request: web.BaseRequest) -> web.StreamResponse:
+        socket = web.WebSocketResponse()
+        await socket.prepare(request)
+        await socket.send_bytes(bytes(joining.MAX_MESSAGE_BYTES + 1))
+        await socket.receive()
+        return socket
+
+    async with tapped(pki, api, serve) as url, api.session.ws_connect(url) as socket, asyncio.timeout(5):
+        closed = await socket.receive()
+        assert (closed.type, closed.data) == (aiohttp.WSMsgType.CLOSE, 1001)
+
+
+async def test_a_client_that_does_not_read_stops_the_server(pki: Pki, api: Api) -> None:
+    sent = 0
+
+    async def serve(request: web.BaseRequest) -> web.StreamResponse:
+        nonlocal sent
+        socket = web.WebSocketResponse()
+        await socket.prepare(request)
+        for _ in range(1024):
+            await socket.send_bytes(bytes(64 << 10))
+            sent += 64 << 10
+        return socket
+
+    async with tapped(pki, api, serve) as url, api.session.ws_connect(url, max_msg_size=0) as socket, asyncio.timeout(20):
+        await asyncio.sleep(0.5)
+        before = sent
+        await asyncio.sleep(0.2)
+        assert before == sent < 48 << 20
+        for _ in range(1024):
+            await socket.receive_bytes()
+
+
+async def test_a_redirect_is_not_followed(pki: Pki, api: Api) -> None:
+    asked: list[str] = []
+
+    async def serve(request: web.BaseRequest) -> web.StreamResponse:
+        asked.append(request.path)
+        return web.Response(status=302, headers={"Location": "/elsewhere"}, text="over there")
+
+    async with tapped(pki, api, serve) as url:
+        with pytest.raises(aiohttp.WSServerHandshakeError):
+            await api.session.ws_connect(url)
+    assert asked == ["/x"]

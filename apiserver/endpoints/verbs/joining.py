@@ -1,0 +1,135 @@
+"""Two websockets joined: a client's, and the one of the server that has its stream.
+
+Import it where a stream begins: most servers never have one, and the libraries of websockets are large.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Coroutine
+from typing import Final
+
+import orjson
+from websockets.asyncio.client import ClientConnection
+from websockets.asyncio.client import connect as websocket
+from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
+from websockets.frames import CloseCode
+from websockets.http11 import Response
+from websockets.typing import Subprotocol
+
+from apiserver.apis.meta.errors import Details, ServiceUnavailable, StatusError, from_http, from_status
+from apiserver.endpoints.http.upgrade import Closed
+from apiserver.endpoints.http.websocket import WebSocket
+from apiserver.registry.generic.strategy import Connect, Destination
+
+MAX_MESSAGE_BYTES: Final = 1 << 20
+DIAL_SECONDS: Final = 10.0
+CLOSE_SECONDS: Final = 5.0
+_FRAMES: Final = 4
+"""So many wait for the client before the server is not read from any more."""
+_MAX_REASON_BYTES: Final = 123
+_GOING_AWAY: Final = 1001
+
+
+class _Dial(websocket):
+    """Redirects are answers: where a stream is served is not for its server to say."""
+
+    def process_redirect(self, exc: Exception) -> Exception | str:
+        return exc
+
+
+@contextlib.asynccontextmanager
+async def dialled(destination: Destination, stream: Connect) -> AsyncIterator[ClientConnection]:
+    """Open the websocket of the destination.
+
+    Raises:
+        StatusError: its own answer, if it gave one; ServiceUnavailable if it cannot be reached.
+    """
+    dial = _Dial(
+        "ws" + destination.url.removeprefix("http"),
+        subprotocols=[Subprotocol(each) for each in stream.subprotocols] or None,
+        ssl=destination.tls,
+        server_hostname=destination.server_name,
+        compression=None,
+        proxy=None,  # the environment's is not for what is in the cluster
+        user_agent_header=None,
+        open_timeout=DIAL_SECONDS,
+        close_timeout=CLOSE_SECONDS,
+        ping_interval=stream.ping_seconds or None,
+        ping_timeout=stream.ping_seconds / 2 or None,
+        max_size=MAX_MESSAGE_BYTES,
+        max_queue=_FRAMES,
+    )
+    try:
+        server = await dial
+    except InvalidStatus as error:
+        raise _refusal(error.response) from error
+    except (InvalidHandshake, OSError, TimeoutError) as error:
+        why = f"the server of the stream at {destination.url.partition('/v1')[0]} cannot be reached: {error}"
+        raise ServiceUnavailable(why, Details(retry_after_seconds=1)) from error
+    async with server:
+        yield server
+
+
+def _refusal(answer: Response) -> StatusError:
+    """Return why the destination refused the upgrade."""
+    try:
+        status = orjson.loads(answer.body)
+    except ValueError:
+        status = None
+    if isinstance(status, dict) and status.get("kind") == "Status":
+        return from_status(status, answer.status_code)
+    return from_http(answer.status_code, answer.body.decode(errors="replace") or answer.reason_phrase)
+
+
+async def join(client: WebSocket, server: ClientConnection, stopped: Callable[[], Coroutine[None, None, None]]) -> None:
+    """Copy both ways until one side ends or the server stops, then close the other side with the reason."""
+    async with asyncio.TaskGroup() as tasks:
+        copies = [tasks.create_task(_upstream(client, server)), tasks.create_task(_downstream(server, client))]
+        stop = tasks.create_task(stopped())
+        _, pending = await asyncio.wait({*copies, stop}, return_when=asyncio.FIRST_COMPLETED)
+        ended = [each.result() for each in copies if each.done()]
+        for each in pending:
+            each.cancel()
+    code, reason = ended[0] if ended else (_GOING_AWAY, "the server stops: dial again")
+    if not 1000 <= code < 5000 or code in {1004, 1005, 1006, 1015}:
+        code = _GOING_AWAY  # these may not be sent (RFC 6455, 7.4.1)
+    reason = reason.encode()[:_MAX_REASON_BYTES].decode(errors="ignore")
+    async with _closing():
+        await client.end(code, reason)
+    async with _closing():
+        await server.close(code, reason)
+
+
+async def _upstream(client: WebSocket, server: ClientConnection) -> tuple[int, str]:
+    """Copy messages until the client ends; return the close code and reason to pass on."""
+    try:
+        while True:
+            await server.send(await client.receive())  # text stays text
+    except Closed as closed:
+        return closed.code, closed.reason
+    except (ConnectionError, ConnectionClosed) as error:
+        return _GOING_AWAY, f"the connection broke: {error}"
+
+
+async def _downstream(server: ClientConnection, client: WebSocket) -> tuple[int, str]:
+    """Copy messages until the server of the stream ends; return the close code and reason to pass on."""
+    try:
+        while True:
+            message = await server.recv()
+            await (client.send_bytes(message) if isinstance(message, bytes) else client.send_text(message.encode()))
+    except ConnectionClosed as closed:
+        if closed.rcvd is None or not closed.rcvd_then_sent:
+            return _GOING_AWAY, f"the connection broke: {closed}"
+        return (1000 if closed.rcvd.code == CloseCode.NO_STATUS_RCVD else closed.rcvd.code), closed.rcvd.reason
+    except ConnectionError as error:
+        return _GOING_AWAY, f"the connection broke: {error}"
+
+
+@contextlib.asynccontextmanager
+async def _closing() -> AsyncIterator[None]:
+    """Give a side that no longer answers a moment, then let it go."""
+    with contextlib.suppress(ConnectionError, ConnectionClosed, TimeoutError):
+        async with asyncio.timeout(CLOSE_SECONDS):
+            yield
