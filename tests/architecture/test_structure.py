@@ -60,6 +60,8 @@ def test_packages_import_nothing_by_themselves() -> None:
                 "jiter",
                 "apiserver.cel.compiler",
                 "websockets",
+                "aiohttp",
+                "http.client",
             ),
         ),
         ("apiserver.kubectl.__main__", ("pydantic", "grpc", "storage", "libvirt", "orjson")),
