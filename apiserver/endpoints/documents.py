@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 from collections.abc import Mapping
 from dataclasses import dataclass
-from email.utils import formatdate
 from functools import cached_property
 from time import time
 from typing import Final
@@ -14,7 +13,7 @@ from apiserver.apis.meta.errors import NotAcceptable
 from apiserver.apis.meta.objects import Object
 from apiserver.endpoints import responses
 from apiserver.endpoints.call import Call
-from apiserver.endpoints.http.messages import Response
+from apiserver.endpoints.http.messages import Response, date_of
 from apiserver.endpoints.negotiation import JSON, negotiate
 
 _YEAR: Final = 365 * 24 * 3600
@@ -96,5 +95,5 @@ class OpenAPI:
         response = await serve(call, document, packed=True)
         if wanted:
             response.headers["Cache-Control"] = "public, immutable"
-            response.headers["Expires"] = formatdate(time() + _YEAR, usegmt=True)
+            response.headers["Expires"] = date_of(int(time()) + _YEAR).decode()
         return response

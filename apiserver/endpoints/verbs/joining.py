@@ -29,6 +29,8 @@ CLOSE_SECONDS: Final = 5.0
 _FRAMES: Final = 4
 """So many wait for the client before the server is not read from any more."""
 _MAX_REASON_BYTES: Final = 123
+_MAX_TEXT_BYTES: Final = 512
+"""Of a refusal that is no Status, for its message."""
 _GOING_AWAY: Final = 1001
 
 
@@ -80,7 +82,7 @@ def _refusal(answer: Response) -> StatusError:
         status = None
     if isinstance(status, dict) and status.get("kind") == "Status":
         return from_status(status, answer.status_code)
-    return from_http(answer.status_code, answer.body.decode(errors="replace") or answer.reason_phrase)
+    return from_http(answer.status_code, answer.body[:_MAX_TEXT_BYTES].decode(errors="replace") or answer.reason_phrase)
 
 
 async def join(client: WebSocket, server: ClientConnection, stopped: Callable[[], Coroutine[None, None, None]]) -> None:
