@@ -210,6 +210,8 @@ class Window:
                 except Exception as error:  # noqa: BLE001 - of a predicate or a receiver: its own watch raises it, the others go on
                     watch.failure = error
                     self._stop(watch, end, revision)
+        for record in records:
+            record.cool()
         self.told, self.told_revision = end, revision
         return number
 

@@ -14,7 +14,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from apiserver.registry.generic import items
+from apiserver.registry.generic import changes, items
 from apiserver.server import options, running
 from apiserver.server.running import Kinds
 from certs.files import write_file
@@ -28,8 +28,12 @@ NAMESPACE = "acc"
 
 
 @pytest.fixture(autouse=True)
-def nobody_changes_what_the_cache_holds() -> Iterator[None]:
-    """Items are shared by everyone who asks, and so are parts of them: whatever a request did, the decoded object is what its bytes say."""
+def nobody_changes_what_the_cache_holds(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Items are shared by everyone who asks, and so are parts of them: whatever a request did, the decoded object is what its bytes say.
+
+    What was replaced is kept decoded here, too: the write that did it is who could have changed it.
+    """
+    monkeypatch.setattr(changes.Record, "cool", lambda _: None)
     items._warm.clear()
     yield
     for item in items._warm:

@@ -54,6 +54,17 @@ def test_what_a_selector_makes_of_a_change(was: bool | None, now: bool | None, e
         assert event == Event(expected, departed if expected is EventType.DELETED else new, old, 2)
 
 
+def test_what_a_change_replaced_is_not_kept_decoded_once_watches_were_told() -> None:
+    old, new = item(1), item(2)
+    said, says = old.object, new.object
+    made = window(10, range(1, 2))
+    assert old.object is said
+    made.extend([Record("a", 2, old, new)], 2)
+    assert old.object == said
+    assert old.object is not said
+    assert new.object is says
+
+
 def test_the_last_state_is_stamped_once_for_all_watches() -> None:
     gone = Record("a", 2, item(1), None)
     first, second = event_of(gone, None), event_of(gone, lambda each: each.key == "a")
