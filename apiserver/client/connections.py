@@ -150,6 +150,9 @@ class Connections:
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        await self.close()
+
+    async def close(self) -> None:
         """End everything that is under way, and return when no connection is left."""
         self._is_closed = True
         if self._sweep_timer is not None:
@@ -190,7 +193,7 @@ class Connections:
             host, connection, is_fresh = await self._joined(origin, timeouts.connect_seconds, deadline)
             try:
                 head = await connection.ask(request, body or b"", deadline, timeouts.idle_seconds)
-            except BaseException as error:
+            except BaseException as error:  # cancelled, too: half an exchange is nobody's, and its turn the next one's
                 connection.abort()
                 self._leave(host, connection)
                 is_late = not is_fresh and isinstance(error, Disconnected) and not error.is_answered
@@ -209,7 +212,7 @@ class Connections:
         try:
             async with asyncio.timeout_at(until):
                 return host, *await self._connection(host)
-        except BaseException as error:
+        except BaseException as error:  # cancelled, too: who waits no more is not counted
             host.users -= 1
             self._drop(host)
             if isinstance(error, TimeoutError):
@@ -225,7 +228,7 @@ class Connections:
                 if (kept := host.idle.pop()).is_usable:
                     return kept, False
             return await self._dialled(host), True
-        except BaseException:
+        except BaseException:  # cancelled, too: a turn that nobody takes is the next one's
             host.turns.release()
             raise
 

@@ -60,7 +60,7 @@ async def first(given: list[str], dial: Callable[[str], Awaitable[_Made]]) -> _M
     try:
         async with asyncio.TaskGroup() as tasks:
             await _begin((tasks.create_task(attempt(each)) for each in given), made)
-    except BaseException:
+    except BaseException:  # cancelled, too: what was made meanwhile would stay open
         _abort(made)
         raise
     if not made:

@@ -69,7 +69,7 @@ class Client:
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         connections, self._connections = self._connections, None
         if connections is not None:
-            await connections.__aexit__(kind, error, trace)
+            await connections.close()
 
     async def get(self, resource: Resource, name: str, namespace: str | None = None) -> Object:
         """Return one object; NotFound when it is absent."""

@@ -46,14 +46,13 @@ class RequestInfo:
     """``name`` comes from a field selector: the request is still about the collection."""
     label_selector: str = ""
     field_selector: str = ""
-    mutating: bool = field(init=False, repr=False, compare=False)
-    """Whether it may change something; by this the limits of requests in flight are kept apart."""
     remembered: dict[object, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
     """What filters decided of such requests, by themselves and the user's identity (:func:`recall`); goes with this object."""
 
-    def __post_init__(self) -> None:
-        mutating = self.verb in _MUTATING if self.is_resource else self.method not in {"GET", "HEAD", "OPTIONS"}
-        object.__setattr__(self, "mutating", mutating)  # the dataclass is frozen
+    @property
+    def mutating(self) -> bool:
+        """Whether it may change something; by this the limits of requests in flight are kept apart."""
+        return self.verb in _MUTATING if self.is_resource else self.method not in {"GET", "HEAD", "OPTIONS"}
 
     @property
     def scope(self) -> str:

@@ -109,7 +109,7 @@ class Caller:
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         connections, self._connections = self._connections, None
         if connections is not None:
-            await connections.__aexit__(kind, error, trace)
+            await connections.close()
 
     async def call(self, webhook: Webhook, body: bytes) -> bytes:
         """Send a question and return the answer to it.

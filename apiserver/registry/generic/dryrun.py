@@ -42,7 +42,7 @@ class DryRunnableStorage:
 
     def key(self, namespace: str, name: str) -> str:
         """Return an object's key."""
-        return f"{self._prefix}{namespace}/{name}" if namespace else f"{self._prefix}{name}"
+        return f"{self.prefix(namespace)}{name}"
 
     def not_found(self, name: str) -> NotFound:
         """Return the error for an absent object."""

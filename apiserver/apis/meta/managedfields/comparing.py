@@ -142,9 +142,8 @@ def _maps(atom: Atom, shape: MapAtom, old: Any, new: Any) -> Found:  # noqa: ANN
     after: dict[str, Any] = new if isinstance(new, dict) else {}
     if shape.atomic or not (before or after):
         return _leaf(old, new)
-    # Most of a map is as it was: that is found without a look at types. Equal texts are equal whatever the type makes of them.
-    exact = atom.exact
-    names = [name for name, value in after.items() if before.get(name, ABSENT) != value or not (exact or type(value) is str)]
+    # Most of a map of many, annotations say, is as it was: that is found without a look at types.
+    names = [name for name, value in after.items() if before.get(name, ABSENT) != value] if atom.exact else after
     touched: Fields = {}
     removed: Fields = {}
     added = 0
@@ -157,10 +156,9 @@ def _maps(atom: Atom, shape: MapAtom, old: Any, new: Any) -> Found:  # noqa: ANN
             touched["f:" + name] = LEAF if type(value) in child.accepted else present(child, value)
             added += 1
             continue
-        equal = was == value
-        if equal and (child.exact or dumps(was) == dumps(value)):
+        if was == value and (child.exact or dumps(was) == dumps(value)):
             continue
-        found, gone = (LEAF, None) if child.is_scalar and not equal else _compare(child, was, value)
+        found, gone = _compare(child, was, value)
         if found is not None:
             touched["f:" + name] = found
         if gone is not None:

@@ -168,8 +168,6 @@ def _union(first: Fields, second: Fields) -> Fields:
     added = False
     for step, tree in second.items():
         known = first.get(step)
-        if known is tree:
-            continue
         if known is None:
             added = True
             joined = tree

@@ -90,8 +90,7 @@ class Updater:
             touched, removed = changes[at]
             if not force and (conflict := sets.intersection(entry.fields, touched)):
                 conflicts[owner] = conflict
-            left = entry.fields if owner == writer else sets.difference(entry.fields, touched)
-            left = sets.difference(left, removed) if removed else left
+            left = sets.difference(entry.fields if owner == writer else sets.difference(entry.fields, touched), removed)
             if left is entry.fields:
                 if left:
                     result[owner] = entry
