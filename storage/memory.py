@@ -196,7 +196,7 @@ class MemoryStorage:
 
     def _compact(self, revision: int) -> None:
         for watch in self._watches:  # those that miss nothing are past it, whether or not they have run since
-            if watch.position < revision and not self._changes(watch, upto=revision):
+            if self._compacted <= watch.position < revision and not self._changes(watch, upto=revision):
                 watch.position = revision
             watch.woken.set()
         self._compacted = revision

@@ -423,6 +423,16 @@ async def test_7_compaction_does_not_disturb_watches_that_are_past_it(store: Sto
         assert [change.previous and change.previous.value for change in changes(await collect(batches, last))] == [b"1"]
 
 
+async def test_7_a_watch_that_missed_something_tells_it_or_says_so_however_often_is_compacted(store: Storage) -> None:
+    async with store.watch("p/", after=await store.revision()) as batches:
+        await store.compact(await put(store, "p/a"))
+        last = await put(store, "elsewhere")
+        await store.compact(last)
+        await store.request_progress()
+        with suppress(Compacted):
+            assert [change.key for change in changes(await collect(batches, last))] == ["p/a"]
+
+
 async def test_7_compaction_can_be_repeated(store: Storage) -> None:
     first = await put(store, "a")
     second = await put(store, "a")

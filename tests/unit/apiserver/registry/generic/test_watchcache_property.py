@@ -204,10 +204,18 @@ INTERRUPTED = [
     ("write", {"vm/a/1": None}),
     ("resume", 0),
 ]  # in the middle of two changes
+COMPACTED_TWICE = [
+    ("write", {"vm/a/1": 0}),
+    ("disconnect", None),
+    ("compact", None),
+    ("write", {"elsewhere/1": 0}),
+    ("compact", None),
+]  # and only the first time past what was missed
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
 @example(script=INTERRUPTED, capacity=2, chunk=1)
+@example(script=COMPACTED_TWICE, capacity=2, chunk=1)
 @given(script=st.lists(actions, min_size=1, max_size=40), capacity=st.sampled_from((2, 4, 64)), chunk=st.sampled_from((1, 2, 256)))
 def test_whoever_folds_events_over_a_snapshot_ends_where_the_list_is(script: list[tuple[str, object]], capacity: int, chunk: int) -> None:
     with (
