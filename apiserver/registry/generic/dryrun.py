@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 from apiserver.apis.meta.errors import NotFound, RequestEntityTooLarge, StatusError
 from apiserver.apis.meta.objects import Object
 from apiserver.registry.generic import codec, metadata
+from apiserver.registry.generic.cohorts import Cohort, Cohorts
 from apiserver.registry.generic.items import Item
 from apiserver.registry.generic.ownership import keep_times
 from apiserver.registry.generic.planning import Plan
@@ -19,8 +20,8 @@ from apiserver.registry.generic.transactions import Overtaken, Transactions, Unr
 from apiserver.registry.generic.watchcache import DECODING_ERRORS, WatchCache
 from storage.port import Entry, Storage
 
-Planning = Callable[[Item], Awaitable[Plan]]
-"""Returns what is to become of an object; called again with a newer one."""
+Planning = Callable[[Item, Cohort], Awaitable[Plan]]
+"""Returns what is to become of an object, planned beside the others of a cohort; called again with a newer object."""
 _Commit = Callable[[bytes], Awaitable[int]]
 """Stores a value; returns its revision."""
 
@@ -29,6 +30,8 @@ class DryRunnableStorage:
     """The objects of one strategy under ``root`` (``/registry``)."""
 
     def __init__(self, storage: Storage, cache: WatchCache, strategy: Strategy, root: str) -> None:
+        self.cohorts = Cohorts()
+        """Of writes that come at the same time: who plans one joins before."""
         self._storage = storage
         self._cache = cache
         self._hub = strategy.hub
@@ -85,7 +88,7 @@ class DryRunnableStorage:
         except DECODING_ERRORS as error:
             raise Unreadable(self._resource, entry, error) from error
 
-    async def create(self, namespace: str, new: Object, *, dry_run: bool, repeatable: bool) -> Item:
+    async def create(self, namespace: str, new: Object, cohort: Cohort, *, dry_run: bool, repeatable: bool) -> Item:
         """Store a new object.
 
         Raises:
@@ -98,7 +101,7 @@ class DryRunnableStorage:
                 raise Overtaken(entry)
             await self._transactions.check_claims(key, None, new)
             return Item(key, 0, new, codec.dump(new))
-        return await self._stored(key, new, lambda value: self._transactions.create(key, new, value, repeatable=repeatable))
+        return await self._stored(key, new, lambda value: self._transactions.create(key, new, value, repeatable=repeatable), cohort)
 
     async def guaranteed_update(
         self, namespace: str, name: str, plan: Planning, *, dry_run: bool, repeatable: bool
@@ -111,12 +114,13 @@ class DryRunnableStorage:
             NotFound, and what ``plan`` raises about the object as it is stored.
             Conflict: a claim is taken.
         """
+        cohort = await self.cohorts.join()
         item = self._cache.get(self.key(namespace, name))
         certain = item is None
         if item is None:
             item = await self.live(namespace, name)
         while True:
-            planned = await self._planned(plan, item)
+            planned = await self._planned(plan, item, cohort)
             settled = False
             if isinstance(planned, Plan) and not planned.remove:
                 old = item.object
@@ -124,7 +128,7 @@ class DryRunnableStorage:
                 settled = not item.stale and planned.obj == old
             if not isinstance(planned, StatusError) and not settled and not dry_run:
                 try:
-                    return await self._commit(item, planned, repeatable=repeatable)
+                    return await self._commit(item, planned, cohort, repeatable=repeatable)
                 except Overtaken as overtaken:
                     if overtaken.current is None:
                         raise self.not_found(name) from None
@@ -152,33 +156,37 @@ class DryRunnableStorage:
         await self._transactions.remove_unread(entry)
 
     @staticmethod
-    async def _planned(plan: Planning, item: Item) -> Plan | StatusError:
+    async def _planned(plan: Planning, item: Item, cohort: Cohort) -> Plan | StatusError:
         """Return the plan, or why there is none, which counts once the object is known not to be behind."""
         try:
-            return await plan(item)
+            return await plan(item, cohort)
         except StatusError as refused:
             return refused
 
-    async def _commit(self, item: Item, planned: Plan, *, repeatable: bool) -> tuple[Item, bool]:
+    async def _commit(self, item: Item, planned: Plan, cohort: Cohort, *, repeatable: bool) -> tuple[Item, bool]:
         obj = planned.obj
         if planned.remove:
             value = codec.encode(self._hub, obj)
             return codec.written(self._hub, item.key, await self._transactions.remove(item), obj, value), True
         commit: _Commit = lambda value: self._transactions.replace(item, obj, value, repeatable=repeatable)  # noqa: E731 - as short as it is
-        return await self._stored(item.key, obj, commit), False
+        return await self._stored(item.key, obj, commit, cohort), False
 
-    async def _stored(self, key: str, obj: Object, commit: _Commit) -> Item:
+    async def _stored(self, key: str, obj: Object, commit: _Commit, cohort: Cohort) -> Item:
         """Commit an object, at worst without its managed fields: it may be too large with them."""
         hub, writes = self._hub, self._cache.writes
+        await cohort.stage()
         value = codec.encode(hub, obj)
+        await cohort.stage()
         write = writes.begin(key, value, lambda revision: codec.written(hub, key, revision, obj, value))
         try:
-            return write.at(await commit(value))
+            item = write.at(await commit(value))
         except RequestEntityTooLarge:
             writes.forget(write)
             if obj["metadata"].pop("managedFields", None) is None:
                 raise
-            return await self._stored(key, obj, commit)
+            return await self._stored(key, obj, commit, cohort)
         except Overtaken:
             writes.forget(write)
             raise
+        await cohort.stage()  # storage answers many at once
+        return item

@@ -20,6 +20,7 @@ from apiserver.apis.meta.objects import Object, dig, is_deleting, name_of, uid_o
 from apiserver.apis.meta.validation import FieldError
 from apiserver.registry.generic import codec, metadata
 from apiserver.registry.generic.admission import Admission, Attributes, Operation
+from apiserver.registry.generic.cohorts import Cohort
 from apiserver.registry.generic.dryrun import DryRunnableStorage
 from apiserver.registry.generic.items import Item
 from apiserver.registry.generic.options import Caller, DeleteOptions, WriteOptions
@@ -128,6 +129,7 @@ class Store:
             NotFound, Forbidden: its namespace is absent, or goes; admission refuses.
             AlreadyExists, Conflict: its name, or a claim, is taken.
         """
+        cohort = await self._objects.cohorts.join()
         metadata.match_request(obj, self.resource, namespace)
         refused = self._planner.read(obj, options)
         given = obj["metadata"]
@@ -135,10 +137,12 @@ class Store:
             raise BadRequest("resourceVersion should not be set on objects to be created")
         self.strategy.default(obj)
         metadata.wipe(given)  # nobody comes to own it
+        await cohort.stage()
         self._own(self._owners(""), None, obj, options)
-        return await self._add(namespace, obj, refused, options)
+        await cohort.stage()
+        return await self._add(namespace, obj, refused, options, cohort)
 
-    async def _add(self, namespace: str, obj: Object, refused: Sequence[FieldError], options: WriteOptions) -> Item:
+    async def _add(self, namespace: str, obj: Object, refused: Sequence[FieldError], options: WriteOptions, cohort: Cohort) -> Item:
         """Store a new object that was read, defaulted and given owners."""
         attributes = self._attributes("CREATE", "", namespace, obj["metadata"].get("name", ""), options)
         if attributes is not None:
@@ -154,7 +158,7 @@ class Store:
                 await self._validated(attributes, new, None)
             try:
                 # Another try would take another name: whoever hears of no result must look first.
-                return await self._objects.create(namespace, new, dry_run=options.dry_run, repeatable=not base)
+                return await self._objects.create(namespace, new, cohort, dry_run=options.dry_run, repeatable=not base)
             except Overtaken as overtaken:
                 if not base:
                     raise self._exists(new, overtaken.current) from None
@@ -180,11 +184,13 @@ class Store:
         """
         owners = self._owners(part)
 
-        async def plan(item: Item) -> Plan:
+        async def plan(item: Item, cohort: Cohort) -> Plan:
             live = self.shown(item)
             wanted = change(self._copier(item))
             refused = self._planner.receive(wanted, live, options)
+            await cohort.stage()
             self._own(owners, live, wanted, options)
+            await cohort.stage()
             return await self._settled(item, wanted, refused, options, part)
 
         item, _ = await self._objects.guaranteed_update(namespace, name, plan, dry_run=options.dry_run, repeatable=repeatable)
@@ -218,10 +224,12 @@ class Store:
         if owners is None:
             raise BadRequest(f"{self.resource.plural}{'/' + part if part else ''} cannot be applied: no managed fields are kept")
 
-        async def plan(item: Item) -> Plan:
+        async def plan(item: Item, cohort: Cohort) -> Plan:
             live = self.shown(item)
             wanted = owners.apply(self._copier(item)(), applied, options.manager, force=options.force, now=self._now())
+            await cohort.stage()
             refused = self._planner.receive(wanted, live, options)
+            await cohort.stage()
             return await self._settled(item, wanted, refused, options, part)
 
         while True:
@@ -267,11 +275,12 @@ class Store:
             raise metadata.conflict(
                 self.resource, name, "the provided object specified a resourceVersion, and no existing object was found"
             )
+        cohort = await self._objects.cohorts.join()
         obj = owners.apply(None, applied, options.manager, force=options.force, now=self._now())
         metadata.match_request(obj, self.resource, namespace, name)
         refused = self._planner.read(obj, options)
         self.strategy.default(obj)
-        return await self._add(namespace, obj, refused, options)
+        return await self._add(namespace, obj, refused, options, cohort)
 
     async def act(self, namespace: str, name: str, subresource: str, verb: Verb, body: Object, options: WriteOptions) -> Item:
         """Apply a verb to an object and return it as it became.
@@ -281,7 +290,7 @@ class Store:
         """
         owners, strategy = self._owners(subresource), self.strategy
 
-        async def plan(item: Item) -> Plan:
+        async def plan(item: Item, _: Cohort) -> Plan:
             wanted = verb.apply(codec.copy_of(item), body, self._now())
             shown = strategy.from_hub(wanted)
             self._own(owners, self.shown(item), shown, options)
@@ -303,7 +312,7 @@ class Store:
             NotFound, Conflict: absent; a precondition does not hold. What admission raises.
         """
 
-        async def plan(item: Item) -> Plan:
+        async def plan(item: Item, _: Cohort) -> Plan:
             planned = self._planner.delete(item.object, options, self._now())
             attributes = self._attributes("DELETE", "", namespace, name, options)
             if attributes is not None:
