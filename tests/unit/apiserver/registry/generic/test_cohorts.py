@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import AsyncIterator, Awaitable
 from datetime import UTC, datetime
 from functools import partial
 from typing import TypeVar
@@ -14,6 +14,7 @@ from apiserver.apis.meta.objects import Object
 from apiserver.registry.generic import codec
 from apiserver.registry.generic.admission import Attributes
 from apiserver.registry.generic.cohorts import Cohorts
+from apiserver.registry.generic.items import Item
 from apiserver.registry.generic.options import WriteOptions
 from apiserver.registry.generic.store import Store, Stored
 from apiserver.registry.generic.watchcache import WatchCache
@@ -122,30 +123,66 @@ class Nobody:
         raise AssertionError(attributes)
 
 
-@pytest.mark.parametrize("names", [["a", "b", "c"], ["a", "a", "a"]], ids=["of several objects", "of one object"])
-async def test_writes_that_are_planned_together_lose_nothing(names: list[str]) -> None:
-    strategy = flunders.strategies("wardle.example.com")[0]
-    storage = MemoryStorage()
-    cache = WatchCache(storage, codec.collection("/registry", strategy.resource), partial(codec.decode, strategy))
-    nobody = Nobody()
-    store = Store(storage, cache, strategy, root="/registry", admission=nobody, now=lambda: datetime.now(UTC))
-    options = WriteOptions()
+class Room:
+    """A store over memory."""
 
-    def labelled(number: int, stored: Stored) -> Object:
-        nobody.order.append(str(number))
-        obj = stored()
-        obj["metadata"]["labels"] = {**obj["metadata"].get("labels", {}), f"from-{number}": "yes"}
-        return obj
+    def __init__(self) -> None:
+        strategy = flunders.strategies("wardle.example.com")[0]
+        self.storage = MemoryStorage()
+        self.cache = WatchCache(self.storage, codec.collection("/registry", strategy.resource), partial(codec.decode, strategy))
+        self.nobody = Nobody()
+        self.store = Store(
+            self.storage, self.cache, strategy, root="/registry", admission=self.nobody, now=lambda: datetime.now(UTC)
+        )  # fmt: skip
 
+    async def create(self, name: str) -> Item:
+        return await self.store.create("n", {"metadata": {"name": name}}, WriteOptions())
+
+    async def label(self, name: str, label: str) -> Item:
+        def change(stored: Stored) -> Object:
+            self.nobody.order.append(label)
+            obj = stored()
+            obj["metadata"]["labels"] = {**obj["metadata"].get("labels", {}), label: "yes"}
+            return obj
+
+        return await self.store.update("n", name, change, WriteOptions())
+
+    async def labels(self, name: str) -> set[str]:
+        """Return the labels that are stored."""
+        entry = await self.storage.get(self.store.key("n", name))
+        assert entry is not None
+        return set(self.store.decode(entry).labels)
+
+
+@pytest.fixture
+async def room() -> AsyncIterator[Room]:
+    made = Room()
     async with asyncio.TaskGroup() as tasks:
-        running = tasks.create_task(cache.run())
-        await cache.synced.wait()
-        await together(*(store.create("n", {"metadata": {"name": name}}, options) for name in sorted(set(names))))
-        nobody.order.clear()
-        await together(*(store.update("n", name, partial(labelled, number), options) for number, name in enumerate(names)))
+        running = tasks.create_task(made.cache.run())
+        await made.cache.synced.wait()
+        yield made
         running.cancel()
-    assert nobody.order[:6] == ["0", "1", "2", "UPDATE", "UPDATE", "UPDATE"]
+
+
+@pytest.mark.parametrize("names", [["a", "b", "c"], ["a", "a", "a"]], ids=["of several objects", "of one object"])
+async def test_writes_that_are_planned_together_lose_nothing(room: Room, names: list[str]) -> None:
+    await together(*(room.create(name) for name in sorted(set(names))))
+    room.nobody.order.clear()
+    await together(*(room.label(name, str(number)) for number, name in enumerate(names)))
+    assert room.nobody.order[:6] == ["0", "1", "2", "UPDATE", "UPDATE", "UPDATE"]
     for number, name in enumerate(names):
-        stored = await storage.get(store.key("n", name))
-        assert stored is not None
-        assert store.decode(stored).labels[f"from-{number}"] == "yes"
+        assert str(number) in await room.labels(name)
+
+
+@pytest.mark.parametrize("number", range(12))
+async def test_a_write_that_is_cancelled_at_any_turn_is_done_or_not_and_hinders_nobody(room: Room, number: int) -> None:
+    await together(room.create("a"), room.create("b"))
+    async with asyncio.TaskGroup() as tasks:
+        cancelled = tasks.create_task(room.label("a", "x"))
+        other = tasks.create_task(room.label("b", "x"))
+        await turns(number)
+        cancelled.cancel()
+    stored = await room.labels("a")
+    assert stored == {"x"} or (cancelled.cancelled() and not stored)
+    assert (await room.labels("b"), set(other.result().labels)) == ({"x"}, {"x"})
+    assert set((await room.label("a", "y")).labels) == await room.labels("a") >= {"y"}
