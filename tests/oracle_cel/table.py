@@ -1,4 +1,7 @@
-"""Expressions by subject, after the sections of the CEL specification and the libraries of Kubernetes."""
+"""Expressions by subject, after the sections of the CEL specification and the libraries of Kubernetes.
+
+Go walks a map in another order each time, so an expression that makes a list of a map's keys or values sorts the list.
+"""
 
 from __future__ import annotations
 
@@ -1020,7 +1023,7 @@ object.spec.disks.filter(d, d.?size.orValue(0) > 15).size() == 1
 quantity(object.spec.memory).compareTo(quantity('1Gi')) < 0
 object.spec.running == false
 has(object.spec.running) && object.spec.running
-object.metadata.labels.map(k, k + '=' + object.metadata.labels[k])
+object.metadata.labels.map(k, k + '=' + object.metadata.labels[k]).sort()
 'disk %s of %s'.format([object.spec.disks[0].name, object.metadata.name])
 object.spec.disks.exists(d, has(d.readOnly) && d.readOnly) ? 'some are read-only' : 'none'
 object.metadata.labels.transformMap(k, v, v.upperAscii())
