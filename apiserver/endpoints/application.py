@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
+from apiserver.apis.meta.errors import BadRequest
 from apiserver.apis.meta.resources import Resource
 from apiserver.endpoints import discovery, responses
 from apiserver.endpoints.call import Call
@@ -91,8 +92,10 @@ class Application:
     def _resource(self, call: Call) -> Awaitable[Response]:
         info = call.info
         served = self._by_path.get((info.group, info.version, info.resource))
-        if served is None or info.rest:
-            raise responses.unknown_resource()
+        if served is None or info.rest or (info.namespace and not served.strategy.resource.namespaced):
+            raise responses.unknown_resource()  # an object of the cluster is in no namespace, whose rights do not reach it
+        if info.misnamed:
+            raise BadRequest(info.misnamed)
         if call.request.method not in _METHODS:
             raise responses.wrong_method()
         if info.verb == "watch":

@@ -46,6 +46,8 @@ class RequestInfo:
     """``name`` comes from a field selector: the request is still about the collection."""
     label_selector: str = ""
     field_selector: str = ""
+    misnamed: str = ""
+    """Why the name or the namespace can be none of an object."""
     remembered: dict[object, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
     """What filters decided of such requests, by themselves and the user's identity (:func:`recall`); goes with this object."""
 
@@ -94,7 +96,7 @@ def parse(method: str, path: str, query: Mapping[str, str]) -> RequestInfo:
     """Return what the request is about. ``path`` is percent-decoded; surplus slashes at its ends mean nothing."""
     parts = path.strip("/").split("/")
     nonresource = RequestInfo(method=method, path=path, verb=method.lower())
-    if len(parts) < 4 or parts[0] != "apis" or "" in parts:
+    if len(parts) < 4 or parts[0] != "apis" or "" in _without_namespace(parts):
         return nonresource
     group, version, *parts = parts[1:]
     verb = _VERBS.get(method, "")
@@ -134,7 +136,21 @@ def parse(method: str, path: str, query: Mapping[str, str]) -> RequestInfo:
         selected_name=selected,
         label_selector=label_selector,
         field_selector=field_selector,
+        misnamed=_misnamed("Namespace", namespace) or ("" if selected else _misnamed("Name", name)),
     )
+
+
+def _misnamed(what: str, text: str) -> str:
+    """Return why a path segment cannot be a key in storage (Go: ``IsValidPathSegmentName``)."""
+    if text in {".", ".."}:
+        return f"{what} parameter invalid: \"{text}\": may not be '{text}'"
+    return f"{what} parameter invalid: \"{text[:_REMEMBERED_LENGTH]}\": may not contain '%'" if "%" in text else ""
+
+
+def _without_namespace(parts: list[str]) -> list[str]:
+    """Return the segments but for the namespace, which alone may be empty: ``/namespaces//virtualmachines`` are those of all."""
+    place = 4 if parts[3] == "watch" else 3
+    return parts[: place + 1] + parts[place + 2 :] if parts[place : place + 1] == ["namespaces"] and len(parts) > place + 2 else parts
 
 
 def _selected_name(selector: str) -> str:

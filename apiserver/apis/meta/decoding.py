@@ -34,11 +34,11 @@ def read(model: type[BaseModel], obj: dict[str, Any]) -> tuple[tuple[str, ...], 
     content = {key: value for key, value in obj.items() if key not in _IGNORED}
     if _is_plain(model, content):
         return (), ()
-    if (deep := _drop_nulls(content, Path(), _MAX_DEPTH)) is not None:
-        return (), (invalid(deep, "…", f"nested deeper than {_MAX_DEPTH} levels"),)
+    unknown = _unknown_nulls(model, content)
+    if (deep := _drop_nulls(content, _MAX_DEPTH)) is not None:
+        return (), (invalid(_path(deep), "…", f"nested deeper than {_MAX_DEPTH} levels"),)
     for key in obj.keys() - content.keys() - _IGNORED:
         del obj[key]
-    unknown: list[str] = []
     found: list[FieldError] = []
     try:
         model.model_validate(content)
@@ -61,6 +61,18 @@ def _is_plain(model: type[BaseModel], content: dict[str, Any]) -> bool:
     except (ValidationError, RecursionError, orjson.JSONEncodeError):  # the last: nested too deeply, or an integer beyond 64 bits
         return False
     return True
+
+
+def _unknown_nulls(model: type[BaseModel], content: dict[str, Any]) -> list[str]:
+    """Return the paths of nulls in fields that the model does not have, before nulls are dropped."""
+    try:
+        model.model_validate(content)
+    except ValidationError as error:
+        found = error.errors(include_url=False, include_context=False)
+        return [str(_path(each["loc"])) for each in found if each["type"] == "extra_forbidden" and each["input"] is None]
+    except RecursionError:
+        pass  # what is nested too deeply is found next
+    return []
 
 
 def _field_error(error: ErrorDetails) -> FieldError:
@@ -90,19 +102,19 @@ def _remove(obj: dict[str, Any], location: tuple[int | str, ...]) -> None:
     place.pop(location[-1], None)
 
 
-def _drop_nulls(value: Any, path: Path, depth: int) -> Path | None:  # noqa: ANN401 - any JSON value
-    """Remove null values of maps in place; return where it is nested too deeply, if it is."""
+def _drop_nulls(value: Any, depth: int) -> tuple[int | str, ...] | None:  # noqa: ANN401 - any JSON value
+    """Remove null values of maps in place; return where it is nested too deeply, if it is.
+
+    The way there is put together coming back: written out for each value, one long key would take the memory of all below it.
+    """
     if depth == 0:
-        return path
+        return ()
     if isinstance(value, dict):
         for key in [key for key, each in value.items() if each is None]:
             del value[key]
-        children = [(path.child(key), each) for key, each in value.items()]
-    elif isinstance(value, list):
-        children = [(path.index(position), each) for position, each in enumerate(value)]
-    else:
+    elif not isinstance(value, list):
         return None
-    for below, each in children:
-        if isinstance(each, (dict, list)) and (deep := _drop_nulls(each, below, depth - 1)) is not None:
-            return deep
+    for step, each in value.items() if isinstance(value, dict) else enumerate(value):
+        if isinstance(each, (dict, list)) and (deep := _drop_nulls(each, depth - 1)) is not None:
+            return (step, *deep)
     return None

@@ -1,7 +1,8 @@
 """JSON patch, RFC 6902, as Kubernetes applies it: 10 000 operations, and copies that add up to at most 3 MiB.
 
 Where the RFC is strict and Go's library is not, clients have come to rely on the library: ``test`` for null succeeds where nothing is,
-``replace`` puts what was absent, ``copy`` of what is absent puts null, and places in lists may be counted from the end (``/-1``).
+``replace`` puts what was absent, ``copy`` of what is absent puts null, places in lists may be counted from the end (``/-1``), and a
+``value`` that is left out is null, as Go's encoder leaves out what is empty.
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ from apiserver.apis.meta import errors
 MAX_OPERATIONS: Final = 10_000
 MAX_COPIED_BYTES: Final = 3 * 1024 * 1024
 _OPERATIONS: Final = frozenset({"add", "remove", "replace", "move", "copy", "test"})
-_NEEDS_VALUE: Final = frozenset({"add", "replace", "test"})
+_MEMBERS: Final = frozenset({"op", "path", "from", "value"})
+_TEXTS: Final = ("op", "path", "from")
+_REJECTED: Final = "the server rejected our request due to an error in our request"
 _NEEDS_FROM: Final = frozenset({"move", "copy"})
 _PLACE: Final = re.compile(r"[+-]?[0-9]{1,9}").fullmatch
 
@@ -61,11 +64,11 @@ class _Patching:
         path = operation["path"]
         match operation["op"]:
             case "add":
-                self._add(path, operation["value"])
+                self._add(path, operation.get("value"))
             case "remove":
                 _remove(*self._container(path))
             case "replace":
-                self._replace(path, operation["value"])
+                self._replace(path, operation.get("value"))
             case "move":
                 container, key = self._container(operation["from"])
                 value = _get(container, key)
@@ -79,8 +82,8 @@ class _Patching:
                     raise errors.RequestEntityTooLarge(f"the copy operations of the JSON patch copy more than {MAX_COPIED_BYTES} bytes")
                 self._add(path, orjson.loads(orjson.dumps(value)))
             case _:
-                value = self.document if path == "" else _get(*self._container(path, change=False))
-                if value != operation["value"] or _canonical(value) != _canonical(operation["value"]):
+                value, wanted = self.document if path == "" else _get(*self._container(path, change=False)), operation.get("value")
+                if value != wanted or _canonical(value) != _canonical(wanted):
                     raise _Mismatch("testing value failed")
 
     def _add(self, path: str, value: Any) -> None:  # noqa: ANN401 - any JSON value
@@ -164,28 +167,34 @@ def _canonical(value: Any) -> bytes:  # noqa: ANN401 - any JSON value
     return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
 
 
+def unknown_members(patch: Any) -> list[str]:  # noqa: ANN401 - any JSON value
+    """Return the paths (``[0].extra``) of what no operation has."""
+    operations = [each if isinstance(each, dict) else {} for each in patch] if isinstance(patch, list) else []
+    return [f"[{position}].{key}" for position, each in enumerate(operations) for key in each if key not in _MEMBERS]
+
+
 def _checked(patch: Any) -> list[dict[str, Any]]:  # noqa: ANN401 - any JSON value
+    if patch is None:
+        return []
     if not isinstance(patch, list):
         raise errors.BadRequest("error decoding patch: a JSON patch is a list of operations")
     if len(patch) > MAX_OPERATIONS:
         text = f"The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {len(patch)}"
         raise errors.RequestEntityTooLarge(text)
     for position, operation in enumerate(patch):
-        if (problem := _problem(operation)) is not None:
-            raise errors.BadRequest(f"error decoding patch: operation {position}: {problem}")
+        if not isinstance(operation, dict | None) or not all(isinstance((operation or {}).get(key), str | None) for key in _TEXTS):
+            raise errors.BadRequest(f"error decoding patch: operation {position} must be an object, its op, path and from texts")
+        if (problem := _problem(operation or {})) is not None:
+            raise errors.Invalid(f"{_REJECTED}: operation {position}: {problem}")
     return patch
 
 
-def _problem(operation: Any) -> str | None:  # noqa: ANN401 - any JSON value
-    if not isinstance(operation, dict):
-        return "must be an object"
+def _problem(operation: dict[str, Any]) -> str | None:
     name = operation.get("op")
-    if not isinstance(name, str) or name not in _OPERATIONS:
+    if name not in _OPERATIONS:
         return f"unexpected kind: {name}"
     if not _is_pointer(operation.get("path")):
         return '"path" must be a JSON pointer (RFC 6901): empty, or starting with "/"'
-    if name in _NEEDS_VALUE and "value" not in operation:
-        return f'"{name}" needs "value"'
     if name in _NEEDS_FROM and not _is_pointer(operation.get("from")):
         return f'"{name}" needs "from", a JSON pointer'
     return None
@@ -196,6 +205,6 @@ def _is_pointer(text: object) -> bool:
 
 
 def _failed(position: int, operation: dict[str, Any], text: str) -> errors.Invalid:
-    message = f'the server rejected our request due to an error in our request: operation {position}, "{operation["op"]}"'
+    message = f'{_REJECTED}: operation {position}, "{operation["op"]}"'
     cause = errors.Cause("FieldValueInvalid", text, operation["path"])
     return errors.Invalid(f'{message} of "{operation["path"]}": {text}', errors.Details(causes=(cause,)))

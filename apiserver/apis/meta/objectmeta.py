@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Any, Final, TypeAlias
 
 from apiserver.apis.meta import names, times
-from apiserver.apis.meta.validation import FieldError, Path, duplicate, forbidden, invalid, required, too_long, type_invalid
+from apiserver.apis.meta.validation import FieldError, Path, forbidden, invalid, required, too_long, type_invalid
 
 MAX_ANNOTATIONS_BYTES: Final = 256 * 1024
 _MAX_CHARACTER_BYTES: Final = 4
@@ -150,10 +150,13 @@ def _validate_owners(owners: Sequence[Mapping[str, Any]]) -> list[FieldError]:
     controller = ""
     for owner in owners:
         api_version = owner.get("apiVersion") or ""
-        if not api_version.rpartition("/")[2]:
+        group, _, version = api_version.rpartition("/")
+        if "/" in group:  # nobody can read it
+            group = version = ""
+        if not version:
             found.append(invalid(path.child("apiVersion"), api_version, "version must not be empty"))
         found += [invalid(path.child(field), "", "must not be empty") for field in ("kind", "name", "uid") if not owner.get(field)]
-        if api_version == "v1" and owner.get("kind") == "Event":
+        if (group, version, owner.get("kind")) == ("", "v1", "Event"):
             found.append(invalid(path, owner, "/v1, Kind=Event is disallowed from being an owner"))
         if owner.get("controller"):
             this = f"{owner.get('kind', '')}/{owner.get('name', '')}"
@@ -222,6 +225,22 @@ def _scalar(holds: Callable[[object], bool], rule: str) -> Check:
 
 
 _string: Final = _scalar(lambda value: isinstance(value, str), "must be a string")
+
+
+def _text_of(most: int) -> Check:
+    """A text of at most so many bytes that can be printed: names in managed fields."""
+
+    def read_text(value: Any, place: Place, unknown: list[str]) -> list[FieldError]:  # noqa: ANN401 - a client's JSON
+        if found := _string(value, place, unknown):
+            return found
+        if len(value.encode(errors="surrogatepass")) > most:
+            return [too_long(_path(place), most)]
+        wrong = next(((at, each) for at, each in enumerate(value) if not each.isprintable()), None)
+        return [invalid(_path(place), value, f"invalid character U+{ord(wrong[1]):04X} (at position {wrong[0]})")] if wrong else []
+
+    return read_text
+
+
 _boolean: Final = _scalar(lambda value: isinstance(value, bool), "must be a boolean")
 _object: Final = _scalar(lambda value: isinstance(value, dict), "must be an object")
 _integer: Final = _scalar(_is_integer, "must be a 64-bit integer")
@@ -259,18 +278,6 @@ def _record(fields: Mapping[str, Check]) -> Check:
     return read_record
 
 
-def _finalizers(value: Any, place: Place, unknown: list[str]) -> list[FieldError]:  # noqa: ANN401 - a client's JSON
-    found = _list_of(_string)(value, place, unknown)
-    if found:
-        return found
-    seen: set[str] = set()
-    for position, each in enumerate(value):
-        if each in seen:
-            found.append(duplicate(_path((place, position)), each))
-        seen.add(each)
-    return found
-
-
 _OWNER: Final[Mapping[str, Check]] = {
     "apiVersion": _string,
     "kind": _string,
@@ -280,13 +287,13 @@ _OWNER: Final[Mapping[str, Check]] = {
     "blockOwnerDeletion": _boolean,
 }
 _MANAGED: Final[Mapping[str, Check]] = {
-    "manager": _string,
+    "manager": _text_of(128),
     "operation": _string,
     "apiVersion": _string,
     "time": _time,
     "fieldsType": _string,
     "fieldsV1": _object,
-    "subresource": _string,
+    "subresource": _text_of(256),
 }
 _META: Final[Mapping[str, Check]] = {
     "name": _string,
@@ -302,7 +309,7 @@ _META: Final[Mapping[str, Check]] = {
     "labels": _strings,
     "annotations": _strings,
     "ownerReferences": _list_of(_record(_OWNER)),
-    "finalizers": _finalizers,
+    "finalizers": _list_of(_string),
     "managedFields": _list_of(_record(_MANAGED)),
 }
 _META_REPEATED: Final = {**_META, "managedFields": lambda *_: []}

@@ -141,13 +141,18 @@ def too_many(path: Path, actual: int, limit: int) -> FieldError:
     return FieldError(str(path), Reason.TOO_MANY, actual, f"must have at most {limit} {'item' if limit == 1 else 'items'}")
 
 
-def unknown_field(path: str) -> FieldError:
-    """Report a field that the schema does not have.
+def unknown_field(path: str, prefix: str = "") -> FieldError:
+    """Report a field that the schema does not have; ``prefix`` says of which text, if it is not the object's.
 
     Go answers 400 ("strict decoding error") to the first kind of mistake alone; here unknown and wrong fields come together in one
     Invalid, so that a manifest is mended in one go.
     """
-    return FieldError(path, Reason.FORBIDDEN, "", f"unknown field {quote(path)}")
+    return FieldError(path, Reason.FORBIDDEN, "", f"{prefix}unknown field {quote(path)}")
+
+
+def duplicate_field(path: str, prefix: str = "") -> FieldError:
+    """Report a key that a text gives twice; ``prefix`` as in :func:`unknown_field`."""
+    return FieldError(path, Reason.FORBIDDEN, "", f"{prefix}duplicate field {quote(path)}")
 
 
 def raise_if_any(found: Iterable[FieldError], *, group: str, kind: str, name: str) -> None:

@@ -8,6 +8,7 @@ from typing import Any, Final
 from apiserver.apis.meta import json_patch, merge_patch, strategic_patch
 from apiserver.apis.meta.errors import BadRequest, Cause, Details, Invalid
 from apiserver.apis.meta.objects import Object
+from apiserver.apis.meta.validation import FieldError, duplicate_field, unknown_field
 from apiserver.endpoints import bodies
 from apiserver.endpoints.negotiation import JSON, YAML, unsupported
 from apiserver.registry.generic.store import Change
@@ -24,8 +25,8 @@ REPEATABLE: Final = frozenset({MERGE_PATCH, STRATEGIC_PATCH})
 """These name what shall be. A JSON patch may name places instead: done twice, ``remove /metadata/finalizers/0`` removes two."""
 
 
-def parse(media_type: str, raw: bytes, shape: strategic_patch.Shape) -> tuple[Change, tuple[str, ...]]:
-    """Return the change that a patch asks for, and the keys that it gives twice.
+def parse(media_type: str, raw: bytes, shape: strategic_patch.Shape) -> tuple[Change, tuple[FieldError, ...]]:
+    """Return the change that a patch asks for, and what is superfluous in its text: keys given twice, members that no operation has.
 
     Raises:
         UnsupportedMediaType: no patch of a kind that is served.
@@ -34,16 +35,22 @@ def parse(media_type: str, raw: bytes, shape: strategic_patch.Shape) -> tuple[Ch
     if media_type not in TYPES:
         raise unsupported((*TYPES, APPLY_PATCH))
     body = bodies.decode(raw, JSON)
-    if media_type != JSON_PATCH and not isinstance(body.value, dict):
+    value = {} if body.value is None and media_type == STRATEGIC_PATCH else body.value  # as Go reads it
+    if media_type != JSON_PATCH and not isinstance(value, dict):
         raise BadRequest("error decoding patch: a merge patch is an object")
     patch = body.afresh()  # what comes of it may share parts with it
+    prefix = ""
+    unknown: tuple[FieldError, ...] = ()
     if media_type == JSON_PATCH:
+        prefix = "json patch "
+        unknown = tuple(unknown_field(each, prefix) for each in json_patch.unknown_members(value))
         apply: Callable[[Object], Any] = lambda current: json_patch.apply(current, patch())  # noqa: E731 - one line each of three
     elif media_type == MERGE_PATCH:
         apply = lambda current: merge_patch.apply(current, patch())  # noqa: E731
     else:
-        apply = lambda current: strategic_patch.apply(current, patch(), shape)  # noqa: E731
-    return lambda stored: _object(apply(stored())), body.duplicates
+        apply = lambda current: strategic_patch.apply(current, patch() or {}, shape)  # noqa: E731
+    duplicates = tuple(duplicate_field(each, prefix) for each in body.duplicates)
+    return lambda stored: _object(apply(stored())), duplicates + unknown
 
 
 def parse_apply(raw: bytes) -> tuple[Object, tuple[str, ...]]:

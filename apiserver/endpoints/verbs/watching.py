@@ -17,7 +17,7 @@ from typing import Final
 import orjson
 
 from apiserver.apis.meta import fields
-from apiserver.apis.meta.errors import Expired, Timeout
+from apiserver.apis.meta.errors import BadRequest, Expired, Timeout
 from apiserver.apis.meta.instruments import Tally
 from apiserver.apis.meta.objects import Object
 from apiserver.endpoints import queries
@@ -115,8 +115,7 @@ class _Stream:
         self._options = options
         self._representation = representation
         self._include: Include = include_of(call.request.query.get("includeObject"))
-        one = str(fields.Term("metadata.name", name)) if name else ""
-        field_selector = ",".join(filter(None, (one, options.field_selector)))
+        field_selector = _only(name, options.field_selector) if name else options.field_selector
         self._selection: Selection = selection.parse(served.strategy, options.label_selector, field_selector)
         self._since = parse_revision(options.resource_version)
         self._columns = True
@@ -180,7 +179,7 @@ class _Stream:
             await self._begin()
             for start in range(0, len(snapshot), _SLICE):
                 await self._write(self._object("ADDED", item) for item in snapshot[start : start + _SLICE] if self._selection(item))
-            if self._options.send_initial_events and self._options.bookmarks:
+            if initial and self._options.bookmarks:
                 await self._write([self._bookmark(after, {INITIAL_EVENTS_END: "true"})])
             self._call.initialized()
             if self._options.send_initial_events:
@@ -289,6 +288,17 @@ class _Stream:
             await self._sink.begin()
             self._call.started(self._sink.response.status)
             self._has_begun = True
+
+
+def _only(name: str, selector: str) -> str:
+    """Return the field selector of a watch of one object.
+
+    Raises:
+        BadRequest: it has a selector that does not demand that name.
+    """
+    if selector and fields.parse(selector).exact("metadata.name") != name:
+        raise BadRequest("fieldSelector metadata.name doesn't match requested name")
+    return selector or str(fields.Term("metadata.name", name))
 
 
 def _frame(kind: str, data: bytes) -> bytes:

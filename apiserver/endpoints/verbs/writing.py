@@ -8,7 +8,7 @@ from datetime import datetime
 from apiserver.apis.meta.errors import BadRequest
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.meta.resources import Resource
-from apiserver.apis.meta.validation import FieldError, Reason, to_invalid
+from apiserver.apis.meta.validation import duplicate_field
 from apiserver.endpoints import bodies, queries
 from apiserver.endpoints.call import Call
 from apiserver.endpoints.http.messages import Response
@@ -19,6 +19,7 @@ from apiserver.endpoints.verbs.served import Served
 from apiserver.registry.generic import codec, metadata
 from apiserver.registry.generic.options import WriteOptions
 from apiserver.registry.generic.planning import Part
+from apiserver.registry.generic.store import Stored
 from apiserver.registry.generic.strategy import CreatingVerb, Verb
 
 
@@ -26,7 +27,7 @@ async def create(served: Served, call: Call) -> Response:
     """Create an object."""
     representation = call.represent(*ONE)
     options = write_options(call, "CreateOptions")
-    body = await _body(served, call, options)
+    body = await _body(call, options)
     item = await served.store.create(call.info.namespace, body.value, options)
     return await served.answer_one(call, item, representation, code=201)
 
@@ -35,8 +36,8 @@ async def update(served: Served, call: Call) -> Response:
     """Replace an object, or its status."""
     representation = call.represent(*ONE)
     options = write_options(call)
-    body = await _body(served, call, options)
-    _must_be_named(body.value, call)
+    body = await _body(call, options)
+    metadata.must_be_named(body.value, call.info.name)
     metadata.match_request(body.value, served.strategy.resource, call.info.namespace, call.info.name)
     wanted = body.afresh()
     item = await served.store.update(call.info.namespace, call.info.name, lambda _: wanted(), options, part=_part(call))
@@ -51,11 +52,18 @@ async def patch(served: Served, call: Call) -> Response:
         return await _apply(served, call, representation)
     options = write_options(call, "PatchOptions")
     raw = await bodies.read(call.request)
-    change, duplicates = patches.parse(media_type, raw, served.shape)
+    change, options.superfluous = patches.parse(media_type, raw, served.shape)
     call.received(raw)
-    _judge_duplicates(served, call, options, duplicates)
+
+    def patched(stored: Stored) -> Object:
+        obj = change(stored)
+        if not obj.get("apiVersion"):
+            raise BadRequest(f"the patch of {call.info.name} takes away its apiVersion: nobody can read what is left")
+        metadata.must_be_named(obj, call.info.name)
+        return obj
+
     repeatable = media_type in patches.REPEATABLE
-    item = await served.store.update(call.info.namespace, call.info.name, change, options, part=_part(call), repeatable=repeatable)
+    item = await served.store.update(call.info.namespace, call.info.name, patched, options, part=_part(call), repeatable=repeatable)
     return await served.answer_one(call, item, representation)
 
 
@@ -67,8 +75,7 @@ async def _apply(served: Served, call: Call, representation: Representation) -> 
     if duplicates and options.field_validation == "Strict":
         listed = ", ".join(f'duplicate field "{each}"' for each in duplicates)
         raise BadRequest(f"error strict decoding YAML: {listed}")
-    _judge_duplicates(served, call, options, duplicates)
-    _must_be_named(applied, call)
+    options.superfluous = tuple(map(duplicate_field, duplicates))
 
     async def may_create() -> None:
         if call.authorize is not None:
@@ -113,31 +120,13 @@ def write_options(call: Call, kind: str = "UpdateOptions", *, apply: bool = Fals
     return queries.write_options(query, query.getall("dryRun", []), call.caller, kind=kind, apply=apply)
 
 
-def _must_be_named(body: Object, call: Call) -> None:
-    """Refuse a body that does not say which object it is of, in Go's words: it may be of another one."""
-    given = body.get("metadata")
-    if not given or (isinstance(given, dict) and not given.get("name")):
-        raise BadRequest(f"the name of the object ({call.info.name} based on URL) was undeterminable: name must be provided")
-
-
 def _part(call: Call) -> Part:
     return "status" if call.info.subresource == "status" else ""
 
 
-async def _body(served: Served, call: Call, options: WriteOptions) -> bodies.Body:
+async def _body(call: Call, options: WriteOptions) -> bodies.Body:
     body = await bodies.read_object(call.request, notice_duplicates=options.field_validation != "Ignore", required=True)
     call.received(body.value)
     if body.duplicates:
-        _judge_duplicates(served, call, options, body.duplicates)
+        options.superfluous = tuple(map(duplicate_field, body.duplicates))
     return body
-
-
-def _judge_duplicates(served: Served, call: Call, options: WriteOptions, duplicates: tuple[str, ...]) -> None:
-    """Warn of keys that were given twice, or refuse them (``Strict``)."""
-    if options.field_validation == "Strict" and duplicates:
-        found = [FieldError(each, Reason.FORBIDDEN, "", f'duplicate field "{each}"') for each in duplicates]
-        resource = served.strategy.resource
-        raise to_invalid(found, group=resource.group, kind=resource.kind, name=call.info.name)
-    if options.field_validation == "Warn":
-        for each in duplicates:
-            call.warn(f'duplicate field "{each}"')

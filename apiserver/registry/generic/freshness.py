@@ -118,9 +118,7 @@ class Freshness:
     def _too_late(self, wanted: int) -> errors.Timeout:
         if wanted == NOW:
             return errors.Timeout("the storage did not answer in time", errors.Details(retry_after_seconds=1))
-        cause = errors.Cause("ResourceVersionTooLarge", "Too large resource version")
-        message = f"Timeout: Too large resource version: {wanted}, current: {self._reached}"
-        return errors.Timeout(message, errors.Details(causes=(cause,), retry_after_seconds=1))
+        return too_large(wanted, self._reached)
 
     async def _ask_revision(self) -> None:
         while True:
@@ -176,3 +174,10 @@ class Freshness:
         for future in askers:
             if not future.done():
                 future.set_exception(errors.ServiceUnavailable(message, errors.Details(retry_after_seconds=1)))
+
+
+def too_large(wanted: int, current: int) -> errors.Timeout:
+    """Return the error for a revision that does not exist yet, in Go's words."""
+    cause = errors.Cause("ResourceVersionTooLarge", "Too large resource version")
+    message = f"Timeout: Too large resource version: {wanted}, current: {current}"
+    return errors.Timeout(message, errors.Details(causes=(cause,), retry_after_seconds=1))

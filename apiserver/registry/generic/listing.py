@@ -4,7 +4,8 @@
 ``resourceVersion``     no ``resourceVersionMatch``     ``Exact``            ``NotOlderThan``
 ======================= =============================== ==================== =====================
 absent                  now (linearizable)              refused              refused
-``0``                   whatever the cache has          refused              whatever the cache has
+``0``                   all that the cache has,         refused              all that the cache has,
+                        without pages                                        without pages
 N                       not older than N; with          exactly N            not older than N
                         ``limit``: exactly N
 with ``continue``       the token's revision            refused              refused
@@ -18,23 +19,25 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import orjson
 
 from apiserver.apis.meta.errors import BadRequest, Expired, Timeout
+from apiserver.registry.generic.freshness import too_large
 from apiserver.registry.generic.items import Item
 from apiserver.registry.generic.selection import Selection
 from apiserver.registry.generic.store import Store
 from apiserver.registry.generic.transactions import reading
 from apiserver.registry.generic.watchcache import DECODING_ERRORS
-from storage.port import Compacted, Entry
+from storage.port import Compacted, Entry, FutureRevision
 
 _FORMAT: Final = "meta.k8s.io/v1"
 _MAX_TOKEN: Final = 4096
 _PAGE: Final = 500
 _ANY: Final = -1
+_UNREADABLE: Final = "invalid continue token: continue key is not valid"
 _TOO_OLD: Final = (
     "The provided continue parameter is too old to display a consistent list result. You can start a new list without the continue "
     "parameter, or use the continue token in this response to retrieve the remainder of the results. Continuing with the provided token "
@@ -69,7 +72,7 @@ def decode_token(token: str) -> Position:
         raw = orjson.loads(base64.b64decode(token.encode() + b"=" * (-len(token) % 4), altchars=b"-_", validate=True))
         version, revision, start = raw["v"], raw["rv"], raw["start"]
     except (ValueError, KeyError, TypeError, binascii.Error):
-        raise BadRequest("continue key is not valid: it cannot be decoded") from None
+        raise BadRequest(f"{_UNREADABLE}: it cannot be decoded") from None
     if (
         version != _FORMAT
         or type(revision) is not int
@@ -77,9 +80,9 @@ def decode_token(token: str) -> Position:
         or not isinstance(start, str)
         or not start
     ):
-        raise BadRequest("continue key is not valid: server does not recognize this encoded version, or part of it is missing")
+        raise BadRequest(f"{_UNREADABLE}: server does not recognize this encoded version, or part of it is missing")
     if start.startswith("/") or ".." in start.rstrip("\0").split("/"):
-        raise BadRequest("continue key is not valid: it leads out of the collection")
+        raise BadRequest(f"{_UNREADABLE}: it leads out of the collection")
     return Position(revision, start)
 
 
@@ -134,9 +137,12 @@ async def run(store: Store, query: ListQuery) -> Listing:
     if query.token:
         position = decode_token(query.token)
         if position.revision > 0:
+            await store.cache.wait_fresh(position.revision)
             return await _from_storage(store, query, position)
         return await _from_cache(store, query, start=position.start)
     revision = parse_revision(query.resource_version)
+    if query.resource_version and not revision:
+        query = replace(query, limit=0)  # as Go: pages after the first would be storage's, and not whatever the cache has
     if query.exact or (revision and query.limit and not query.match):
         await store.cache.wait_fresh(revision)
         return await _from_storage(store, query, Position(revision, ""))
@@ -190,6 +196,8 @@ async def _from_storage(store: Store, query: ListQuery, position: Position) -> L
                 page = await store.storage.range(prefix, start=start, limit=size, revision=revision)
         except Compacted:
             raise _expired(query, position) from None
+        except FutureRevision:  # storage was put back to an earlier state since the cache saw that revision
+            raise too_large(revision, store.cache.revision) from None
         revision = page.revision
         for index, entry in enumerate(page.entries, 1):
             item = _decoded(store, entry)
@@ -219,5 +227,5 @@ def _page(items: Sequence[Item], prefix: str, revision: int, left: int, *, count
 
 def _expired(query: ListQuery, position: Position) -> Expired:
     if not query.token:
-        return Expired(f"The resourceVersion for the provided list is too old: {position.revision}")
+        return Expired("The resourceVersion for the provided list is too old.")
     return Expired(_TOO_OLD, metadata={"continue": encode_token(Position(_ANY, position.start))})

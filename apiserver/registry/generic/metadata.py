@@ -18,6 +18,7 @@ from apiserver.apis.meta.times import to_rfc3339
 _BLOCK: Final = 4096
 _DELETION: Final = ("deletionTimestamp", "deletionGracePeriodSeconds")
 _SERVERS: Final = (*_DELETION, "selfLink")
+_UNLOCKED: Final = (None, "", "0")
 
 REPEATED_OWNERS: Final = (
     ".metadata.ownerReferences contains duplicate entries; API server dedups owner references in 1.20+, and may reject such requests as "
@@ -44,15 +45,28 @@ def match_request(obj: Object, resource: Resource, namespace: str, name: str = "
         if metadata is None and not name:
             obj["metadata"] = {"namespace": namespace} if resource.namespaced else {}
         return  # reported with all other wrong types
-    if resource.namespaced and (metadata.get("namespace") or namespace) != namespace:
+    if not resource.namespaced:
+        metadata.pop("namespace", None)
+    elif (metadata.get("namespace") or namespace) != namespace:
         raise BadRequest("the namespace of the provided object does not match the namespace sent on the request")
-    if resource.namespaced:
+    else:
         metadata["namespace"] = namespace
     if name:
         if (metadata.get("name") or name) != name:
             given = str(metadata["name"])[:256]
             raise BadRequest(f"the name of the object ({given}) does not match the name on the URL ({name})")
         metadata["name"] = name
+
+
+def must_be_named(obj: Object, name: str) -> None:
+    """Refuse what does not say which object it is, in Go's words: it may be another one than ``name`` of the URL.
+
+    Raises:
+        BadRequest: it does not.
+    """
+    given = obj.get("metadata")
+    if not given or (isinstance(given, dict) and not given.get("name")):
+        raise BadRequest(f"the name of the object ({name} based on URL) was undeterminable: name must be provided")
 
 
 def prepare_for_create(obj: Object, now: datetime) -> None:
@@ -92,26 +106,32 @@ def prepare_for_update(obj: Object, old: Object, resource: Resource) -> None:
 
     Raises:
         Conflict: ``resourceVersion`` or ``uid`` is not that of ``old``.
+        Invalid: there is no ``resourceVersion``.
     """
     metadata, before = obj["metadata"], old["metadata"]
     given_uid, given_version = metadata.get("uid"), metadata.get("resourceVersion")
     if given_uid and given_uid != before["uid"]:
         raise precondition_failed(resource, before["name"], "UID", given_uid, before["uid"])
-    if given_version and given_version != before["resourceVersion"]:
+    if given_version in _UNLOCKED:
+        raise unlocked(resource, before["name"])
+    if given_version != before["resourceVersion"]:
         raise modified(resource, before["name"])
     put_back(metadata, before)
     metadata["uid"] = before["uid"]
 
 
 def put_back(metadata: Object, before: Object) -> None:
-    """Put back, in place, what the server decides and clients only repeat. A time of deletion that they made up stays, to be refused."""
+    """Put back, in place, what the server decides and clients only repeat, some of them with the time written in another form.
+
+    A time of deletion of what is not being deleted stays, and so does another grace period: both are refused.
+    """
     for key in ("selfLink", "creationTimestamp", "generation"):
         if key in before:
             metadata[key] = before[key]
         else:
             metadata.pop(key, None)
     for key in _DELETION:
-        if metadata.get(key) is None:
+        if metadata.get(key) is None or (key == "deletionTimestamp" and key in before):
             metadata.pop(key, None)
             if key in before:
                 metadata[key] = before[key]

@@ -8,6 +8,7 @@ from typing import Final, Literal
 
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.meta.users import ANONYMOUS, User
+from apiserver.apis.meta.validation import FieldError
 
 FieldValidation = Literal["Ignore", "Warn", "Strict"]
 
@@ -41,7 +42,7 @@ NOBODY: Final = Caller()
 
 @dataclass(slots=True)
 class WriteOptions:
-    """What create, update, patch and the verbs take. Never changed."""
+    """What create, update, patch and the verbs take. Never changed, once the store has it."""
 
     dry_run: bool = False
     """Do everything but the write itself."""
@@ -52,6 +53,8 @@ class WriteOptions:
     force: bool = False
     """Server-side apply takes fields from other managers."""
     caller: Caller = NOBODY
+    superfluous: tuple[FieldError, ...] = ()
+    """What the body's text says beside its value: keys given twice, unknown fields of a JSON patch. Treated as unknown fields are."""
 
     @property
     def manager(self) -> str:
@@ -82,10 +85,10 @@ class DeleteOptions:
     policy: str = ""
     """``Foreground``, ``Background``, ``Orphan``, or empty: what the object's finalizers say already."""
     orphan_dependents: bool | None = None
-    uid: str = ""
-    """Precondition."""
-    resource_version: str = ""
-    """Precondition."""
+    uid: str | None = None
+    """Precondition; the empty one holds for no object."""
+    resource_version: str | None = None
+    """Precondition; the empty one holds for no object."""
     ignore_read_error: bool = False
     """Delete it though it cannot be decoded (``ignoreStoreReadErrorWithClusterBreakingPotential``)."""
     dry_run: bool = False
@@ -95,8 +98,9 @@ class DeleteOptions:
         """Return the options as admission is shown them."""
         del operation
         shown: Object = {"kind": "DeleteOptions", "apiVersion": "meta.k8s.io/v1"}
-        if preconditions := {key: value for key, value in (("uid", self.uid), ("resourceVersion", self.resource_version)) if value}:
-            shown["preconditions"] = preconditions
+        preconditions = {"uid": self.uid, "resourceVersion": self.resource_version}
+        if given := {key: value for key, value in preconditions.items() if value is not None}:
+            shown["preconditions"] = given
         if self.orphan_dependents is not None:
             shown["orphanDependents"] = self.orphan_dependents
         if self.policy:

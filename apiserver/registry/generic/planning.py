@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final, Literal
+from typing import Literal
 
 from apiserver.apis.meta import objectmeta
 from apiserver.apis.meta.objects import Object, name_of
@@ -22,7 +22,6 @@ from apiserver.registry.generic.watchcache import DECODING_ERRORS
 
 Part = Literal["", "status", "scale"]
 """Which part of an object a write is about: all but the status, the status, or the replicas."""
-_UNLOCKED: Final = (None, "", "0")
 
 
 @dataclass(slots=True)
@@ -42,34 +41,34 @@ class Planner:
         self._hub = strategy.hub
         self._resource = strategy.resource
 
-    def read(self, obj: Object, options: WriteOptions, stored: Object | None = None) -> list[FieldError]:
+    def read(self, obj: Object, options: WriteOptions, old: Object | None = None) -> list[FieldError]:
         """Hold a client's object against the schema, in place; return what is wrong with unknown fields (``Strict``).
 
-        ``stored``: the metadata that it replaces.
+        ``old``: the object that it replaces.
 
         Raises:
             Invalid: it does not have the schema's shape. Whatever else can be found wrong is named, too.
         """
         obj.setdefault("metadata", {})
-        unknown, wrong = objectmeta.read(obj["metadata"], stored=stored or {})
+        unknown, wrong = objectmeta.read(obj["metadata"], stored=old["metadata"] if old else {})
         if not wrong and (repeated := metadata.drop_repeated_owners(obj["metadata"])):
             options.caller.warn(metadata.REPEATED_OWNERS + ", ".join(repeated))
         if not wrong:
             metadata.drop_empty(obj["metadata"])
         reading = self._strategy.read(obj)
-        if reading is NOTHING_WRONG and not unknown and not wrong:
+        if reading is NOTHING_WRONG and not unknown and not wrong and not options.superfluous:
             return []
-        unknown = [*unknown, *reading.unknown]
-        refused = [unknown_field(each) for each in unknown] if options.field_validation == "Strict" else []
+        superfluous = [*options.superfluous, *map(unknown_field, [*unknown, *reading.unknown])]
         if options.field_validation == "Warn":
-            for each in unknown:
-                options.caller.warn(f'unknown field "{each}"')
+            for each in superfluous:
+                options.caller.warn(each.detail)
+        refused = superfluous if options.field_validation == "Strict" else []
         misshapen = [*wrong, *reading.errors]
         if misshapen:
-            self._raise([*refused, *misshapen, *self._also(obj, misshapen)], obj)
+            self._raise([*refused, *misshapen, *self._also(obj, old, misshapen)], obj)
         return refused
 
-    def _also(self, obj: Object, misshapen: list[FieldError]) -> list[FieldError]:
+    def _also(self, obj: Object, old: Object | None, misshapen: list[FieldError]) -> list[FieldError]:
         """Return what is wrong with the rest of a misshapen object, so that its author mends everything at once.
 
         Hooks may rely on the schema and trip here; then what the schema found must do.
@@ -78,7 +77,8 @@ class Planner:
             rest = copy(obj)
             self._strategy.default(rest)
             paths = tuple(each.path for each in misshapen)
-            return [each for each in self._strategy.validate(rest) if not each.path.startswith(paths)]
+            found = self._strategy.validate(rest) if old is None else self._strategy.validate_update(rest, old)
+            return [each for each in found if not each.path.startswith(paths)]
         return []
 
     def create(self, obj: Object, refused: Iterable[FieldError], now: datetime) -> Object:
@@ -108,7 +108,7 @@ class Planner:
         """
         before = old["metadata"]
         metadata.match_request(wanted, self._resource, before.get("namespace", ""), before["name"])
-        refused = self.read(wanted, options, before)
+        refused = self.read(wanted, options, old)
         self._strategy.default(wanted)
         return refused
 
@@ -120,8 +120,6 @@ class Planner:
             Invalid: with all causes, ``refused`` among them.
         """
         before, hub = old["metadata"], self._hub
-        if wanted["metadata"].get("resourceVersion") in _UNLOCKED:
-            raise metadata.unlocked(self._resource, before["name"])
         found = list(refused)
         if hub is not self._strategy:
             hub.default(wanted)  # what the request's version does not have
@@ -165,7 +163,7 @@ class Planner:
             ("UID", options.uid, before["uid"]),
             ("ResourceVersion", options.resource_version, before["resourceVersion"]),
         ):
-            if wanted and wanted != actual:
+            if wanted is not None and wanted != actual:
                 raise metadata.deletion_refused(self._resource, before["name"], what, wanted, actual)
         obj = copy(old)
         if deletion.mark(obj, options, now):

@@ -227,6 +227,7 @@ class Store:
         async def plan(item: Item, cohort: Cohort) -> Plan:
             live = self.shown(item)
             wanted = owners.apply(self._copier(item)(), applied, options.manager, force=options.force, now=self._now())
+            metadata.must_be_named(wanted, name)
             await cohort.stage()
             refused = self._planner.receive(wanted, live, options)
             await cohort.stage()
@@ -271,13 +272,11 @@ class Store:
         if uid := (applied.get("metadata") or {}).get("uid"):
             why = f"uid mismatch: the provided object specified uid {str(uid)[:64]}, and no existing object was found"
             raise metadata.conflict(self.resource, name, why)
-        if (applied.get("metadata") or {}).get("resourceVersion"):
-            raise metadata.conflict(
-                self.resource, name, "the provided object specified a resourceVersion, and no existing object was found"
-            )
+        metadata.must_be_named(applied, name)
         cohort = await self._objects.cohorts.join()
         obj = owners.apply(None, applied, options.manager, force=options.force, now=self._now())
         metadata.match_request(obj, self.resource, namespace, name)
+        obj["metadata"].pop("resourceVersion", None)  # of one that is gone
         refused = self._planner.read(obj, options)
         self.strategy.default(obj)
         return await self._add(namespace, obj, refused, options, cohort)
@@ -335,7 +334,7 @@ class Store:
         deleted = []
         for item in items:
             given = item.object["metadata"]
-            of_this = replace(options, uid=options.uid or uid_of(item.object))
+            of_this = replace(options, uid=uid_of(item.object) if options.uid is None else options.uid)
             try:
                 await self.delete(given.get("namespace", ""), given["name"], of_this)
             except NotFound:

@@ -220,7 +220,7 @@ async def test_ssa_15_duplicate_keys_are_refused_or_warned_of(api: Api) -> None:
     assert (await applied(api, "a", b'{"not": json', "")).code == 400
     warned = await applied(api, "a", twice)
     assert warned.code == 201
-    assert 'duplicate field \\"size\\"' in warned.headers["Warning"]
+    assert 'duplicate field \\"spec.size\\"' in warned.headers["Warning"]
 
 
 async def test_ssa_16_an_applier_keeps_one_entry_across_versions(pki: Pki) -> None:

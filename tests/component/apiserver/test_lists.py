@@ -379,10 +379,11 @@ async def test_the_old_path_of_a_watch_shows_exactly_what_it_was_authorized_for(
 
     async with asyncio.TaskGroup() as tasks:
         one = tasks.create_task(names("/namespaces/acc/widgets/w2"))
-        neither = tasks.create_task(names("/namespaces/acc/widgets/w2", "&fieldSelector=metadata.name%3Dw1"))
+        same = tasks.create_task(names("/namespaces/acc/widgets/w2", "&fieldSelector=metadata.name%3Dw2"))
         both = tasks.create_task(names("/namespaces/acc/widgets"))
         everywhere = tasks.create_task(names("/widgets"))
-    assert (one.result(), neither.result(), both.result(), everywhere.result()) == (["w2"], [], ["w1", "w2"], ["w1", "w2"])
+    assert (one.result(), same.result(), both.result(), everywhere.result()) == (["w2"], ["w2"], ["w1", "w2"], ["w1", "w2"])
+    assert (await api.get(f"{base}/namespaces/acc/widgets/w2?fieldSelector=metadata.name%3Dw1")).code == 400
     for method, path in (("GET", "/widgets/w1"), ("GET", "/namespaces/acc/widgets/w1/status"), ("GET", "/namespaces/acc/widgets/w1/tap")):
         assert (await api.call(method, base + path)).code == 404, path
     assert (await api.call("DELETE", f"{base}/namespaces/acc/widgets/w1")).code == 405

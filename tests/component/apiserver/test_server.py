@@ -68,7 +68,8 @@ async def test_no_body_makes_the_server_fail(api: Api) -> None:
         for method, path in (("POST", ""), ("PUT", "w1"), ("PATCH", "w1"), ("DELETE", "w1")):
             kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
             answer = await api.call(method, path, body, Content_Type=kind)
-            assert (answer.code, answer.json["kind"]) == (400, "Status"), (method, body, answer.body)
+            code = 404 if (method, body) == ("DELETE", b"null") else 400  # null are options of which none is given
+            assert (answer.code, answer.json["kind"]) == (code, "Status"), (method, body, answer.body)
 
 
 async def test_numbers_beyond_64_bits_do_not_make_the_server_fail(api: Api) -> None:

@@ -366,6 +366,8 @@ async def test_a_patch_that_cannot_be_applied_fails_whatever_the_policy(world: W
         world.hooks["m"].reply = lambda review: patch(review, {"op": "test", "path": "/spec/size", "value": 99})
         assert (await api.call("POST", "", widget())).code == 500
         world.hooks["m"].reply = lambda review: patch(review, {"op": "conjure", "path": "/spec/size"})
+        assert (await api.call("POST", "", widget())).code == 500
+        world.hooks["m"].reply = lambda review: patch(review, {"op": 5, "path": "/spec/size"})
         assert (await api.call("POST", "", widget())).code == 201
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import orjson
 import pytest
 import yaml
@@ -64,7 +66,41 @@ def test_duplicate_keys_are_noticed() -> None:
     assert decode(b'{"a":1,"a":1}\n', JSON).duplicates == ("a",)
     assert decode(b'{"a":1,"b":2}\n', JSON).duplicates == decode(b'{ "a": 1, "b": 2 }', JSON).duplicates == ()
     assert decode(b"a: 1\na: 2\n", YAML).duplicates == ("a",)
+    assert decode(b"a:\n- b: {c: 1, c: 2}\n", YAML).duplicates == ("a[0].b.c",)
     assert decode(b'{"a":1,"a":3}', JSON, notice_duplicates=False).duplicates == ()
+
+
+def test_a_long_key_is_not_written_out_for_each_value_below_it() -> None:
+    """Three megabytes with a key of one and a half would take a hundred gigabytes."""
+    values = ",".join(f'"{number}":[{number}]' for number in range(1000))
+    raw = f'{{"{"k" * 100_000}":{{{values}, "a": 1, "a": 2}}}}'.encode()
+    tracemalloc.start()
+    try:
+        body = decode(raw, JSON)
+        assert tracemalloc.get_traced_memory()[1] < 20_000_000
+    finally:
+        tracemalloc.stop()
+    assert body.duplicates == ("k" * 256 + ".a",)
+
+
+def test_as_many_duplicates_are_told_as_anybody_reads() -> None:
+    raw = b"{" + b",".join(b'"%d":1,"%d":2' % (number, number) for number in range(300)) + b"}"
+    assert len(decode(raw, JSON).duplicates) == len(decode(raw.replace(b":", b": "), YAML).duplicates) == 100
+
+
+def test_yaml_merges_maps() -> None:
+    raw = b"x: &x {a: 1, b: 1}\ny: &y {b: 2, c: 2}\nz: {<<: [*x, *y], a: 0}\n"
+    assert decode(raw, YAML).value["z"] == {"a": 0, "b": 1, "c": 2}
+    with pytest.raises(BadRequest, match="merge key"):
+        decode(b"a: {<<: 5}", YAML)
+
+
+def test_yaml_numbers_are_as_go_writes_them_in_json() -> None:
+    assert orjson.dumps(decode(b"a: 5.0\nb: 1e3\nc: 1:30\nd: 1.0e+21\n", YAML).value) == b'{"a":5,"b":1000,"c":"1:30","d":1e+21}'
+
+
+def test_an_empty_document_may_follow() -> None:
+    assert decode(b"a: 1\n---\n", YAML).value == decode(b"a: 1\n---\n---\n...\n", YAML).value == {"a": 1}
 
 
 def test_the_loader_is_the_fast_one() -> None:

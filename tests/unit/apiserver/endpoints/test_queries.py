@@ -56,7 +56,7 @@ def test_wrong_delete_options_are_refused(body: dict[str, object], error: type[E
 def test_wrong_write_options_are_refused_together() -> None:
     query = {"fieldValidation": "x", "fieldManager": "m" * 129, "force": "true"}
     with pytest.raises(Invalid) as refused:
-        queries.write_options(query, ["Some"], NOBODY)
+        queries.write_options(query, ["Some"], NOBODY, kind="PatchOptions")
     assert {each.field for each in refused.value.details.causes} == {"dryRun", "fieldValidation", "fieldManager", "force"}
 
 

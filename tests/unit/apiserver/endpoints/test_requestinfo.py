@@ -26,6 +26,8 @@ BASE = "/apis/kubevirt.io/v1alpha1"
         ("GET", f"{BASE}/namespaces/n/vms", {"watch": "0"}, "list", "n", "vms", "", ""),
         ("GET", f"{BASE}/namespaces/n/vms/a", {"watch": "1"}, "get", "n", "vms", "a", ""),
         ("GET", f"{BASE}/watch/namespaces/n/vms", {}, "watch", "n", "vms", "", ""),
+        ("GET", f"{BASE}/namespaces//vms", {}, "list", "", "vms", "", ""),
+        ("GET", f"{BASE}/watch/namespaces//vms", {}, "watch", "", "vms", "", ""),
         ("POST", f"{BASE}/namespaces/n/vms", {}, "create", "n", "vms", "", ""),
         ("PUT", f"{BASE}/namespaces/n/vms/a/status", {}, "update", "n", "vms", "a", "status"),
         ("PATCH", f"{BASE}/namespaces/n/vms/a", {}, "patch", "n", "vms", "a", ""),

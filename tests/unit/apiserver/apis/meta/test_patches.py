@@ -72,22 +72,32 @@ def test_a_json_patch_runs_its_operations_in_order() -> None:
     assert document == {"spec": {"disks": [{"name": "a"}], "old": 1}}
 
 
-@pytest.mark.parametrize(
-    "patch",
-    [
-        {"op": "add"},
-        ["x"],
-        [{"op": "frobnicate", "path": "/a"}],
-        [{"op": ["add"], "path": "/a", "value": 1}],
-        [{"op": "add", "path": "a", "value": 1}],
-        [{"op": "add", "path": "/a"}],
-        [{"op": "move", "path": "/a"}],
-        [{"op": "copy", "path": "/a", "from": 7}],
-    ],
-)
+@pytest.mark.parametrize("patch", [{"op": "add"}, ["x"], [{"op": ["add"], "path": "/a"}], [{"op": "copy", "path": "/a", "from": 7}]])
 def test_what_is_no_json_patch_is_a_bad_request(patch: Any) -> None:
     with pytest.raises(errors.BadRequest, match="error decoding patch"):
         json_patch.apply({"a": 1}, patch)
+
+
+@pytest.mark.parametrize(
+    "operation",
+    [None, {}, {"op": "frobnicate", "path": "/a"}, {"op": "add", "path": "a", "value": 1}, {"op": "add"}, {"op": "move", "path": "/a"}],
+)
+def test_an_operation_that_nobody_knows_is_invalid(operation: Any) -> None:
+    with pytest.raises(errors.Invalid, match="operation 1: "):
+        json_patch.apply({"a": 1}, [{"op": "test", "path": "/a", "value": 1}, operation])
+
+
+def test_null_is_a_patch_of_nothing_and_a_value_left_out_is_null() -> None:
+    document = {"a": 1}
+    assert json_patch.apply(document, None) == document
+    assert json_patch.apply(document, [{"op": "add", "path": "/b"}, {"op": "test", "path": "/c"}]) == {"a": 1, "b": None}
+    assert json_patch.apply(document, [{"op": "replace", "path": "/a"}]) == {"a": None}
+
+
+def test_members_that_no_operation_has_are_found() -> None:
+    patch = [{"op": "test", "path": "/a", "value": 1}, {"op": "remove", "path": "/a", "frm": "/b", "x": 1}, "no operation"]
+    assert json_patch.unknown_members(patch) == ["[1].frm", "[1].x"]
+    assert json_patch.unknown_members(None) == []
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import copy
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -156,6 +157,24 @@ def test_a_bomb_of_nesting_is_refused_and_not_followed() -> None:
     _, found = _read(_vm(domain=nested))
     assert len(found) == 1
     assert "nested deeper than 64 levels" in found[0]
+
+
+def test_a_long_key_is_not_written_out_for_each_value_below_it() -> None:
+    obj = {"spec": {"k" * 100_000: {str(number): [number] for number in range(1000)} | {"none": None}}}
+    tracemalloc.start()
+    try:
+        unknown, _ = decoding.read(types.VirtualMachine, obj)
+        assert tracemalloc.get_traced_memory()[1] < 20_000_000
+    finally:
+        tracemalloc.stop()
+    assert unknown == ("spec." + "k" * 100_000,)
+
+
+def test_an_unknown_null_is_told_and_a_known_one_says_nothing() -> None:
+    obj = {"spec": {"nosuch": None, "nodeName": None}, "foo": None}
+    unknown, _ = decoding.read(types.VirtualMachine, obj)
+    assert sorted(unknown) == ["foo", "spec.nosuch"]
+    assert obj == {"spec": {}}
 
 
 @pytest.mark.parametrize(
