@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Final
 
 from apiserver.apis.meta.errors import BadRequest
 from apiserver.apis.meta.resources import Resource
 from apiserver.endpoints import discovery, responses
-from apiserver.endpoints.call import Call
+from apiserver.endpoints.call import Call, Page
 from apiserver.endpoints.documents import Document, OpenAPI, serve
 from apiserver.endpoints.http.messages import Response
 from apiserver.endpoints.negotiation import wants_aggregated_discovery
@@ -20,9 +21,6 @@ from apiserver.endpoints.verbs.served import Served
 from apiserver.endpoints.verbs.watching import Watches
 from apiserver.registry.generic.scaling import Scaling
 from apiserver.registry.generic.strategy import CreatingVerb, Strategy
-
-Page = Callable[[Call], Awaitable[Response]]
-"""Answers a path outside of the API: health, metrics, version."""
 
 _METHODS: Final = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE"})
 _ACTIONS: Final = frozenset({"POST", "PUT"})
@@ -35,6 +33,7 @@ class Parts:
     served: Mapping[Resource, Served]
     openapi: OpenAPI
     pages: Mapping[str, Page]
+    """By their whole paths; what is below a page is another one."""
     watches: Watches
     streams: connecting.Streams
     now: Callable[[], datetime]
@@ -49,6 +48,7 @@ class Application:
         self._versions = {(group, version) for group, version, _ in self._by_path}
         self._discovery = _documents([each.strategy for each in parts.served.values()])
         self._aggregated = Document.of(discovery.aggregated([each.strategy for each in parts.served.values()]), discovery.AGGREGATED_TYPE)
+        self._openapi = parts.openapi.pages()
 
     def is_long_running(self, info: RequestInfo) -> bool:
         """Return whether the request lasts as long as its client likes: a watch or a stream."""
@@ -70,24 +70,35 @@ class Application:
         return self._path(call)
 
     async def _path(self, call: Call) -> Response:
+        path = call.info.path
+        page = self._page(path)
+        if page is None:
+            if path.startswith("/apis/"):
+                raise responses.unknown_resource()
+            return await self._index(call, code=404)
         if call.request.method not in {"GET", "HEAD"}:
             raise responses.wrong_method()
-        path = "/" + call.info.path.strip("/")
-        if path == "/apis" and wants_aggregated_discovery(call.accept):
+        return await page(call)
+
+    def _page(self, path: str) -> Page | None:
+        if path == "/":
+            return self._index
+        document = path.removesuffix("/")
+        if document == "/apis":
+            return self._groups
+        if document in self._discovery:
+            return partial(serve, document=self._discovery[document])
+        return self._openapi.get(path) or self._parts.pages.get(path)
+
+    async def _groups(self, call: Call) -> Response:
+        if wants_aggregated_discovery(call.accept):
             return await serve(call, self._aggregated, public=True)
-        if path in self._discovery:
-            return await serve(call, self._discovery[path])
-        if path.startswith("/openapi/"):
-            found = await self._parts.openapi.serve(call, path.split("/")[2:])
-            if found is not None:
-                return found
-        for prefix, page in self._parts.pages.items():
-            if path == prefix or (prefix != "/" and path.startswith(f"{prefix}/")):
-                return await page(call)
-        if path.startswith("/apis/"):
-            raise responses.unknown_resource()
-        listed = sorted({*self._discovery, *self._parts.pages, "/openapi/v2", "/openapi/v3"})
-        return await responses.answer(call, {"paths": listed}, code=200 if path == "/" else 404)
+        return await serve(call, self._discovery["/apis"])
+
+    async def _index(self, call: Call, code: int = 200) -> Response:
+        listed = {*self._discovery, *self._parts.pages, "/openapi/v2", "/openapi/v3"}
+        paths = sorted(each for each in listed if not each.endswith("/"))
+        return await responses.answer(call, {"paths": paths}, code=code, pretty=True)
 
     def _resource(self, call: Call) -> Awaitable[Response]:
         info = call.info

@@ -10,7 +10,7 @@ from typing import Any, Final
 from apiserver.apis.meta.users import ANONYMOUS, User
 from apiserver.endpoints.audit.events import Record
 from apiserver.endpoints.audit.policy import Level
-from apiserver.endpoints.http.messages import Request
+from apiserver.endpoints.http.messages import Request, Response
 from apiserver.endpoints.negotiation import Representation, negotiate
 from apiserver.endpoints.requestinfo import RequestInfo
 from apiserver.registry.generic.options import Caller
@@ -45,7 +45,7 @@ class Call:
 
     # Values of the class stand for what most requests do not have: setting them for each would cost.
     user: User = ANONYMOUS
-    warnings: Mapping[str, None] = _NONE
+    warnings: dict[str, None] | None = None
     annotations: Mapping[str, str] = _NONE
     """For the audit log."""
     waited: float = 0.0
@@ -58,6 +58,8 @@ class Call:
     """What the audit log keeps of it; None: nothing."""
     again: Again | None = None
     """How to answer a request like this one again; None: as this one was answered."""
+    flow: bytes = b""
+    """Header fields of the answer that say whose limit it counted against, as they go on the wire."""
     on_start: Callable[[int], None] | None = None
     on_initialized: Callable[[], None] | None = None
 
@@ -122,4 +124,10 @@ class Call:
 
     def warn(self, message: str) -> None:
         """Tell the client something although all went well; once is enough."""
-        self.warnings = {**self.warnings, message: None}
+        if self.warnings is None:
+            self.warnings = {}
+        self.warnings[message] = None
+
+
+Page = Callable[[Call], Awaitable[Response]]
+"""Answers a path outside of the API's resources: health, metrics, version, documents."""

@@ -5,14 +5,16 @@ from __future__ import annotations
 import gzip
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from time import time
 from typing import Final
+
+import orjson
 
 from apiserver.apis.meta.errors import NotAcceptable
 from apiserver.apis.meta.objects import Object
 from apiserver.endpoints import responses
-from apiserver.endpoints.call import Call
+from apiserver.endpoints.call import Call, Page
 from apiserver.endpoints.http.messages import Response, date_of
 from apiserver.endpoints.negotiation import JSON, negotiate
 
@@ -42,7 +44,7 @@ class Document:
 
 
 async def serve(call: Call, document: Document, *, public: bool = False, packed: bool = False) -> Response:
-    """Answer with a document, or with 304 to a client that has it; ``packed``: a short one compressed, too."""
+    """Answer with a document, or with 304 to a client that has it; ``packed``: a short one compressed, too, and none indented."""
     headers = {"ETag": f'"{document.etag}"', "Vary": "Accept"}
     if public:
         headers["Cache-Control"] = "public"
@@ -55,7 +57,10 @@ async def serve(call: Call, document: Document, *, public: bool = False, packed:
             headers["Content-Encoding"] = "gzip"
             return Response(body=document.compressed, headers=headers, content_type=document.content_type)
         return Response(body=document.body, headers=headers, content_type=document.content_type)
-    response = Response(body=document.body, headers=headers, content_type=document.content_type)
+    body = document.body
+    if not packed and responses.is_pretty(call):
+        body = responses.dump(orjson.loads(body), pretty=True)
+    response = Response(body=body, headers=headers, content_type=document.content_type)
     return await responses.compressed(call.request, response)
 
 
@@ -70,25 +75,22 @@ class OpenAPI:
             {"paths": {path: {"serverRelativeURL": f"/openapi/v3/{path}?hash={each.etag}"} for path, each in self._v3.items()}}
         )
 
-    async def serve(self, call: Call, parts: list[str]) -> Response | None:
-        """Answer for the path segments behind ``/openapi``; None if there is nothing at them.
+    def pages(self) -> dict[str, Page]:
+        """Return what answers at which path.
 
-        Raises:
-            NotAcceptable: the client takes no JSON (the aggregator does; kube-apiserver makes the protobuf from it).
+        They raise NotAcceptable for clients that take no JSON (the aggregator does; kube-apiserver makes the protobuf from it).
         """
-        if call.accept and negotiate(call.accept).media_type != JSON:
-            raise NotAcceptable("only the following media types are accepted: application/json")
-        if parts == ["v2"]:
-            return await serve(call, self._v2, packed=True)
-        if parts == ["v3"]:
-            return await serve(call, self._root, packed=True)
-        document = self._v3.get("/".join(parts[1:])) if parts[0] == "v3" else None
-        if document is None:
-            return None
-        return await self._by_hash(call, "/".join(parts[1:]), document)
+        groups: dict[str, Page] = {f"/openapi/v3/{path}": partial(self._by_hash, path, each) for path, each in self._v3.items()}
+        return {"/openapi/v2": partial(self._whole, self._v2), "/openapi/v3": partial(self._whole, self._root), **groups}
 
     @staticmethod
-    async def _by_hash(call: Call, path: str, document: Document) -> Response:
+    async def _whole(document: Document, call: Call) -> Response:
+        _want_json(call)
+        return await serve(call, document, packed=True)
+
+    @staticmethod
+    async def _by_hash(path: str, document: Document, call: Call) -> Response:
+        _want_json(call)
         wanted = call.request.query.get("hash")
         if wanted and wanted != document.etag:
             return Response(status=301, headers={"Location": f"/openapi/v3/{path}?hash={document.etag}"})
@@ -97,3 +99,8 @@ class OpenAPI:
             response.headers["Cache-Control"] = "public, immutable"
             response.headers["Expires"] = date_of(int(time()) + _YEAR).decode()
         return response
+
+
+def _want_json(call: Call) -> None:
+    if call.accept and negotiate(call.accept).media_type != JSON:
+        raise NotAcceptable("only the following media types are accepted: application/json")

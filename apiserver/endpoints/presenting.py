@@ -106,7 +106,7 @@ class Presenter:
             age(obj["metadata"].get("creationTimestamp"), now),
         ]
         if include == "None":
-            return {"cells": cells}
+            return {"cells": cells, "object": None}
         return {"cells": cells, "object": obj if include == "Object" else partial(obj, version)}
 
 

@@ -9,6 +9,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from types import NoneType
 from typing import Any, Final, cast
 
 from apiserver.apis.meta.errors import BadRequest, Cause, Details, Invalid
@@ -150,7 +151,7 @@ def write_options(query: Query, dry_run: list[str], caller: Caller, *, kind: str
         Invalid: a value is not known, or does not fit the kind of write.
     """
     causes = list(_dry_run_causes(dry_run))
-    validation = query.get("fieldValidation") or "Warn"
+    validation = query.get("fieldValidation", "")
     if validation not in FIELD_VALIDATION:
         causes.append(_unsupported("fieldValidation", validation, FIELD_VALIDATION))
     manager = query.get("fieldManager", "")
@@ -202,13 +203,13 @@ def delete_options(query: Query, dry_run: list[str], body: dict[str, Any], calle
         policy = body.get("propagationPolicy")
     else:
         orphan = query.get("orphanDependents")
-        integer(query, "gracePeriodSeconds")
         policy = query.get("propagationPolicy")
         options = DeleteOptions(
             policy=policy or "",
             orphan_dependents=None if orphan is None else truth(orphan),
             uid=query.get("uid") or None,
             resource_version=query.get("resourceVersion") or None,
+            grace_period_seconds=integer(query, "gracePeriodSeconds"),
             ignore_read_error=truth(query.get(_IGNORE_READ_ERROR) or "false"),
             dry_run=bool(dry_run),
         )
@@ -230,7 +231,8 @@ def _contradicting(options: DeleteOptions) -> list[Cause]:
         "dryRun": options.dry_run,
         "propagationPolicy": options.policy,
         "orphanDependents": options.orphan_dependents is not None,
-        "preconditions": options.uid is not None or options.resource_version is not None,
+        "gracePeriodSeconds": options.grace_period_seconds is not None,
+        "preconditions": options.has_preconditions or options.uid is not None or options.resource_version is not None,
     }
     if not options.ignore_read_error:
         return []
@@ -252,7 +254,7 @@ def _from_body(body: dict[str, Any]) -> tuple[DeleteOptions, list[str]]:
         and isinstance(body.get(_IGNORE_READ_ERROR), bool | None)
         and all(isinstance(preconditions.get(key), str | None) for key in ("uid", "resourceVersion"))
         and isinstance(body.get("propagationPolicy"), str | None)
-        and isinstance(body.get("gracePeriodSeconds"), int | None)
+        and type(body.get("gracePeriodSeconds", 0)) in {int, NoneType}  # a boolean is an int
     )
     if not well_typed:
         raise BadRequest("the body of the delete cannot be read as DeleteOptions: a field has a wrong type")
@@ -261,6 +263,8 @@ def _from_body(body: dict[str, Any]) -> tuple[DeleteOptions, list[str]]:
         orphan_dependents=orphan,
         uid=preconditions.get("uid"),
         resource_version=preconditions.get("resourceVersion"),
+        has_preconditions=body.get("preconditions") is not None,
+        grace_period_seconds=body.get("gracePeriodSeconds"),
         ignore_read_error=bool(body.get(_IGNORE_READ_ERROR)),
         dry_run=bool(dry_run),
     )

@@ -7,12 +7,13 @@ import gzip
 import hashlib
 import zlib
 from collections.abc import Iterable
+from itertools import islice
 from typing import Any, Final
 
 import orjson
 import yaml
 
-from apiserver.apis.meta.errors import MethodNotAllowed, NotFound, StatusError
+from apiserver.apis.meta.errors import MethodNotAllowed, NotAcceptable, NotFound, StatusError
 from apiserver.apis.meta.objects import Object
 from apiserver.endpoints.call import LARGE, Call
 from apiserver.endpoints.http.messages import Joined, Request, Response
@@ -25,6 +26,7 @@ _GZIP_WINDOW: Final = 31  # zlib's way to say: with gzip's head
 NOT_CACHED: Final = b"Cache-Control: no-cache, private\r\n"
 _WARNINGS: Final = 4096
 _ONE_WARNING: Final = 256
+_MOST_WARNINGS: Final = 64
 
 
 def dump(value: Any, media_type: str = JSON, *, pretty: bool = False) -> bytes:  # noqa: ANN401 - any JSON value
@@ -46,9 +48,16 @@ def is_pretty(call: Call) -> bool:
     return bool(human)
 
 
-async def answer(call: Call, value: Any, *, code: int = 200, media_type: str = JSON) -> Response:  # noqa: ANN401 - any JSON value
-    """Return the response that carries ``value``; bytes, whole or joined, are JSON already."""
-    pretty = is_pretty(call)
+async def answer(
+    call: Call,
+    value: Any,  # noqa: ANN401 - any JSON value
+    *,
+    code: int = 200,
+    media_type: str = JSON,
+    pretty: bool = False,
+) -> Response:
+    """Return the response that carries ``value``; bytes, whole or joined, are JSON already. ``pretty``: indented for whoever asks."""
+    pretty = pretty or is_pretty(call)
     if isinstance(value, Joined) and (media_type != JSON or pretty):
         value = b"".join(value.slices(value.length))
     if isinstance(value, Joined):
@@ -83,9 +92,13 @@ def _gzip(body: bytes | Joined) -> bytes:
     return b"".join((*map(packer.compress, body.slices(LARGE)), packer.flush()))
 
 
-def status_of(error: StatusError) -> Response:
-    """Return the response for an error: always a JSON ``Status``, whatever the client accepts."""
-    response = Response(status=error.code, body=dump(error.to_json()), content_type=JSON)
+def status_of(call: Call, error: StatusError) -> Response:
+    """Return the response for an error: a ``Status``, in JSON for clients that accept nothing that we can write."""
+    try:
+        media_type = call.represent().media_type
+    except NotAcceptable:
+        media_type = JSON
+    response = Response(status=error.code, body=dump(error.to_json(), media_type, pretty=is_pretty(call)), content_type=media_type)
     response.headers["X-Content-Type-Options"] = "nosniff"
     if error.details.retry_after_seconds:
         response.headers["Retry-After"] = str(error.details.retry_after_seconds)
@@ -102,15 +115,18 @@ def plain(code: int, text: str) -> Response:
 def add_headers(call: Call, response: Response) -> None:
     """Set the headers that every answer carries; call it before the answer is prepared."""
     cached = b"" if response.sets("Cache-Control") else NOT_CACHED
-    response.encoded = b"Audit-Id: %b\r\n%b%b" % (call.audit_id.encode(), cached, response.encoded)
+    response.encoded = b"Audit-Id: %b\r\n%b%b%b" % (call.audit_id.encode(), cached, response.encoded, call.flow)
     if call.warnings:
         for value in warnings(call.warnings):
             response.headers.add("Warning", value)
 
 
 def warnings(texts: Iterable[str]) -> list[str]:
-    """Return the values of the ``Warning`` headers for these texts: whole while they stay below 4096 characters together, else cut."""
-    listed = [each for each in texts if each]
+    """Return the values of the ``Warning`` headers for these texts: whole while they stay below 4096 characters together, else cut.
+
+    At most 64, because some clients (Python's ``http.client``) read no answer with more than 100 headers.
+    """
+    listed = list(islice(filter(None, texts), _MOST_WARNINGS))
     if sum(map(len, listed)) <= _WARNINGS:
         return [warning(each) for each in listed]
     values, written = [], 0

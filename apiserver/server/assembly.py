@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
@@ -16,7 +16,7 @@ from apiserver.client.informer import Informer
 from apiserver.endpoints import responses
 from apiserver.endpoints.application import Application, Parts
 from apiserver.endpoints.audit.auditing import Auditor
-from apiserver.endpoints.call import Call
+from apiserver.endpoints.call import Call, Page
 from apiserver.endpoints.documents import OpenAPI
 from apiserver.endpoints.filters.authentication import Authenticator
 from apiserver.endpoints.filters.authorization import Authorizer
@@ -124,8 +124,8 @@ def assemble(
     peaks = Peaks(limiter)
     metrics.follow(stores.values(), peaks)
     indicators = Indicators()
-    pages: dict[str, Callable[[Call], Awaitable[Response]]] = {
-        "/metrics/slis": indicators.page, "/metrics": metrics.page, "/version": _version,
+    pages: dict[str, Page] = {
+        "/metrics/slis": indicators.page, "/metrics": metrics.page, "/version": _version, "/version/": _version,
     }  # fmt: skip
     parts = Parts(
         served={store.resource: _served(store, v3) for store in stores.values()},
@@ -141,7 +141,7 @@ def assemble(
     )  # fmt: skip
     assembly = Assembly(chain, stores, watches, streams, tuple(caches.values()), peaks, informers)
     for path, checks in _checks(assembly, storage, probes).items():
-        pages[path] = Health(path, checks, indicators).page
+        pages.update(Health(path, checks, indicators).pages())
     return assembly
 
 
@@ -205,7 +205,7 @@ async def _version(call: Call) -> Response:
         "compiler": platform.python_compiler(),
         "platform": f"{platform.system().lower()}/{platform.machine()}",
     }
-    return await responses.answer(call, info)
+    return await responses.answer(call, info, pretty=True)
 
 
 def _release() -> str:

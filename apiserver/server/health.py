@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from apiserver.apis.meta.instruments import Counter, Gauge, Registry
 from apiserver.endpoints import responses
-from apiserver.endpoints.call import Call
+from apiserver.endpoints.call import Call, Page
 from apiserver.endpoints.http.messages import Response
 
 TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
@@ -51,16 +52,19 @@ class Health:
     checks: Mapping[str, Check]
     indicators: Indicators
 
-    async def page(self, call: Call) -> Response:
+    def pages(self) -> dict[str, Page]:
+        """Return what answers at which path: at its own, and each check by itself below it."""
+        return {self.path: self._all, **{f"{self.path}/{name}": partial(self._one, name) for name in self.checks}}
+
+    async def _one(self, name: str, call: Call) -> Response:
+        del call
+        well = await _passes(self.checks[name])
+        return responses.plain(200, "ok") if well else responses.plain(500, f"internal server error: {name} failed\n")
+
+    async def _all(self, call: Call) -> Response:
         """Answer ``ok``, or 500 with what is not; ``?verbose`` names every check, ``?exclude=NAME`` leaves one out."""
         title = self.path.strip("/")
         excluded = set(call.request.query.getall("exclude", []))
-        single = call.info.path.strip("/").removeprefix(title).strip("/")
-        if single:
-            check = self.checks.get(single)
-            if check is None:
-                return responses.plain(404, "404 page not found\n")
-            return responses.plain(200, "ok") if await _passes(check) else responses.plain(500, f"internal server error: {single} failed\n")
         async with asyncio.TaskGroup() as tasks:
             running = {name: tasks.create_task(_passes(check)) for name, check in self.checks.items() if name not in excluded}
         results = {name: task.result() for name, task in running.items()}

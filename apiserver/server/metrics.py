@@ -11,12 +11,14 @@ from collections.abc import Callable, Collection, Iterable
 from typing import Final
 
 from apiserver.apis.meta.instruments import Counter, Histogram, Read, Registry
+from apiserver.apis.meta.resources import Resource
 from apiserver.client.rest import Client
-from apiserver.endpoints import responses
+from apiserver.endpoints import discovery, responses
 from apiserver.endpoints.audit.auditing import AuditMetrics
 from apiserver.endpoints.call import Call
 from apiserver.endpoints.filters.limits import Limiter
 from apiserver.endpoints.filters.metering import Deciding, Requests
+from apiserver.endpoints.filters.tokens import TokenCounts
 from apiserver.endpoints.http.messages import Response
 from apiserver.registry.generic.store import Store
 from apiserver.server import process
@@ -44,6 +46,7 @@ class Delegation:
         self.authz_seconds = Histogram(
             "apiserver_delegated_authz_request_duration_seconds", "Time of SubjectAccessReviews.", _DELEGATED_SECONDS, ("code",)
         )
+        self.tokens = TokenCounts()
         self.expiry = Histogram(
             "apiserver_client_certificate_expiration_seconds", "Remaining life of certificates that authenticated.", _EXPIRY_SECONDS
         )
@@ -78,25 +81,34 @@ class Delegation:
         """Put all of it on the page."""
         registry.add(self.authn, self.authn_seconds, self.authz, self.authz_seconds, self.expiry)
         registry.add(self.handshakes, self.requests, self.request_seconds)
+        registry.add(self.tokens.requests, self.tokens.seconds, self.tokens.fetches)
 
 
 class Peaks:
-    """The most requests at once within the last second, which is what Go's gauge of requests in flight means."""
+    """The most requests at once within the last second, which is what Go's gauges of requests in flight and in queues mean."""
 
     def __init__(self, limiter: Limiter) -> None:
         self._limiter = limiter
         self._last = (0, 0)
+        self._queued = (0, 0)
 
     async def run(self) -> None:
         """Look every second, until cancelled."""
         while True:
-            self._last = self._limiter.take_peaks()
+            self._last, self._queued = self._limiter.take_peaks(), self._limiter.take_queued()
             await asyncio.sleep(_PEAK_SECONDS)
 
     def read(self) -> Labelled:
-        """Yield the gauges."""
-        yield ("readOnly",), self._last[0]
-        yield ("mutating",), self._last[1]
+        """Return the most in flight."""
+        return _by_kind(self._last)
+
+    def read_queued(self) -> Labelled:
+        """Return the most in queues."""
+        return _by_kind(self._queued)
+
+
+def _by_kind(most: tuple[int, int]) -> Labelled:
+    return ((("readOnly",), most[0]), (("mutating",), most[1]))
 
 
 class Metrics:
@@ -115,9 +127,11 @@ class Metrics:
 
     def follow(self, stores: Collection[Store], peaks: Peaks) -> None:
         """Read the stores' caches and the peaks of requests in flight whenever the page is asked for."""
-        self.requests.serve((each.resource.group, each.resource.plural) for each in stores)
+        self.requests.serve({_served(each.resource): [name for name, *_ in discovery.subresources(each.strategy)] for each in stores})
         about = "Most requests at once within the last second, by kind."
         self.registry.add(Read("apiserver_current_inflight_requests", "gauge", about, ("request_kind",), peaks.read))
+        about = "Most requests that waited in queues at once within the last second, by kind."
+        self.registry.add(Read("apiserver_current_inqueue_requests", "gauge", about, ("request_kind",), peaks.read_queued))
         self.registry.add(*_caches([each for each in stores if each.strategy.hub is each.strategy]))
 
     async def page(self, call: Call) -> Response:
@@ -144,12 +158,29 @@ def _caches(stores: Collection[Store]) -> Iterable[Read]:
     yield Read("apiserver_storage_consistency_checks_total", "counter", about, (*group, "status"), lambda: _checks(stores))
     about = "Changes that the storage told the watch cache."
     yield Read("apiserver_watch_cache_events_received_total", "counter", about, group, each(_names, lambda store: store.cache.changes))
+    about = "Changes that watch caches offered to their watches."
+    yield Read("apiserver_watch_cache_events_dispatched_total", "counter", about, group, each(_names, lambda store: store.cache.dispatched))
+    about = "Lists of what is committed now, by whether the watch cache could answer, and whether storage did instead."
+    consistent = (*group, "success", "fallback")
+    yield Read("apiserver_watch_cache_consistent_read_total", "counter", about, consistent, lambda: _consistent(stores))
     about = "Revision that the watch cache has reached."
     yield Read("apiserver_watch_cache_resource_version", "gauge", about, group, each(_names, lambda store: store.cache.revision))
     index = ("group", "resource", "index")
     about = "Lists that watch caches answered."
     yield Read(
         "apiserver_cache_list_total", "counter", about, index, each(lambda store: (*_names(store), ""), lambda store: store.cache.lists)
+    )
+    about = "Objects that watch caches looked at for lists."
+    yield Read(
+        "apiserver_cache_list_fetched_objects_total",
+        "counter",
+        about,
+        index,
+        each(lambda store: (*_names(store), ""), lambda store: store.cache.list_fetched),
+    )
+    about = "Objects in the lists that watch caches answered."
+    yield Read(
+        "apiserver_cache_list_returned_objects_total", "counter", about, group, each(_names, lambda store: store.cache.list_returned)
     )
     about = "Times that the watch cache read everything."
     yield Read("apiserver_watch_cache_initializations_total", "counter", about, group, each(_names, lambda store: store.cache.listings))
@@ -161,8 +192,19 @@ def _checks(stores: Collection[Store]) -> Labelled:
             yield (*_names(store), status), count
 
 
+def _consistent(stores: Collection[Store]) -> Labelled:
+    for store in stores:
+        reads = store.cache.consistent_reads
+        yield (*_names(store), "true", "false"), reads["success"]
+        yield (*_names(store), "false", "true"), reads["fallback"]
+
+
 def _objects(store: Store) -> int:
     return store.cache.count()
+
+
+def _served(resource: Resource) -> tuple[str, str, str]:
+    return resource.group, resource.version, resource.plural
 
 
 def _names(store: Store) -> tuple[str, ...]:

@@ -212,7 +212,8 @@ def _authorizer(options: Options, client: Client | None, metrics: Metrics) -> Au
 def _reviewer(options: Options, client: Client | None, metrics: Metrics) -> TokenReview | None:
     if client is None:
         return None
-    return TokenReview(client, metrics.delegation.authenticated, seconds=options.authentication_token_webhook_cache_ttl)
+    seconds = options.authentication_token_webhook_cache_ttl
+    return TokenReview(client, metrics.delegation.authenticated, metrics.delegation.tokens, seconds=seconds)
 
 
 def _serving_files(options: Options) -> Files:

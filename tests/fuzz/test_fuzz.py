@@ -20,6 +20,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, seed, settings
 
+from tests.fuzz import heavy
 from tests.fuzz.requests import Sent, requests
 from tests.fuzz.server import Server, serving
 
@@ -113,4 +114,19 @@ def test_no_request_at_all_is_a_server_error_or_hangs(server: Server) -> None:
         assert wire.send(Sent("GET", "/livez"))[0] == 200
     print(f"[{counted[0]} requests, seeds from {first}]")
     assert counted[0] > SECONDS
+    assert server.failures() == []
+
+
+def test_no_body_within_the_limit_holds_up_the_server(server: Server) -> None:
+    """What once took minutes, or all memory, is answered long before a client gives up."""
+    slowest = (0.0, "")
+    with contextlib.closing(Wire(server)) as wire:
+        assert wire.send(heavy.CREATE)[0] == 201
+        for what, sent in heavy.requests():
+            began = time.monotonic()
+            code, body = wire.send(sent)
+            slowest = max(slowest, (time.monotonic() - began, what))
+            assert 200 <= code < 500, (what, code, body[:500])
+            assert slowest[0] < ANSWER_SECONDS, slowest
+    print(f"[the slowest took {slowest[0]:.1f} s: {slowest[1]}]")
     assert server.failures() == []

@@ -21,7 +21,7 @@ _GENERATED: Final = re.compile(r"\bg-[a-z0-9]{5}\b")
 _RUN: Final = frozenset({"resourceVersion", "continue"})
 _KINDS_OWN: Final = frozenset({"generation"})
 """What the sample leaves undone: its strategy keeps no generation."""
-_DEPRECATED: Final = re.compile(r'299 - "wardle.example.com/v1alpha1 F[a-z]+ is deprecated[^"]*"(, )?')
+_DEPRECATED: Final = re.compile(r'299 - "wardle.example.com/v1alpha1 (?:Flunder|Fischer) is deprecated[^"]*"(, )?')
 """The sample says so of its own first version."""
 _HEADERS: Final = ("content-type", "retry-after", "warning", "cache-control")
 """Ours says nosniff with every error, the twin with plain ones; and Vary wherever the Accept header decides."""

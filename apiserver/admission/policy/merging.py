@@ -100,6 +100,19 @@ def apply(schemas: Schemas, live: Object, value: Value) -> Object:
     return merged if merged is not ABSENT else {}
 
 
+def unknown_fields(atom: Atom, value: Any) -> list[str]:  # noqa: ANN401 - any JSON value
+    """Return the paths (``.spec.ports[0].nope``) of fields that the schema does not have."""
+    found: list[str] = []
+    if isinstance(value, dict) and atom.map is not None:
+        for name, each in value.items():
+            child = atom.map.fields.get(name, atom.map.element)
+            found += [f".{name}{below}" for below in ([""] if child is None else unknown_fields(child, each))]
+    elif isinstance(value, list) and atom.list is not None:
+        for position, each in enumerate(value):
+            found += [f"[{position}]{below}" for below in unknown_fields(atom.list.element, each)]
+    return found
+
+
 def _atomic(atom: Atom, value: Any, path: str) -> list[str]:  # noqa: ANN401 - any JSON value
     """Return the paths of what merging would replace as a whole: a policy's author rarely means that."""
     found: list[str] = []

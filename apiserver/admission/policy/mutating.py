@@ -12,6 +12,7 @@ import time
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from apiserver.admission import unapplied
 from apiserver.admission.policy import activation, conditions, evaluating, merging
 from apiserver.admission.policy.activation import Input
 from apiserver.admission.policy.definitions import INVALID, Binding, Policy
@@ -20,7 +21,7 @@ from apiserver.admission.policy.merging import PatchFailed, Schemas
 from apiserver.admission.policy.metrics import MutatingMetrics, error_type
 from apiserver.admission.policy.plugin import Invocation, Judging, Problem
 from apiserver.admission.webhook.conditions import ConditionsFailed
-from apiserver.admission.webhook.errors import forbidden
+from apiserver.admission.webhook.errors import forbidden, internal
 from apiserver.apis.meta import json_patch
 from apiserver.apis.meta.errors import Cause, Forbidden, ServiceUnavailable, StatusError
 from apiserver.apis.meta.objects import Object
@@ -180,6 +181,7 @@ class MutatingPolicies:
 
         Raises:
             PatchFailed: the expression fails, or what it gives cannot be applied.
+            InternalError: a JSON patch makes a field that the schema does not know.
             ServiceUnavailable: there is no schema of the object.
         """
         compiled, mutation = each.compiled.mutations[position], each.policy.mutations[position]
@@ -195,15 +197,26 @@ class MutatingPolicies:
             raise PatchFailed(str(error)) from None
         if result.failed:
             raise PatchFailed(result.error)
-        patched = _patched(live, result.value) if mutation.patch_type == _JSON_PATCH else self._applied(live, result.value)
+        patched = self._patched(live, result.value) if mutation.patch_type == _JSON_PATCH else self._applied(live, result.value)
         if patched == live:
             return False
         if any(patched.get(name) != live.get(name) for name in ("apiVersion", "kind")) or not isinstance(patched.get("metadata"), dict):
             raise PatchFailed("a mutation must leave apiVersion, kind and metadata of the object")
         given.shown = dataclasses.replace(given.shown, obj=patched)
         same = given.shown.resource == attributes.resource
+        attributes.mutators[f"policy '{each.policy.name}' with binding '{each.binding.name}'"] = None
         attributes.obj = patched if same else self._judging.versions.convert(patched, given.shown.resource, attributes.resource)
         return True
+
+    def _patched(self, live: Object, value: Value) -> Object:
+        patched = _patched(live, value)
+        atom = self._schemas().get((live.get("apiVersion", ""), live.get("kind", "")))
+        if atom is None or not (unknown := merging.unknown_fields(atom, patched)):
+            return patched
+        there = set(merging.unknown_fields(atom, live))  # what an older schema had, say, is not the policy's mistake
+        if listed := ", ".join(f'unknown field "{each.removeprefix(".")}"' for each in unknown if each not in there):
+            raise internal(f"strict decoding error: {listed}")  # whatever the failurePolicy says, as in Go
+        return patched
 
     def _applied(self, live: Object, value: Value) -> Object:
         try:
@@ -228,7 +241,7 @@ def _patched(live: Object, value: Value) -> Object:
     except json_patch.TestFailed:
         return live
     except StatusError as error:
-        raise PatchFailed(f"JSON Patch: {error.message}") from None
+        raise PatchFailed(f"JSON Patch: {unapplied.why(error, operations)}") from None
     if not isinstance(patched, dict):
         raise PatchFailed("JSON Patch: it left no object")
     return patched

@@ -29,6 +29,10 @@ class ConfigurationError(Exception):
     """A policy or binding cannot be evaluated as it is; the text is for the client."""
 
 
+class UnknownKind(ConfigurationError):
+    """A policy's parameters are of a kind that does not exist: it can be evaluated for no binding."""
+
+
 class _Followed:
     """The objects of one kind."""
 
@@ -73,6 +77,7 @@ class Params:
 
         Raises:
             ConfigurationError: they are not there, and have to be, or are not known yet.
+            UnknownKind: nor will they be.
         """
         kind, ref = policy.param_kind, binding.param_ref
         if kind is None or ref is None:
@@ -113,7 +118,7 @@ class Params:
             raise ConfigurationError(f"paramKind kind `{kind}` not yet synced to use for admission") from None
         group, _, version = kind.api_version.rpartition("/")
         shown = f"{group}/{version}, Kind={kind.kind}"
-        raise ConfigurationError(f"failed to find resource referenced by paramKind: '{shown}'")
+        raise UnknownKind(f"failed to find resource referenced by paramKind: '{shown}'")
 
     async def _follow(self, followed: _Followed) -> None:
         """Look up what resource a kind is of, however long that takes, and follow it."""

@@ -11,7 +11,7 @@ from apiserver.admission.namespaces import Namespaces
 from apiserver.admission.policy import matching
 from apiserver.admission.policy.activation import Input
 from apiserver.admission.policy.definitions import Binding, Policy
-from apiserver.admission.policy.params import ConfigurationError
+from apiserver.admission.policy.params import ConfigurationError, UnknownKind
 from apiserver.admission.policy.source import Hook, Source
 from apiserver.admission.versions import Versions
 from apiserver.admission.webhook.errors import forbidden
@@ -85,8 +85,16 @@ class Judging(Generic[Program]):
                 found.append(Problem(hook.policy, None, error.message))
                 continue
             if resource is not None:
-                for binding in hook.bindings:
-                    found += await self._bound(hook, binding, resource, attributes)
+                found += await self._bound_each(hook, resource, attributes)
+        return found
+
+    async def _bound_each(self, hook: Hook[Program], resource: Resource, attributes: Attributes) -> list[Invocation[Program] | Problem]:
+        found: list[Invocation[Program] | Problem] = []
+        for binding in hook.bindings:
+            try:
+                found += await self._bound(hook, binding, resource, attributes)
+            except UnknownKind as error:
+                return [Problem(hook.policy, None, str(error))]
         return found
 
     async def _bound(
@@ -99,6 +107,8 @@ class Judging(Generic[Program]):
             params = await self.source.params.of(hook.policy, binding, attributes.namespace)
         except StatusError as error:
             return [Problem(hook.policy, binding, error.message)]
+        except UnknownKind:
+            raise
         except ConfigurationError as error:
             return [Problem(hook.policy, binding, str(error))]
         return [Invocation(hook.policy, binding, hook.compiled, resource, each) for each in params]

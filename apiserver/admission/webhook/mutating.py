@@ -7,13 +7,13 @@ those with ``reinvocationPolicy: IfNeeded`` that were called before see it once 
 from __future__ import annotations
 
 import copy
-import re
 import time
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
 import orjson
 
+from apiserver.admission import unapplied
 from apiserver.admission.webhook import annotating
 from apiserver.admission.webhook.errors import CallFailed, internal, quoted
 from apiserver.admission.webhook.plugin import Asking
@@ -25,8 +25,6 @@ from apiserver.apis.meta.errors import BadRequest, StatusError
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.meta.resources import Resource
 from apiserver.registry.generic.admission import Attributes, Operation
-
-_OPERATION: Final = re.compile(r"operation (\d{1,6}),")
 
 
 @dataclass(slots=True, eq=False)
@@ -126,12 +124,13 @@ class MutatingWebhooks:
         except BadRequest as error:
             raise _undecodable(webhook, str(error)) from error
         except StatusError as error:
-            raise internal(_unapplied(error, patch)) from error
+            raise internal(unapplied.why(error, patch)) from error
         if (problem := _problem(patched, shown.obj)) is not None:
             raise internal(f"admission webhook {quoted(webhook.name)}: {problem}")
         changed: bool = patched != shown.obj
         annotating.patched(attributes, webhook, place, patch)
         if changed:
+            attributes.mutators[f"admission webhook {quoted(webhook.name)}"] = None
             same = shown.resource == attributes.resource
             attributes.obj = patched if same else self._asking.versions.convert(patched, shown.resource, attributes.resource)
         return changed
@@ -144,31 +143,13 @@ def _decoded(webhook: Webhook, answer: Answer) -> list[dict[str, Any]]:
         patch = orjson.loads(answer.patch)
     except ValueError as error:
         raise _undecodable(webhook, str(error)) from error
-    if not isinstance(patch, list):
+    if not isinstance(patch, list | None):
         raise _undecodable(webhook, "a JSON patch is a list of operations")
-    return patch
+    return patch or []
 
 
 def _undecodable(webhook: Webhook, why: str) -> CallFailed:
     return CallFailed(webhook.name, f"received undecodable patch in webhook response: {why}", 503)
-
-
-def _unapplied(error: StatusError, patch: list[dict[str, Any]]) -> str:
-    """Return why a patch does not apply, in the words of Go's library for what is common."""
-    found = _OPERATION.search(error.message)
-    operation = patch[int(found[1])] if found and int(found[1]) < len(patch) else {}
-    path = str(operation.get("path", ""))
-    match operation.get("op"):
-        case "remove":
-            return f"error in remove for path: '{path}': Unable to remove nonexistent key: {path.rpartition('/')[2]}: missing value"
-        case "replace":
-            return f"replace operation does not apply: doc is missing path: {path}: missing value"
-        case "add":
-            return f'add operation does not apply: doc is missing path: "{path}": missing value'
-        case "test":
-            return f"testing value {path} failed: test failed"
-        case _:
-            return error.message
 
 
 def _problem(patched: object, before: Object) -> str | None:

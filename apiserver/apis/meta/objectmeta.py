@@ -147,7 +147,7 @@ def _bytes_of(annotations: Mapping[str, str]) -> int:
 def _validate_owners(owners: Sequence[Mapping[str, Any]]) -> list[FieldError]:
     path = _OWNERS
     found: list[FieldError] = []
-    controller = ""
+    controllers: list[str] = []
     for owner in owners:
         api_version = owner.get("apiVersion") or ""
         group, _, version = api_version.rpartition("/")
@@ -159,12 +159,11 @@ def _validate_owners(owners: Sequence[Mapping[str, Any]]) -> list[FieldError]:
         if (group, version, owner.get("kind")) == ("", "v1", "Event"):
             found.append(invalid(path, owner, "/v1, Kind=Event is disallowed from being an owner"))
         if owner.get("controller"):
-            this = f"{owner.get('kind', '')}/{owner.get('name', '')}"
-            if controller:
-                text = f'Only one reference can have Controller set to true. Found "true" in references for {controller} and {this}'
-                found.append(invalid(path, list(owners), text))
-            else:
-                controller = this
+            controllers.append(f"{owner.get('kind', '')}/{owner.get('name', '')}")
+    if len(controllers) > 1:  # said once, because it shows all owners; Go says it for each further one
+        first, second, *_ = controllers
+        text = f'Only one reference can have Controller set to true. Found "true" in references for {first} and {second}'
+        found.append(invalid(path, list(owners), text))
     return found
 
 

@@ -178,9 +178,10 @@ class Auditor:
 def _addresses(request: Request) -> tuple[str, ...]:
     headers = request.headers
     listed = [each.strip() for value in headers.getall("X-Forwarded-For", ()) for each in value.split(",")]
-    if not any(map(_is_address, listed)):
-        listed = [headers.get("X-Real-Ip", "").strip()]
     found = list(filter(_is_address, listed[-_MAX_ADDRESSES:]))
+    real = headers.get("X-Real-Ip", "").strip()
+    if real not in found and _is_address(real):
+        found.append(real)
     if request.remote and (not found or found[-1] != request.remote):
         found.append(request.remote)
     return tuple(found)

@@ -130,7 +130,7 @@ class Record:
     impersonated: User | None = None
     constraint = ""
     status: Object | None = None
-    """Of an error; the code alone says it for a success."""
+    """Of an error, or of what is gone; the code alone says it for any other success."""
     started = False
     limit = 0
     """Bytes of request and response object together, beyond which both are left out; 0: none."""

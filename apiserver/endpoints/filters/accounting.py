@@ -19,6 +19,7 @@ SLOW_SECONDS: Final = 0.5
 CLIENT_CLOSED: Final = 499
 """The code under which a request counts whose client did not wait for the answer."""
 _APPLY: Final = "application/apply-patch+"
+_OK: Final = 200
 _SERVER_ERROR: Final = 500
 
 
@@ -31,9 +32,10 @@ class Accounting:
 
     def ended(self, call: Call, code: int, seconds: float, size: int, *, long_running: bool) -> None:
         """Take note of a request that was answered, or (:data:`CLIENT_CLOSED`) was not; ``size`` is that of the answer's body."""
-        self._count(call, code, seconds, size, long_running=long_running)
+        counted = _OK if long_running and code == CLIENT_CLOSED else code  # they end when their client likes
+        self._count(call, counted, seconds, size, long_running=long_running)
         if self.auditor is not None and call.record is not None:
-            _record(self.auditor, call.record, call, code, seconds)
+            _record(self.auditor, call.record, call, code, seconds, long_running=long_running)
         _log(call, code, seconds, long_running=long_running)
 
     def _count(self, call: Call, code: int, seconds: float, size: int, *, long_running: bool) -> None:
@@ -49,13 +51,13 @@ class Accounting:
         else:
             self.requests.series(info, connect=connect).ended(code, seconds, call.waited, size)
         if code == CLIENT_CLOSED:
-            self.requests.aborts.increment(*self.requests.labels(info, connect=connect and info.verb == "get")[:-1])
+            self.requests.aborts.increment(*self.requests.labels(info)[:-1])
 
 
-def _record(auditor: Auditor, record: Record, call: Call, code: int, seconds: float) -> None:
+def _record(auditor: Auditor, record: Record, call: Call, code: int, seconds: float, *, long_running: bool) -> None:
     if code == CLIENT_CLOSED:
-        code, record.status = 200, {"status": "Success", "message": "Connection closed early"}  # Go's words and code
-    if seconds > SLOW_SECONDS:
+        code, record.status = _OK, {"status": "Success", "message": "Connection closed early"}  # Go's words and code
+    if seconds > SLOW_SECONDS and not long_running:
         call.annotate("apiserver.latency.k8s.io/total", f"{seconds:.6g}s")
         for whom, held in (call.waits or {}).items():
             call.annotate(f"apiserver.latency.k8s.io/{whom}", f"{held:.6g}s")

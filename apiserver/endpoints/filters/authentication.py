@@ -56,6 +56,10 @@ class Trust:
     """Authorities of client certificates (``client-ca-file``)."""
 
 
+class NoCredential(Unauthorized):
+    """None was shown, and nobody may be anonymous."""
+
+
 class Authenticator:
     """Finds out who asks. ``trust`` may be replaced at any time."""
 
@@ -118,8 +122,10 @@ class Authenticator:
             if found is None:
                 raise Unauthorized("Unauthorized")
             return self._users.same(authenticated(found))
-        if judged is not None or not self._anonymous:
+        if judged is not None:
             raise Unauthorized("Unauthorized")
+        if not self._anonymous:
+            raise NoCredential("Unauthorized")
         return ANONYMOUS
 
     def _judge(self, der: bytes, carrier: Carrier) -> _Judged:

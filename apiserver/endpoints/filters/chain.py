@@ -20,6 +20,8 @@ from enum import Enum
 from functools import partial
 from typing import Final, Protocol
 
+import orjson
+
 from apiserver.apis.meta.errors import BadRequest, Details, InternalError, ServiceUnavailable, StatusError, Timeout, TooManyRequests
 from apiserver.endpoints import queries, requestinfo, responses
 from apiserver.endpoints.application import Application
@@ -30,7 +32,7 @@ from apiserver.endpoints.audit.policy import Level
 from apiserver.endpoints.call import Call
 from apiserver.endpoints.filters import impersonation
 from apiserver.endpoints.filters.accounting import CLIENT_CLOSED, Accounting
-from apiserver.endpoints.filters.authentication import Authenticator
+from apiserver.endpoints.filters.authentication import Authenticator, NoCredential
 from apiserver.endpoints.filters.authorization import ALWAYS_ALLOWED, Authorizer, Decision, forbidden
 from apiserver.endpoints.filters.deadlines import Deadlines
 from apiserver.endpoints.filters.familiar import Familiars
@@ -46,10 +48,10 @@ logger = logging.getLogger(__name__)
 
 REQUEST_SECONDS: Final = 60.0
 _RETRY_SECONDS: Final = 5
-_UNAUTHORIZED: Final = 401
 _FORBIDDEN: Final = 403
 _GATEWAY_TIMEOUT: Final = 504
 _SLICE: Final = 1 << 20
+_DISCOVERY: Final = "/apis"
 
 
 class Phase(Enum):
@@ -149,7 +151,7 @@ class Chain:
         if self.auditor is not None and call.record is not None:
             self.auditor.panicked(call.record, error, call.annotations)
             call.record = None
-        return responses.status_of(InternalError(message))
+        return responses.status_of(call, InternalError(message))
 
     async def _go_on(self, call: Call, *, long_running: bool) -> Response:
         if self.auditor is not None:
@@ -164,22 +166,20 @@ class Chain:
         if seat is None:
             return await self._answer(call, long_running=long_running)
         call.on_initialized = seat.initialized
+        call.flow = encoded(seat.headers)
         try:
             if seat.waits:
                 call.wait("apf-queue-wait", await seat.taken())
-            response = await self._answer(call, long_running=long_running)
+            return await self._answer(call, long_running=long_running)
         finally:
             seat.leave()
-        if not response.prepared:
-            response.encoded += encoded(seat.headers)
-        return response
 
     async def _authenticate(self, call: Call) -> User:
         began = time.perf_counter()
         try:
             user = await self.authenticator(call.request)
         except StatusError as error:
-            self.deciding.unauthenticated("failure" if error.code == _UNAUTHORIZED else "error", time.perf_counter() - began)
+            self.deciding.unauthenticated("failure" if isinstance(error, NoCredential) else "error", time.perf_counter() - began)
             if self.auditor is not None:
                 self.auditor.unauthenticated(call, error.code)
             raise
@@ -304,19 +304,19 @@ class Chain:
 def _refused(call: Call, error: StatusError) -> Response:
     if call.record is not None:
         call.record.status = error.to_json()
-    response = responses.status_of(error)
+        call.record.response(call.record.status)
     if isinstance(error, Refused):
-        for name, value in error.headers:
-            response.headers[name] = value
-    return response
+        call.flow = encoded(error.headers)
+    return responses.status_of(call, error)
 
 
 def _keep(record: Record, call: Call, response: Response) -> None:
     """Give the audit log the answer's object, if it is to have it and there is one."""
-    if record.verdict.level is not Level.REQUEST_RESPONSE or not call.info.is_resource or isinstance(response, Stream):
+    shown = call.info.is_resource or call.info.path.startswith(_DISCOVERY)
+    if record.verdict.level is not Level.REQUEST_RESPONSE or not shown or isinstance(response, Stream) or record.status:
         return
     body = response.body if isinstance(response.body, bytes) else b"".join(response.body.slices(_SLICE))
     if response.headers.get("Content-Encoding") == "gzip":
         body = gzip.decompress(body)
     if response.content_type == JSON and body:
-        record.response(body)
+        record.response(orjson.loads(body) if responses.is_pretty(call) else body)

@@ -76,6 +76,10 @@ class Limiter(Protocol):
         """Return the most reads and writes at once since the last call."""
         ...
 
+    def take_queued(self) -> tuple[int, int]:
+        """Return the most reads and writes that waited at once since the last call."""
+        ...
+
 
 class Refused(TooManyRequests):
     """There was no seat."""
@@ -151,6 +155,10 @@ class InFlight:
     def take_peaks(self) -> tuple[int, int]:
         """See :class:`Limiter`."""
         return self.watermark.take()
+
+    def take_queued(self) -> tuple[int, int]:
+        """See :class:`Limiter`: nobody waits here."""
+        return 0, 0
 
 
 class _Reading:

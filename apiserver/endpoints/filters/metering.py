@@ -7,7 +7,7 @@ Measured at some 1 µs a request: a request finds its series by one dictionary a
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -36,6 +36,8 @@ BODY_SIZES: Final = tuple(50_000 + 100_000 * each for each in range(31))
 WATCH_LIST_SECONDS: Final = (0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 2, 4, 6, 8, 10, 15, 20, 30, 45, 60)
 FILTER_SECONDS: Final = exponential(0.001, 2, 15)
 COMPONENT: Final = "apiserver"
+Subresources = Mapping[tuple[str, str, str], Collection[str]]
+"""The names of the subresources of each (group, version, resource) that is served."""
 LABELS: Final = ("verb", "group", "version", "resource", "subresource", "scope", "component")
 _DRY: Final = ("verb", "dry_run", "group", "version", "resource", "subresource", "scope", "component")
 _VERBS: Final = {
@@ -43,7 +45,8 @@ _VERBS: Final = {
     "get": "GET", "list": "LIST", "watch": "WATCH", "post": "POST", "put": "PUT", "head": "GET",
 }  # fmt: skip
 _SIZED: Final = frozenset({"GET", "LIST"})
-_HEALTH: Final = frozenset({"/healthz", "/livez", "/readyz", "/metrics", "/version", "/apis"})
+_PATHS: Final = {"/apis": "apis", **{each: each for each in ("/healthz", "/livez", "/readyz", "/metrics", "/version")}}
+"""Paths that are counted each by itself, and the label that says so: Go's."""
 _KNOWN_USERS: Final = frozenset({"admin", "client", "kube_proxy", "kubelet", "system:serviceaccount:kube-system:default"})
 
 
@@ -114,10 +117,10 @@ class Series:
 
 
 class Requests:
-    """Finds the series of a request. ``resources`` are those that are served: other names become nobody's label."""
+    """Finds the series of a request. Names that are not among what is ``served`` become nobody's label: anybody can invent them."""
 
-    def __init__(self, resources: Iterable[tuple[str, str]] = ()) -> None:
-        self._resources = frozenset(resources)
+    def __init__(self, served: Subresources | None = None) -> None:
+        self._served: dict[tuple[str, str, str], Collection[str]] = dict(served or {})
         self._series: dict[tuple[str, ...], Series] = {}
         self._by_request: dict[tuple[object, ...], Series] = {}
         self.long_running = Gauge("apiserver_longrunning_requests", "Long-running requests that are open.", LABELS)
@@ -130,9 +133,9 @@ class Requests:
         )
         self.watches = WatchMeters()
 
-    def serve(self, resources: Iterable[tuple[str, str]]) -> None:
-        """Take the served (group, resource)s."""
-        self._resources |= frozenset(resources)
+    def serve(self, served: Subresources) -> None:
+        """Take what is served."""
+        self._served.update(served)
 
     def series(self, info: RequestInfo, *, dry_run: str = "", apply: bool = False, connect: bool = False) -> Series:
         """Return where a request counts."""
@@ -144,8 +147,8 @@ class Requests:
         return found
 
     def _found(self, info: RequestInfo, *, dry_run: str = "", apply: bool = False, connect: bool = False) -> Series:
-        if not info.is_resource:
-            key: tuple[object, ...] = (info.method, info.path if info.path in _HEALTH else "")
+        if not self._serves(info):
+            key: tuple[object, ...] = (*self.labels(info, apply=apply, connect=connect), dry_run)
         else:
             key = (
                 info.verb, info.resource, info.subresource, info.group, info.version,
@@ -164,18 +167,20 @@ class Requests:
         if key not in self._series and len(self._series) >= LIMIT:
             labels, key = (OTHER,) * len(labels), (OTHER,)
         series = self._series.setdefault(key, Series(labels, dry_run))
-        if info.mutating and key != (OTHER,) and (info.group, info.resource) in self._resources:
+        if info.mutating and key != (OTHER,) and self._serves(info):
             series.bodies = self.body_sizes.cell(info.group, info.resource, info.verb)
         return series
 
     def labels(self, info: RequestInfo, *, apply: bool = False, connect: bool = False) -> tuple[str, ...]:
         """Return the values of :data:`LABELS`, out of a bounded set."""
         verb = "CONNECT" if connect else "APPLY" if apply else _VERBS.get(info.verb, OTHER)
-        known = info.is_resource and (info.group, info.resource) in self._resources
-        if not known:
-            return verb, "", "", "", "" if info.is_resource or info.path not in _HEALTH else info.path, "", COMPONENT
-        subresource = info.subresource if len(info.subresource) < 32 and info.subresource.isalpha() else OTHER if info.subresource else ""
-        return verb, info.group, info.version, info.resource, subresource, _scope(info), COMPONENT
+        if not self._serves(info):
+            return verb, "", "", "", "" if info.is_resource else _PATHS.get(info.path, ""), "", COMPONENT
+        return verb, info.group, info.version, info.resource, info.subresource, _scope(info), COMPONENT
+
+    def _serves(self, info: RequestInfo) -> bool:
+        subresources = self._served.get((info.group, info.version, info.resource))
+        return subresources is not None and (not info.subresource or info.subresource in subresources)
 
     def register(self, registry: Registry) -> None:
         """Put all of it on the page."""

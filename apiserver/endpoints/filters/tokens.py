@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import time
 from typing import Final
 
 from apiserver.apis.core.resources import TOKEN_REVIEWS
 from apiserver.apis.meta.errors import InternalError, StatusError
+from apiserver.apis.meta.instruments import Counter, Histogram
 from apiserver.apis.meta.objects import dig
 from apiserver.client.rest import Client, TransportError
 from apiserver.endpoints.filters.expiring import Expiring
@@ -15,15 +17,36 @@ from apiserver.endpoints.users import User
 
 SECONDS: Final = 10.0
 _SIZE: Final = 4096
+_BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 _MAX_TOKEN: Final = 64 << 10
+
+
+class TokenCounts:
+    """How often a token's review was remembered (``hit``) or had to be asked for (``miss``), and with which outcome."""
+
+    def __init__(self) -> None:
+        name = "authentication_token_cache_"
+        self.requests = Counter(f"{name}request_total", "Tokens looked up, by whether their review was remembered.", ("status",))
+        self.seconds = Histogram(f"{name}request_duration_seconds", "Time of looking tokens up.", _BUCKETS, ("status",))
+        self.fetches = Counter(
+            f"{name}fetch_total", "Reviews of tokens by outcome: ok, or error for one that is worth nothing.", ("status",)
+        )
+
+    def looked_up(self, status: str, seconds: float) -> None:
+        """Count one token."""
+        self.requests.increment(status)
+        self.seconds.observe(seconds, status)
 
 
 class TokenReview:
     """Asks kube-apiserver; remembers its answers for some seconds, by the token's hash, so that no token stays in memory."""
 
-    def __init__(self, client: Client, answered: Answered = uncounted, *, seconds: float = SECONDS) -> None:
+    def __init__(
+        self, client: Client, answered: Answered = uncounted, counts: TokenCounts | None = None, *, seconds: float = SECONDS
+    ) -> None:
         self._client = client
         self._answered = answered
+        self._counts = counts or TokenCounts()
         self._answers: Expiring[bytes, tuple[User | None]] = Expiring(seconds, _SIZE)
 
     async def __call__(self, token: str) -> User | None:
@@ -35,10 +58,17 @@ class TokenReview:
         if len(token) > _MAX_TOKEN:
             return None
         key = hashlib.sha256(token.encode(errors="surrogateescape")).digest()
+        began = time.perf_counter()
         known = self._answers.get(key)
         if known is not None:
+            self._counts.looked_up("hit", time.perf_counter() - began)
             return known[0]
-        user = await self._ask(token)
+        user = None
+        try:
+            user = await self._ask(token)
+        finally:
+            self._counts.looked_up("miss", time.perf_counter() - began)
+            self._counts.fetches.increment("error" if user is None else "ok")
         self._answers.put(key, (user,))
         return user
 

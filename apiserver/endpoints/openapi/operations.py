@@ -57,6 +57,11 @@ _DELETE: Final = (
     _PRETTY,
     _DRY_RUN,
     Parameter("gracePeriodSeconds", "integer", "Accepted; the object's own grace period counts."),
+    Parameter(
+        "ignoreStoreReadErrorWithClusterBreakingPotential",
+        "boolean",
+        "Delete an object that cannot be read, without its finalizers and preconditions: what depends on it may break.",
+    ),
     Parameter("orphanDependents", "boolean", "Deprecated: use propagationPolicy."),
     Parameter("propagationPolicy", "string", "What becomes of dependents: Orphan, Background or Foreground."),
 )
@@ -109,7 +114,8 @@ def _of(described: Described, base: str, patch_types: tuple[str, ...]) -> Iterat
             "list", resource, (_PRETTY, *_SELECT, *_WATCH), f"{component}List",
         )  # fmt: skip
     scope = (_NAMESPACE,) if resource.namespaced else ()
-    scoped = f"{name}Namespaced{kind}" if resource.namespaced else f"{name}{kind}"
+    within = "Namespaced" if resource.namespaced else ""
+    scoped = f"{name}{within}{kind}"
     collection = f"{base}/namespaces/{{namespace}}/{plural}" if resource.namespaced else f"{base}/{plural}"
     one = f"{collection}/{{name}}"
     here = (*scope, _NAME)
@@ -122,7 +128,7 @@ def _of(described: Described, base: str, patch_types: tuple[str, ...]) -> Iterat
         "post", resource, (*scope, *_WRITE), component, component, codes=(200, 201, 202),
     )  # fmt: skip
     yield Operation(
-        collection, "delete", f"deleteCollection{scoped}", f"Delete the selected objects of kind {kind}.",
+        collection, "delete", f"delete{name}Collection{within}{kind}", f"Delete the selected objects of kind {kind}.",
         "deletecollection", resource, (*scope, *_DELETE, *_SELECT), STATUS, DELETE_OPTIONS, body_required=False,
     )  # fmt: skip
     yield from _read_and_write(one, scoped, "", f"the {kind}", resource, component, here, patch_types)
@@ -141,7 +147,7 @@ def _of(described: Described, base: str, patch_types: tuple[str, ...]) -> Iterat
                 method, answer, (*here, *_WRITE), f"{described.prefix}.{answer.kind}", PATCH, body_required=False, codes=(200, 201),
             )  # fmt: skip
     for stream in described.connects:
-        identifier = f"connect{name}Get{'Namespaced' if resource.namespaced else ''}{kind}{stream.capitalize()}"
+        identifier = f"connect{name}Get{within}{kind}{stream.capitalize()}"
         yield Operation(
             f"{one}/{stream}", "get", identifier, f"Connect to {stream} of the {kind}, by websocket.", "connect", resource, here, None
         )

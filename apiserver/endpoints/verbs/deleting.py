@@ -23,7 +23,10 @@ async def delete(served: Served, call: Call) -> Response:
         return await served.answer_one(call, item, representation, code=code)
     resource = served.strategy.resource
     details = {"name": call.info.name, "group": resource.group, "kind": resource.plural, "uid": uid_of(item.object)}
-    return await responses.answer(call, responses.success(details), media_type=representation.media_type)
+    document = responses.success(details)
+    if call.record is not None:
+        call.record.status = document
+    return await responses.answer(call, document, media_type=representation.media_type)
 
 
 async def delete_collection(served: Served, call: Call) -> Response:

@@ -68,6 +68,8 @@ class Attributes:
     """Takes an annotation (key, value) for the audit log."""
     wait: Callable[[str, float], None] = _nobody
     """Takes for whom (``mutating-webhook``) the request waited, and how many seconds."""
+    mutators: dict[str, None] = field(default_factory=dict)
+    """Who changed the object, in their order, as an error names them."""
     reinvocation: Reinvocation = field(default_factory=Reinvocation)
 
 

@@ -129,7 +129,8 @@ class Freshness:
                 self.reads += 1
                 revision = await self._storage.revision()
             except StorageError as error:
-                self._fail(askers, f"the storage cannot be read: {error}")
+                logger.warning("The storage did not answer", extra={"doing": "read its revision", "error": str(error)})
+                self._fail(askers, "the storage cannot be read")
             except asyncio.CancelledError:
                 self._fail(askers, "the watch cache has stopped")
                 raise

@@ -8,6 +8,7 @@ history by itself until it has come near enough; few may do so at once.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
@@ -18,6 +19,8 @@ from apiserver.registry.generic.changes import Event, Predicate, Receiver, Recor
 from apiserver.registry.generic.items import Item
 from apiserver.registry.generic.window import Watch, Window
 from storage.port import Batch, Compacted, Entry, Storage, StorageError
+
+logger = logging.getLogger(__name__)
 
 REPLAYS: Final = 16
 """How many watches may read the storage's history at once; the next one is told to come again."""
@@ -258,5 +261,5 @@ class Replay:
 
 
 def _unavailable(error: Exception) -> errors.ServiceUnavailable:
-    why = "it did not answer in time" if isinstance(error, TimeoutError) else str(error)
-    return errors.ServiceUnavailable(f"the storage's history cannot be read: {why}", errors.Details(retry_after_seconds=1))
+    logger.warning("The storage did not answer", extra={"doing": "read its history", "error": str(error) or type(error).__name__})
+    return errors.ServiceUnavailable("the storage's history cannot be read", errors.Details(retry_after_seconds=1))

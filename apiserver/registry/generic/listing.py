@@ -162,24 +162,36 @@ async def _from_cache(store: Store, query: ListQuery, *, at_least: int | None = 
     except Timeout:
         if at_least is not None:
             raise
+        cache.consistent_reads["fallback"] += 1
         return await _from_storage(store, query, Position(0, start))
     cache.lists += 1
+    if at_least is None:
+        cache.consistent_reads["success"] += 1
+    listing, fetched = await _of_cache(store, query, start)
+    cache.list_fetched += fetched
+    cache.list_returned += len(listing.items)
+    return listing
+
+
+async def _of_cache(store: Store, query: ListQuery, start: str) -> tuple[Listing, int]:
+    """Return the page, and how many objects were looked at for it."""
+    cache = store.cache
     prefix = store.prefix(query.namespace)
     start_key = prefix + start if start else ""
     if query.selection.is_everything:
         page = cache.list(prefix, start=start_key, limit=query.limit)
-        return _page(page.items, prefix, page.revision, page.remaining, counted=True)
+        return _page(page.items, prefix, page.revision, page.remaining, counted=True), len(page.items)
     if query.namespace and (name := query.selection.name):
         item = cache.get(store.key(query.namespace, name))
         found = [item] if item is not None and query.selection(item) and item.key >= start_key else []
-        return Listing(found, cache.revision)
+        return Listing(found, cache.revision), int(item is not None)
     trigger = query.selection.trigger
     if trigger is not None:
         await cache.prepare(trigger)
     page = cache.list(prefix, start=start_key, trigger=trigger)
     selected = page.items if page.by_trigger and query.selection.is_trigger else query.selection.among(page.items)
     kept = selected[: query.limit] if query.limit else selected
-    return _page(kept, prefix, page.revision, len(selected) - len(kept), counted=False)
+    return _page(kept, prefix, page.revision, len(selected) - len(kept), counted=False), len(page.items)
 
 
 async def _from_storage(store: Store, query: ListQuery, position: Position) -> Listing:

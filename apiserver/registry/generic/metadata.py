@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import Any, Final
 
+import orjson
+
 from apiserver.apis.meta.errors import BadRequest, Cause, Conflict, Details, Invalid
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.meta.resources import Resource
@@ -17,7 +19,7 @@ from apiserver.apis.meta.times import to_rfc3339
 
 _BLOCK: Final = 4096
 _DELETION: Final = ("deletionTimestamp", "deletionGracePeriodSeconds")
-_SERVERS: Final = (*_DELETION, "selfLink")
+_SERVERS: Final = (*_DELETION, "selfLink", "uid", "creationTimestamp")
 _UNLOCKED: Final = (None, "", "0")
 
 REPEATED_OWNERS: Final = (
@@ -45,17 +47,26 @@ def match_request(obj: Object, resource: Resource, namespace: str, name: str = "
         if metadata is None and not name:
             obj["metadata"] = {"namespace": namespace} if resource.namespaced else {}
         return  # reported with all other wrong types
+    match_namespace(metadata, resource, namespace)
+    if name:
+        if (metadata.get("name") or name) != name:
+            given = str(metadata["name"])[:256]
+            raise BadRequest(f"the name of the object ({given}) does not match the name on the URL ({name})")
+        metadata["name"] = name
+
+
+def match_namespace(metadata: Object, resource: Resource, namespace: str) -> None:
+    """Check that ``metadata`` is of the request's namespace, and fill that in: the key that an object is stored under is made of it.
+
+    Raises:
+        BadRequest: it is of another one.
+    """
     if not resource.namespaced:
         metadata.pop("namespace", None)
     elif (metadata.get("namespace") or namespace) != namespace:
         raise BadRequest("the namespace of the provided object does not match the namespace sent on the request")
     else:
         metadata["namespace"] = namespace
-    if name:
-        if (metadata.get("name") or name) != name:
-            given = str(metadata["name"])[:256]
-            raise BadRequest(f"the name of the object ({given}) does not match the name on the URL ({name})")
-        metadata["name"] = name
 
 
 def must_be_named(obj: Object, name: str) -> None:
@@ -142,16 +153,17 @@ def drop_repeated_owners(metadata: Object) -> list[str]:
     owners = metadata.get("ownerReferences")
     if not owners or len(owners) < 2:
         return []
-    kept: list[Any] = []
-    repeated: list[str] = []
+    kept: dict[bytes, Any] = {}
+    repeated: dict[str, None] = {}
     for each in owners:
-        if each in kept:
-            repeated.append(str(each.get("uid", "")) if isinstance(each, dict) else "")
+        text = orjson.dumps(each, option=orjson.OPT_SORT_KEYS)
+        if text in kept:
+            repeated[str(each.get("uid", ""))] = None
         else:
-            kept.append(each)
+            kept[text] = each
     if repeated:
-        metadata["ownerReferences"] = kept
-    return list(dict.fromkeys(repeated))
+        metadata["ownerReferences"] = list(kept.values())
+    return list(repeated)
 
 
 def grow_generation(obj: Object, old: Object) -> None:

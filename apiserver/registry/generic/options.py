@@ -10,7 +10,7 @@ from apiserver.apis.meta.objects import Object
 from apiserver.apis.meta.users import ANONYMOUS, User
 from apiserver.apis.meta.validation import FieldError
 
-FieldValidation = Literal["Ignore", "Warn", "Strict"]
+FieldValidation = Literal["", "Ignore", "Warn", "Strict"]
 
 FOREGROUND: Final = "Foreground"
 BACKGROUND: Final = "Background"
@@ -46,8 +46,8 @@ class WriteOptions:
 
     dry_run: bool = False
     """Do everything but the write itself."""
-    field_validation: FieldValidation = "Warn"
-    """Whether unknown and duplicate fields are dropped silently, with a warning, or refused."""
+    field_validation: FieldValidation = ""
+    """Whether unknown and duplicate fields are dropped silently, with a warning (which is what nothing means), or refused."""
     field_manager: str = ""
     """As given; what stands for it when it is not: :attr:`manager`."""
     force: bool = False
@@ -73,14 +73,14 @@ class WriteOptions:
             shown["dryRun"] = ["All"]
         if self.field_manager:
             shown["fieldManager"] = self.field_manager
-        if self.field_validation != "Warn":  # which is what nothing means
+        if self.field_validation:
             shown["fieldValidation"] = self.field_validation
         return shown
 
 
 @dataclass(frozen=True, slots=True)
 class DeleteOptions:
-    """``metav1.DeleteOptions``. ``gracePeriodSeconds`` is taken and means nothing: no resource here has a grace period."""
+    """``metav1.DeleteOptions``."""
 
     policy: str = ""
     """``Foreground``, ``Background``, ``Orphan``, or empty: what the object's finalizers say already."""
@@ -89,6 +89,10 @@ class DeleteOptions:
     """Precondition; the empty one holds for no object."""
     resource_version: str | None = None
     """Precondition; the empty one holds for no object."""
+    has_preconditions: bool = False
+    """The client gave some, be it none in braces, as client-go does."""
+    grace_period_seconds: int | None = None
+    """For admission alone: no resource here has a grace period."""
     ignore_read_error: bool = False
     """Delete it though it cannot be decoded (``ignoreStoreReadErrorWithClusterBreakingPotential``)."""
     dry_run: bool = False
@@ -98,8 +102,11 @@ class DeleteOptions:
         """Return the options as admission is shown them."""
         del operation
         shown: Object = {"kind": "DeleteOptions", "apiVersion": "meta.k8s.io/v1"}
+        if self.grace_period_seconds is not None:
+            shown["gracePeriodSeconds"] = self.grace_period_seconds
         preconditions = {"uid": self.uid, "resourceVersion": self.resource_version}
-        if given := {key: value for key, value in preconditions.items() if value is not None}:
+        given = {key: value for key, value in preconditions.items() if value is not None}
+        if given or self.has_preconditions:
             shown["preconditions"] = given
         if self.orphan_dependents is not None:
             shown["orphanDependents"] = self.orphan_dependents

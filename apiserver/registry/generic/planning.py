@@ -59,7 +59,7 @@ class Planner:
         if reading is NOTHING_WRONG and not unknown and not wrong and not options.superfluous:
             return []
         superfluous = [*options.superfluous, *map(unknown_field, [*unknown, *reading.unknown])]
-        if options.field_validation == "Warn":
+        if options.field_validation in {"", "Warn"}:
             for each in superfluous:
                 options.caller.warn(each.detail)
         refused = superfluous if options.field_validation == "Strict" else []

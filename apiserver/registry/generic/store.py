@@ -15,7 +15,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from apiserver.apis.meta import names
-from apiserver.apis.meta.errors import AlreadyExists, BadRequest, InternalError, NotFound, Timeout
+from apiserver.apis.meta.errors import AlreadyExists, BadRequest, Cause, Details, InternalError, Invalid, NotFound, Timeout
 from apiserver.apis.meta.objects import Object, dig, is_deleting, name_of, uid_of
 from apiserver.apis.meta.validation import FieldError
 from apiserver.registry.generic import codec, metadata
@@ -144,7 +144,8 @@ class Store:
 
     async def _add(self, namespace: str, obj: Object, refused: Sequence[FieldError], options: WriteOptions, cohort: Cohort) -> Item:
         """Store a new object that was read, defaulted and given owners."""
-        attributes = self._attributes("CREATE", "", namespace, obj["metadata"].get("name", ""), options)
+        requested = obj["metadata"].get("name", "")
+        attributes = self._attributes("CREATE", "", namespace, requested, options)
         if attributes is not None:
             obj = await self._mutated(attributes, obj, None)
         given = obj["metadata"]
@@ -154,7 +155,7 @@ class Store:
                 given["name"] = names.generate(base)
             new = self._planner.create(self.strategy.to_hub(codec.copy(obj) if base else obj), refused, self._now())
             if attributes is not None:
-                attributes.name = name_of(new)
+                attributes.name = requested or name_of(new)
                 await self._validated(attributes, new, None)
             try:
                 # Another try would take another name: whoever hears of no result must look first.
@@ -304,15 +305,18 @@ class Store:
         item, _ = await self._objects.guaranteed_update(namespace, name, plan, dry_run=options.dry_run, repeatable=False)
         return item
 
-    async def delete(self, namespace: str, name: str, options: DeleteOptions) -> tuple[Item, bool]:
+    async def delete(self, namespace: str, name: str, options: DeleteOptions, *, uid: str | None = None) -> tuple[Item, bool]:
         """Delete an object, or mark it if finalizers hold it; return its last state and whether it is gone.
+
+        ``uid``: of the only incarnation that is meant. Unlike the precondition of the options it is not shown to admission.
 
         Raises:
             NotFound, Conflict: absent; a precondition does not hold. What admission raises.
         """
+        conditions = options if uid is None else replace(options, uid=uid)
 
         async def plan(item: Item, _: Cohort) -> Plan:
-            planned = self._planner.delete(item.object, options, self._now())
+            planned = self._planner.delete(item.object, conditions, self._now())
             attributes = self._attributes("DELETE", "", namespace, name, options)
             if attributes is not None:
                 attributes.old = self.shown(item)
@@ -334,9 +338,9 @@ class Store:
         deleted = []
         for item in items:
             given = item.object["metadata"]
-            of_this = replace(options, uid=uid_of(item.object) if options.uid is None else options.uid)
+            uid = uid_of(item.object) if options.uid is None else None
             try:
-                await self.delete(given.get("namespace", ""), given["name"], of_this)
+                await self.delete(given.get("namespace", ""), given["name"], options, uid=uid)
             except NotFound:
                 continue
             deleted.append(item)
@@ -428,9 +432,18 @@ class Store:
             raise InternalError("mutating admission left no object")
         if attributes.obj is not obj:
             obj = attributes.obj
-            self._planner.read(obj, WriteOptions(field_validation="Ignore"))
+            self._read_mutated(obj, attributes.mutators)
+            metadata.match_namespace(obj["metadata"], self.resource, attributes.namespace)
             self.strategy.default(obj)
         return obj
+
+    def _read_mutated(self, obj: Object, mutators: Iterable[str]) -> None:
+        """Hold what admission made against the schema: it was no mistake of the client if it has not its shape."""
+        try:
+            self._planner.read(obj, WriteOptions(field_validation="Ignore"))
+        except Invalid as error:
+            why = f"{', '.join(mutators) or 'mutating admission'} left an object that cannot be read: {error.message}"
+            raise InternalError(f"Internal error occurred: {why}", Details(causes=(Cause("", why),))) from error
 
     async def _validated(self, attributes: Attributes, planned: Object, old: Object | None) -> None:
         strategy = self.strategy

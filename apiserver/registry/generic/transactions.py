@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,6 +16,8 @@ from apiserver.registry.generic.codec import claim_key
 from apiserver.registry.generic.items import Item
 from apiserver.registry.generic.strategy import Strategy
 from storage.port import Condition, Delete, Entry, Put, RevisionMismatch, Storage, TooLarge, Unavailable
+
+logger = logging.getLogger(__name__)
 
 _RETRY: Final = Details(retry_after_seconds=1)
 
@@ -43,7 +46,13 @@ def reading(what: str) -> Iterator[None]:
     try:
         yield
     except Unavailable as error:
-        raise ServiceUnavailable(f"{what}: storage is not available: {error}", _RETRY) from error
+        unanswered(what, error)
+        raise ServiceUnavailable(f"{what}: storage is not available", _RETRY) from error
+
+
+def unanswered(what: str, error: Exception) -> None:
+    """Log why storage did not answer: addresses are in it, which are nothing for clients."""
+    logger.warning("The storage did not answer", extra={"doing": what, "error": str(error)})
 
 
 class Transactions:
@@ -131,8 +140,11 @@ class Transactions:
             except TooLarge as error:
                 raise RequestEntityTooLarge(f"{self._name(about)} is too large for storage: {error}") from error
             except Unavailable as error:
-                why = f"write {self._name(about)}: storage did not answer, the write may have happened: {error}"
-                raise Timeout(why, _RETRY if repeatable else Details()) from error
+                doing = f"write {self._name(about)}"
+                unanswered(doing, error)
+                raise Timeout(
+                    f"{doing}: storage did not answer, the write may have happened", _RETRY if repeatable else Details()
+                ) from error
 
     def _claim_key(self, claim: str) -> str:
         return claim_key(self._root, self._strategy.resource, claim)

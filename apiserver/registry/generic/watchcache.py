@@ -107,6 +107,14 @@ class WatchCache:
         """How many times everything was read: 1, and one more each time the storage compacted past us."""
         self.lists = 0
         """How many lists it answered."""
+        self.list_fetched = 0
+        """How many objects those looked at."""
+        self.list_returned = 0
+        """How many objects those returned."""
+        self.consistent_reads = {"success": 0, "fallback": 0}
+        """How many lists of what is committed now were answered from here, and how many by the storage, which did not tell in time."""
+        self.dispatched = 0
+        """How many changes were offered to watches."""
         self.decode_errors = 0
         """How many revisions of keys could not be decoded."""
         self.changes = 0
@@ -315,6 +323,7 @@ class WatchCache:
     def _apply(self, batch: Batch) -> None:
         self.changes += len(batch.changes)
         records = [record for change in batch.changes if (record := self._changed(change, batch.revision))]
+        self.dispatched += len(records)
         self._window.extend(records, batch.revision)
         self._freshness.advance(batch.revision)
 

@@ -46,14 +46,14 @@ def read(path: Path) -> list[dict[str, Any]]:
 async def test_every_request_leaves_two_events_under_the_aggregators_id(pki: Pki, tmp_path: Path) -> None:
     path = tmp_path / "audit.log"
     async with audited(pki, path) as api:
-        answer = await api.get(Audit_Id="abc", X_Forwarded_For="192.0.2.7, 192.0.2.8", User_Agent="kubectl/v1")
+        answer = await api.get(Audit_Id="abc", X_Forwarded_For="192.0.2.7, 192.0.2.8", X_Real_Ip="192.0.2.9", User_Agent="kubectl/v1")
         assert answer.headers["Audit-Id"] == "abc"
     events = [each for each in read(path) if each["auditID"] == "abc"]
     assert [each["stage"] for each in events] == ["RequestReceived", "ResponseComplete"]
     last = events[1]
     assert last["user"].pop("extra").keys() == {"authentication.kubernetes.io/credential-id"}
     assert last["user"] == {"username": "developer", "groups": ["system:authenticated"]}
-    assert last["sourceIPs"] == ["192.0.2.7", "192.0.2.8", "127.0.0.1"]
+    assert last["sourceIPs"] == ["192.0.2.7", "192.0.2.8", "192.0.2.9", "127.0.0.1"]
     assert last["userAgent"] == "kubectl/v1"
     assert last["verb"] == "list"
     assert last["responseStatus"]["code"] == 200
@@ -81,6 +81,26 @@ async def test_objects_are_kept_by_level_without_managed_fields(pki: Pki, tmp_pa
     assert patch["responseObject"]["spec"]["size"] == 4
 
 
+async def test_what_is_gone_is_told_with_its_uid(pki: Pki, tmp_path: Path) -> None:
+    path = tmp_path / "audit.log"
+    async with audited(pki, path) as api:
+        made = await api.make(widget("w"))
+        await api.call("DELETE", "w")
+    details = {"name": "w", "group": "example.test", "kind": "widgets", "uid": made["metadata"]["uid"]}
+    assert read(path)[-1]["responseStatus"] == {"metadata": {}, "status": "Success", "details": details, "code": 200}
+
+
+async def test_discovery_is_kept_and_other_documents_are_not(pki: Pki, tmp_path: Path) -> None:
+    path, policy = tmp_path / "audit.log", tmp_path / "policy.yaml"
+    policy.write_text("{apiVersion: audit.k8s.io/v1, kind: Policy, rules: [{level: RequestResponse}]}")
+    async with serving(pki, f"--audit-policy-file={policy}", f"--audit-log-path={path}") as api:
+        for each in ("/apis", "/version"):
+            assert (await api.get(each)).code == 200
+    last = {each["requestURI"]: each for each in read(path)}
+    assert last["/apis"]["responseObject"]["kind"] == "APIGroupList"
+    assert "responseObject" not in last["/version"]
+
+
 async def test_errors_are_recorded_with_their_reason(pki: Pki, tmp_path: Path) -> None:
     path = tmp_path / "audit.log"
     async with audited(pki, path) as api:
@@ -91,11 +111,24 @@ async def test_errors_are_recorded_with_their_reason(pki: Pki, tmp_path: Path) -
     assert last["responseStatus"]["details"]["name"] == "absent"
 
 
+async def test_answers_that_are_indented_or_yaml_stay_on_one_line(pki: Pki, tmp_path: Path) -> None:
+    path, policy = tmp_path / "audit.log", tmp_path / "whole.yaml"
+    policy.write_text(POLICY.replace("omitManagedFields: true", ""))
+    async with serving(pki, f"--audit-policy-file={policy}", f"--audit-log-path={path}") as api:
+        await api.call("POST", "?pretty=1", widget("w"))
+        await api.call("POST", "?pretty=1", widget("w"))
+        await api.call("POST", "", widget("w"), Accept="application/yaml")
+    kept = [each["responseObject"] for each in read(path) if each["stage"] == "ResponseComplete"]
+    assert [each.get("reason", each["kind"]) for each in kept] == ["Widget", "AlreadyExists", "AlreadyExists"]
+
+
 async def test_a_watch_is_told_when_it_starts_and_when_it_ends(pki: Pki, tmp_path: Path) -> None:
     path = tmp_path / "audit.log"
     async with audited(pki, path) as api, api.watch("timeoutSeconds=1") as events:
         assert [each async for each in events] == []
-    stages = [each["stage"] for each in read(path) if each["verb"] == "watch"]
+    told = [each for each in read(path) if each["verb"] == "watch"]
+    assert not any(key.startswith("apiserver.latency") for each in told for key in each.get("annotations", ()))
+    stages = [each["stage"] for each in told]
     assert stages == ["RequestReceived", "ResponseStarted", "ResponseComplete"]
 
 

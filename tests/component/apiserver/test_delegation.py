@@ -159,6 +159,21 @@ async def test_bearer_tokens_are_reviewed_and_a_bad_one_is_never_anonymous(clust
     assert (await cluster.ask(None))[0] == 200
 
 
+async def test_reviews_of_tokens_are_counted_under_gos_names(cluster: Cluster) -> None:
+    for token in ("good", "good", "bad"):
+        await cluster.ask(None, headers={"Authorization": f"Bearer {token}"})
+    cluster.allowed_users.add("alice")
+    page = (await cluster.ask("alice", path="/metrics"))[1]
+    for line in (
+        'request_total{status="hit"} 1',
+        'request_total{status="miss"} 2',
+        'fetch_total{status="ok"} 1',
+        'fetch_total{status="error"} 1',
+    ):
+        assert f"authentication_token_cache_{line}\n" in page
+    assert 'authentication_token_cache_request_duration_seconds_count{status="miss"} 2\n' in page
+
+
 async def test_a_change_of_the_config_map_counts_at_once(cluster: Cluster) -> None:
     alice = {"X-Remote-User": "alice"}
     assert (await cluster.ask("front-proxy-client", cluster.proxies, headers=alice))[0] == 200

@@ -261,6 +261,8 @@ async def test_tables_and_metadata_alone_in_lists_and_watches(api: Api) -> None:
     assert (row["object"]["kind"], "spec" in row["object"]) == ("PartialObjectMetadata", False)
     whole = (await api.get("a?includeObject=Object", Accept="application/json;as=Table;v=v1;g=meta.k8s.io")).json
     assert whole["rows"][0]["object"]["spec"]["size"] == 1
+    bare = (await api.get("a?includeObject=None", Accept="application/json;as=Table;v=v1;g=meta.k8s.io")).json
+    assert bare["rows"][0]["object"] is None
     wanted = "as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
     accept = f"application/vnd.kubernetes.protobuf;{wanted},application/json;{wanted},application/json"
     partial = (await api.get(Accept=accept)).json
@@ -313,9 +315,11 @@ def sent_events(metrics: bytes) -> float:
 
 
 async def test_a_client_that_asks_for_what_we_do_not_write_gets_406(api: Api) -> None:
-    for accept, query in (("text/html", ""), ("application/vnd.kubernetes.protobuf", ""), ("application/yaml", "?watch=1")):
-        answer = await api.get(query, Accept=accept)
+    for accept in ("text/html", "application/vnd.kubernetes.protobuf"):
+        answer = await api.get("", Accept=accept)
         assert (answer.code, answer.json["reason"]) == (406, "NotAcceptable")
+    stream = await api.get("?watch=1", Accept="application/yaml")
+    assert (stream.code, b"reason: NotAcceptable" in stream.body) == (406, True)
     yaml = await api.get(Accept="application/yaml")
     assert yaml.body.startswith(b"kind: WidgetList")
 

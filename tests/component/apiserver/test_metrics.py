@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+
+import aiohttp
 import pytest
 from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.component.apiserver.conftest import Api
+from tests.component.apiserver.conftest import Api, Pki
 from tests.component.apiserver.widgets import widget
 
 REQUESTS = {"verb", "group", "version", "resource", "subresource", "scope", "component"}
@@ -19,6 +22,10 @@ NAMES = {
     "apiserver_request_terminations_total": REQUESTS | {"code"},
     "apiserver_request_body_size_bytes": {"group", "resource", "verb"},
     "apiserver_current_inflight_requests": {"request_kind"},
+    "apiserver_current_inqueue_requests": {"request_kind"},
+    "authentication_token_cache_request_total": {"status"},
+    "authentication_token_cache_request_duration_seconds": {"status"},
+    "authentication_token_cache_fetch_total": {"status"},
     "apiserver_watch_events_total": {"group", "version", "resource"},
     "apiserver_watch_events_sizes": {"group", "version", "resource"},
     "apiserver_watch_list_duration_seconds": {"group", "version", "resource", "scope"},
@@ -28,6 +35,10 @@ NAMES = {
     "etcd_requests_total": {"operation", "group", "resource"},
     "apiserver_storage_list_total": {"group", "resource"},
     "apiserver_cache_list_total": {"group", "resource", "index"},
+    "apiserver_cache_list_fetched_objects_total": {"group", "resource", "index"},
+    "apiserver_cache_list_returned_objects_total": {"group", "resource"},
+    "apiserver_watch_cache_consistent_read_total": {"group", "resource", "success", "fallback"},
+    "apiserver_watch_cache_events_dispatched_total": {"group", "resource"},
     "apiserver_terminated_watchers_total": {"group", "resource"},
     "apiserver_watch_cache_events_received_total": {"group", "resource"},
     "apiserver_watch_cache_resource_version": {"group", "resource"},
@@ -53,9 +64,9 @@ NAMES = {
     "process_start_time_seconds": set(),
 }
 
-ON_OCCASION = {name for name in NAMES if name.startswith(("apiserver_delegated", "rest_client", "apiserver_audit_error"))} | {
-    "apiserver_request_terminations_total"
-}
+ON_OCCASION = {
+    name for name in NAMES if name.startswith(("apiserver_delegated", "authentication_token_cache", "rest_client", "apiserver_audit_error"))
+} | {"apiserver_request_terminations_total"}
 
 
 async def families(api: Api) -> dict[str, Metric]:
@@ -98,6 +109,47 @@ async def test_requests_are_counted_by_verb_and_code(api: Api) -> None:
         ("POST", "", "201"): 1, ("LIST", "", "200"): 1, ("GET", "", "200"): 1, ("GET", "", "404"): 1, ("PUT", "", "200"): 1,
         ("PATCH", "", "200"): 1, ("POST", "All", "201"): 1, ("DELETE", "", "200"): 1, ("DELETECOLLECTION", "", "200"): 1,
     }  # fmt: skip
+
+
+async def test_a_credential_that_is_wrong_is_an_error_under_gos_name(api: Api, pki: Pki) -> None:
+    stranger = aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=pki.client()))
+    async with stranger, stranger.get(f"{api.url}/apis", headers={"Authorization": "Bearer bad"}) as refused:
+        assert refused.status == 401
+    attempts = (await families(api))["authentication_attempts"]
+    assert {each.labels["result"]: each.value for each in attempts.samples}["error"] == 1
+
+
+async def test_a_watch_that_its_client_closes_is_a_success(api: Api) -> None:
+    async with api.watch(""):
+        pass
+    async with asyncio.timeout(5):
+        while True:
+            found = await families(api)
+            counted = [each for each in found["apiserver_request_total"].samples if each.labels["verb"] == "WATCH"]
+            if counted:
+                break
+            await asyncio.sleep(0.02)
+    assert [(each.labels["code"], each.value) for each in counted] == [("200", 1)]
+    assert not found["apiserver_request_aborts_total"].samples
+
+
+async def test_lists_are_counted_with_what_they_read_and_return(api: Api) -> None:
+    for name in "abc":
+        await api.make(widget(name))
+    await api.get()
+    await api.get("?limit=2")
+    await api.get("?labelSelector=no")
+    await api.get("?resourceVersion=0&fieldSelector=metadata.name%3Da")
+    found = await families(api)
+
+    def of(name: str, **labels: str) -> float:
+        return next(each.value for each in found[name].samples if labels.items() <= each.labels.items())
+
+    assert of("apiserver_cache_list_total", resource="widgets") == 4
+    assert of("apiserver_cache_list_fetched_objects_total", resource="widgets") == 3 + 2 + 3 + 1
+    assert of("apiserver_cache_list_returned_objects_total", resource="widgets") == 3 + 2 + 0 + 1
+    assert of("apiserver_watch_cache_consistent_read_total", success="true", fallback="false") == 3
+    assert of("apiserver_watch_cache_events_dispatched_total", resource="widgets") == 3
 
 
 async def test_the_body_of_a_write_and_storage_are_measured(api: Api) -> None:

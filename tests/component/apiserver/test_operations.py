@@ -158,6 +158,9 @@ async def test_flw_02_the_answer_names_level_and_schema(cluster: Cluster, tmp_pa
                     if "X-Kubernetes-PF-FlowSchema-UID" in answer.headers:
                         break
                 await asyncio.sleep(0.05)
+            for path in ("?watch=1&timeoutSeconds=1", "/absent"):
+                async with session.get(WIDGETS.path(NAMESPACE) + path) as other:
+                    assert other.headers.getall("X-Kubernetes-PF-FlowSchema-UID") == [uid], path
         assert answer.headers["X-Kubernetes-PF-FlowSchema-UID"] == uid
         assert answer.headers["X-Kubernetes-PF-PriorityLevel-UID"]
 

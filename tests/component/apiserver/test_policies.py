@@ -124,8 +124,9 @@ async def test_parameters_of_a_kind_that_does_not_exist_fail_closed_unless_the_p
     await put(world, "validating", spec, binding={"paramRef": {"name": "x", "parameterNotFoundAction": "Deny"}})
     async with world.api() as api:
         answer = await api.call("POST", "", widget())
-        why = "failed to configure binding: failed to find resource referenced by paramKind: 'toys.test/v1, Kind=Rule'"
-        assert (answer.code, answer.json["message"].rpartition("request: ")[2]) == (422, why)
+        why = "failed to configure policy: failed to find resource referenced by paramKind: 'toys.test/v1, Kind=Rule'"
+        message = f"ValidatingAdmissionPolicy 'p' denied request: {why}"
+        assert (answer.code, answer.json["message"]) == (422, f'widgets.example.test "w1" is forbidden: {message}')
         await put(
             world, "validating", spec | {"failurePolicy": "Ignore"}, binding={"paramRef": {"name": "x", "parameterNotFoundAction": "Deny"}}
         )
@@ -280,6 +281,74 @@ async def test_a_mutation_that_cannot_be_applied_refuses_the_request(world: Worl
             assert answer.json["message"] == f"policy 'm{at}' with binding 'b-m{at}' denied request: {wanted}"
             assert (answer.code, answer.json["reason"]) == (403, "Invalid")
             await world.kube.remove(f"{REGISTRATION}/mutatingadmissionpolicies", "", f"m{at}")
+
+
+@pytest.mark.parametrize(
+    ("operation", "failure", "code", "message"),
+    [
+        (
+            "op: 'remove', path: '/metadata/nope'",
+            "Fail",
+            403,
+            "policy 'p' with binding 'b-p' denied request: JSON Patch: error in remove for path: '/metadata/nope': "
+            "Unable to remove nonexistent key: nope: missing value",
+        ),
+        (
+            "op: 'add', path: '/spec/nope', value: 1",
+            "Ignore",
+            500,
+            'Internal error occurred: strict decoding error: unknown field "spec.nope"',
+        ),
+        (
+            "op: 'add', path: '/metadata/nope', value: 1",
+            "Fail",
+            500,
+            'Internal error occurred: strict decoding error: unknown field "metadata.nope"',
+        ),
+        (
+            "op: 'replace', path: '/metadata/namespace', value: 'other'",
+            "Ignore",
+            400,
+            "the namespace of the provided object does not match the namespace sent on the request",
+        ),
+        (
+            "op: 'replace', path: '/spec/size', value: 'large'",
+            "Ignore",
+            500,
+            "Internal error occurred: policy 'p' with binding 'b-p' left an object that cannot be read: "
+            'Widget.example.test "w1" is invalid: spec.size: Invalid value: "large": Input should be a valid integer',
+        ),
+    ],
+)
+async def test_a_json_patch_of_a_policy_must_leave_the_object_that_it_was(
+    world: World, operation: str, failure: str, code: int, message: str
+) -> None:
+    """ADM-05: Go's words, where it has some that help; what comes of a patch is not for the failurePolicy."""
+    mutations = [{"patchType": "JSONPatch", "jsonPatch": {"expression": f"[JSONPatch{{{operation}}}]"}}]
+    await put(world, "mutating", {"mutations": mutations, "reinvocationPolicy": "Never", "failurePolicy": failure})
+    async with world.api() as api:
+        answer = await api.call("POST", "", widget())
+        assert (answer.code, answer.json["message"]) == (code, message)
+
+
+async def test_a_policy_cannot_move_an_object_by_an_apply_configuration(world: World) -> None:
+    """ADM-05: its key would be in one namespace, and itself in another."""
+    expression = "Object{metadata: Object.metadata{namespace: 'other'}}"
+    mutations = [{"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": expression}}]
+    await put(world, "mutating", {"mutations": mutations, "reinvocationPolicy": "Never"})
+    async with world.api() as api:
+        assert (await api.call("POST", "", widget())).code == 400
+
+
+async def test_a_policy_may_be_about_how_something_is_deleted(world: World) -> None:
+    """ADM-04: ``kubectl delete --force --grace-period=0``, said in the body or in the query."""
+    expression = "request.operation != 'DELETE' || !has(request.options.gracePeriodSeconds) || request.options.gracePeriodSeconds > 0"
+    await put(world, "validating", {"validations": [{"expression": expression}]})
+    async with world.api() as api:
+        await api.make(widget())
+        assert (await api.call("DELETE", "w1", {"gracePeriodSeconds": 0})).code == 422
+        assert (await api.call("DELETE", "w1?gracePeriodSeconds=0")).code == 422
+        assert (await api.call("DELETE", "w1", {"gracePeriodSeconds": 3})).code == 200
 
 
 async def test_mutating_policies_run_by_name_and_again_if_they_ask_for_it(world: World) -> None:

@@ -36,6 +36,33 @@ async def test_discovery_says_what_there_is(api: Api) -> None:
     assert listed["resources"][0]["shortNames"] == ["wd"]
 
 
+@pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE"])
+async def test_what_is_not_there_is_404_by_any_method_and_what_is_only_read_is_405(api: Api, method: str) -> None:
+    for path in ("/nope", "/apis/authentication.k8s.io/v1/selfsubjectreviews", "/apis/example.test/nope", "/openapi/v3/nope"):
+        assert (await api.call(method, path, {})).code == 404, path
+    for path in ("/version", "/apis", "/apis/example.test/v1", "/openapi/v3", "/livez/ping"):
+        assert (await api.call(method, path, {})).code == 405, path
+
+
+async def test_only_health_has_pages_below_it(api: Api) -> None:
+    for path in ("/metrics/", "/metrics/x", "/version/x", "/livez/nope", "/livez/", "/livez/ping/", "/healthz/", "/openapi/v2/", "//livez"):
+        assert (await api.get(path)).code == 404, path
+    for path in ("/livez/ping", "/readyz/poststarthook/storage-watch-caches", "/version/", "/apis/", "/apis/example.test/v1/"):
+        assert (await api.get(path)).code == 200, path
+    listed = (await api.get("/")).json["paths"]
+    assert {"/livez/ping", "/version", "/metrics/slis"} <= set(listed)
+    assert "/version/" not in listed
+
+
+async def test_discovery_is_indented_for_people_under_the_same_tag(api: Api) -> None:
+    for path in ("/apis", "/apis/example.test", "/apis/example.test/v1"):
+        plain, pretty = await api.get(path), await api.get(f"{path}?pretty=1")
+        assert (plain.body.count(b"\n"), pretty.body[:4]) == (1, b"{\n  ")
+        assert (plain.json, plain.headers["ETag"]) == (pretty.json, pretty.headers["ETag"])
+    for path in ("/", "/version"):
+        assert (await api.get(path)).body[:4] == b"{\n  "
+
+
 async def test_aggregated_discovery_is_served_once_by_its_tag(api: Api) -> None:
     answer = await api.get(
         "/apis", Accept=f"{AGGREGATED},application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,application/json"
@@ -131,6 +158,9 @@ async def test_health_names_its_checks(api: Api) -> None:
     assert (await api.get("/version")).json["gitVersion"].startswith("v")
 
 
+WHERE = "it cannot be reached at http://192.0.2.1:2379"
+
+
 class Broken(MemoryStorage):
     """A storage that can be out."""
 
@@ -138,16 +168,17 @@ class Broken(MemoryStorage):
 
     async def revision(self) -> int:
         if self.out:
-            raise Unavailable("out")
+            raise Unavailable(WHERE)
         return await super().revision()
 
     async def commit(self, conditions: Sequence[Condition], writes: Sequence[Put | Delete]) -> int:
         if self.out:
-            raise Unavailable("out")
+            raise Unavailable(WHERE)
         return await super().commit(conditions, writes)
 
 
-async def test_an_outage_of_storage_is_503_or_504_and_heals(pki: Pki) -> None:
+async def test_an_outage_of_storage_is_503_or_504_and_heals(pki: Pki, caplog: pytest.LogCaptureFixture) -> None:
+    """Where the storage is, the log says, and no answer."""
     storage = Broken()
     async with serving(pki, storage=storage) as api:
         await api.make(widget())
@@ -157,6 +188,9 @@ async def test_an_outage_of_storage_is_503_or_504_and_heals(pki: Pki) -> None:
         assert (await api.get("?resourceVersion=0")).code == 200
         written = await api.patch("w1", {"spec": {"size": 2}})
         assert (written.code, written.json["reason"]) == (504, "Timeout")
+        assert "192.0.2.1" not in read.json["message"] + written.json["message"]
+        logged = {getattr(each, "doing", "") for each in caplog.records if getattr(each, "error", "") == WHERE}
+        assert logged == {"read its revision", 'write widgets.example.test "w1" in namespace "acc"'}
         assert "Retry-After" not in (await api.call("PUT", "w1/paint", {})).headers
         assert (await api.get("/readyz")).code == 500
         assert (await api.get("/livez")).code == 200

@@ -359,16 +359,27 @@ async def test_a_patch_needs_its_type(world: World, reply: Any, message: str) ->
 
 
 async def test_a_patch_that_cannot_be_applied_fails_whatever_the_policy(world: World) -> None:
-    """ADM-03: as does one that is no patch, but that one is the policy's."""
+    """ADM-03: as does one with an operation that nobody knows; one that is no list of operations is the policy's."""
     world_hook = world.hook("m", failurePolicy="Ignore")
     await world.mutating(world_hook)
     async with world.api() as api:
         world.hooks["m"].reply = lambda review: patch(review, {"op": "test", "path": "/spec/size", "value": 99})
         assert (await api.call("POST", "", widget())).code == 500
         world.hooks["m"].reply = lambda review: patch(review, {"op": "conjure", "path": "/spec/size"})
-        assert (await api.call("POST", "", widget())).code == 500
-        world.hooks["m"].reply = lambda review: patch(review, {"op": 5, "path": "/spec/size"})
+        answer = await api.call("POST", "", widget())
+        assert (answer.code, answer.json["message"]) == (500, "Internal error occurred: Unexpected kind: conjure")
+        world.hooks["m"].reply = lambda review: allow(review, patchType="JSONPatch", patch="e30=")
         assert (await api.call("POST", "", widget())).code == 201
+
+
+async def test_an_error_names_the_webhook_that_made_a_value_of_a_wrong_type(world: World) -> None:
+    """ADM-03: 500, as in Go: the client did nothing wrong."""
+    await world.mutating(world.hook("m", lambda review: patch(review, {"op": "replace", "path": "/spec/size", "value": "large"})))
+    async with world.api() as api:
+        answer = await api.call("POST", "", widget())
+        assert (answer.code, answer.json["reason"]) == (500, "InternalError")
+        assert 'admission webhook "m.example.test" left an object that cannot be read' in answer.json["message"]
+        assert "spec.size" in answer.json["message"]
 
 
 async def test_a_webhook_that_does_not_answer_in_time(world: World) -> None:

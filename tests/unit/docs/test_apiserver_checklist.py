@@ -10,7 +10,7 @@ from typing import Final
 
 from tests import checklist
 from tests.checklist import DOCUMENT, ROOT, Row
-from tests.twin.rows import CASES
+from tests.twin.cases import CASES
 
 ROWS: Final = {
     "1.1": {"AGG": "MMMSMMMMSSSS"},

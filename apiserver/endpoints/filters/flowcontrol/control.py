@@ -150,6 +150,7 @@ class PriorityAndFairness:
         """Take the number of seats of the server, and who decides before :meth:`configure`."""
         self.load = load or Load()
         self.watermark = Watermark()
+        self.queued = Watermark()
         self._total = total
         self._fallback = fallback
         self._metrics = metrics
@@ -245,6 +246,10 @@ class PriorityAndFairness:
         if self._configuration is None:
             return self._fallback.take_peaks()
         return self.watermark.take()
+
+    def take_queued(self) -> tuple[int, int]:
+        """See :class:`Limiter`."""
+        return self.queued.take()
 
     def _flow(self, known: Configuration, user: User, info: RequestInfo) -> _Flow:
         found: _Flow | None = recall(info, self._era, user)
@@ -377,7 +382,12 @@ class _Seat:
         return self._flow.headers
 
     async def taken(self) -> float:
-        seconds = await self._control.wait(self._flow, self._waiter)
+        queued = self._control.queued
+        queued.add(writes=self._writes)
+        try:
+            seconds = await self._control.wait(self._flow, self._waiter)
+        finally:
+            queued.remove(writes=self._writes)
         self._begin()
         return seconds
 

@@ -2,8 +2,25 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import orjson
+import pytest
+import yaml
+
 from apiserver.apis.meta.errors import Conflict, Details, TooManyRequests
+from apiserver.endpoints import requestinfo
+from apiserver.endpoints.call import Call
+from apiserver.endpoints.http.heads import Fields, Head
+from apiserver.endpoints.http.messages import Request
 from apiserver.endpoints.responses import dump, etag_of, status_of, warning, warnings
+
+
+def call(path: str = "/", **headers: str) -> Call:
+    carrier: Any = None
+    fields = Fields([("Host", "h"), *((name.replace("_", "-"), value) for name, value in headers.items())])
+    request = Request(Head("GET", path, fields, old=False), carrier)
+    return Call(request, requestinfo.of(request), "id")
 
 
 def test_wrn_01_a_warning_is_quoted_and_cannot_break_the_header() -> None:
@@ -20,8 +37,34 @@ def test_wrn_01_warnings_are_whole_while_they_are_few_and_cut_when_they_are_many
 
 
 def test_retry_after_is_a_header_exactly_if_the_status_says_so() -> None:
-    assert status_of(TooManyRequests("later", Details(retry_after_seconds=3))).headers["Retry-After"] == "3"
-    assert "Retry-After" not in status_of(Conflict("no")).headers
+    assert status_of(call(), TooManyRequests("later", Details(retry_after_seconds=3))).headers["Retry-After"] == "3"
+    assert "Retry-After" not in status_of(call(), Conflict("no")).headers
+
+
+@pytest.mark.parametrize(
+    ("accept", "written"),
+    [
+        ("", "application/json"),
+        ("application/yaml", "application/yaml"),
+        ("application/json;q=0.1,application/yaml", "application/yaml"),
+        ("text/html", "application/json"),
+        ("application/yaml;as=Table;v=v1;g=meta.k8s.io", "application/json"),
+    ],
+)
+def test_err_07_errors_are_in_the_encoding_that_is_accepted_or_in_json(accept: str, written: str) -> None:
+    response = status_of(call(Accept=accept), Conflict("no"))
+    read = yaml.safe_load if written == "application/yaml" else orjson.loads
+    assert isinstance(response.body, bytes)
+    assert response.content_type == written
+    assert read(response.body) == Conflict("no").to_json()
+
+
+@pytest.mark.parametrize(
+    ("path", "agent", "indented"), [("/", "a", False), ("/?pretty=1", "a", True), ("/", "curl/8", True), ("/?pretty=0", "curl/8", False)]
+)
+def test_errors_are_indented_for_people(path: str, agent: str, *, indented: bool) -> None:
+    body = status_of(call(path, User_Agent=agent), Conflict("no")).body
+    assert body == dump(Conflict("no").to_json(), pretty=indented)
 
 
 def test_bodies_end_with_a_newline_and_tags_are_of_the_body() -> None:
@@ -29,3 +72,7 @@ def test_bodies_end_with_a_newline_and_tags_are_of_the_body() -> None:
     assert dump({"a": 1}, pretty=True).count(b"\n") == 3
     assert len(etag_of(b"x")) == 128
     assert etag_of(b"x") == etag_of(b"x").upper()
+
+
+def test_no_client_has_more_warnings_than_it_can_read() -> None:
+    assert len(warnings(map(str, range(1000)))) == 64

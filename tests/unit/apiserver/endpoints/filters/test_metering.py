@@ -13,7 +13,7 @@ PATH = "/apis/example.com/v1/namespaces/a/widgets"
 
 
 def requests() -> Requests:
-    return Requests([("example.com", "widgets")])
+    return Requests({("example.com", "v1", "widgets"): ("console", "status")})
 
 
 def read(counted: Requests) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
@@ -90,20 +90,27 @@ def test_names_that_clients_invent_make_no_series() -> None:
     counted = requests()
     for each in range(3 * LIMIT):
         counted.series(requestinfo.parse("GET", f"/apis/x{each}.com/v1/things{each}", {})).ended(404, 0.001, 0, 0)
-        counted.series(requestinfo.parse("GET", f"/nothing/{each}", {})).ended(404, 0.001, 0, 0)
+        counted.series(requestinfo.parse(f"M{each}", f"/nothing/{each}", {})).ended(404, 0.001, 0, 0)
     totals = {labels: value for (name, labels), value in read(counted).items() if name == "apiserver_request_total"}
     assert len(totals) == 2
     assert sum(totals.values()) == 6 * LIMIT
 
 
-def test_subresources_that_clients_invent_are_bounded() -> None:
+def test_versions_and_subresources_that_clients_invent_make_no_series() -> None:
     counted = requests()
-    for each in range(LIMIT + 500):
-        name = "".join(chr(97 + int(digit)) for digit in str(each))
-        counted.series(requestinfo.parse("GET", f"{PATH}/x/{name}", {})).ended(404, 0.001, 0, 0)
+    for each in range(10):
+        name = chr(97 + each)
+        for path in (f"{PATH}/x/{name}", f"/apis/example.com/v{name}/namespaces/a/widgets/x", f"/apis/example.com/v{each + 2}/widgets/x"):
+            counted.series(requestinfo.parse("GET", path, {})).ended(404, 0.001, 0, 0)
+            counted.series(requestinfo.parse("PATCH", path, {}), dry_run="All", apply=True).ended(404, 0.001, 0, 0)
+    counted.series(requestinfo.parse("GET", f"{PATH}/x/status", {})).ended(200, 0.001, 0, 0)
     totals = {labels: value for (name, labels), value in read(counted).items() if name == "apiserver_request_total"}
-    assert len(totals) == LIMIT + 1
-    assert sum(totals.values()) == LIMIT + 500
+    assert sorted(totals.values()) == [1, 30, 30]
+    assert len(counted._by_request) == 3
+
+
+def test_discovery_counts_under_gos_name() -> None:
+    assert [requests().labels(requestinfo.parse("GET", path, {}))[4] for path in ("/apis", "/livez", "/nope")] == ["apis", "/livez", ""]
 
 
 def test_buckets_are_gos() -> None:

@@ -115,10 +115,18 @@ def test_operations_have_unique_ids_of_gos_scheme() -> None:
             "readKubevirtIoV1alpha1NamespacedVirtualMachineStatus",
             "connectKubevirtIoV1alpha1GetNamespacedVirtualMachineConsole",
             "listKubevirtIoV1alpha1MigrationForAllNamespaces",
-            "deleteCollectionKubevirtIoV1alpha1NamespacedMigration",
+            "deleteKubevirtIoV1alpha1CollectionNamespacedMigration",
             "getKubevirtIoV1alpha1APIResources",
         } <= set(identifiers)
     assert {tuple(operation["tags"]) for _, _, operation in _operations(V3)} == {("kubevirtIo_v1alpha1",)}
+
+
+def test_deletions_declare_that_they_can_be_forced() -> None:
+    for document in (V3, V2):
+        for path, method, operation in _operations(document):
+            if method == "delete":
+                names = {each.get("name") for each in operation["parameters"]}
+                assert "ignoreStoreReadErrorWithClusterBreakingPotential" in names, path
 
 
 def test_every_operation_on_a_resource_says_its_action_and_kind() -> None:

@@ -500,13 +500,14 @@ async def test_4_a_cache_that_was_never_listed_refuses_watches(make_world: Calla
 # --- 5: outages
 
 
-async def test_5_in_an_outage_watches_stay_and_fresh_reads_fail_within_their_bound(world: World) -> None:
+async def test_5_in_an_outage_watches_stay_and_fresh_reads_fail_within_their_bound(world: World, caplog: pytest.LogCaptureFixture) -> None:
     await world.put("vm/a")
     await world.cache.wait_fresh()
     async with world.cache.watch(after=world.cache.revision) as watch:
         world.storage.is_out = True
-        with pytest.raises(errors.ServiceUnavailable, match="the store is out"):
+        with pytest.raises(errors.ServiceUnavailable, match=r"the storage cannot be read$"):
             await world.cache.wait_fresh()
+        assert "the store is out" in {getattr(each, "error", "") for each in caplog.records}
         assert world.cache.get("vm/a") is not None
         world.storage.is_out = False
         await world.put("vm/b")

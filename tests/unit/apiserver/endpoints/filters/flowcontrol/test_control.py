@@ -92,6 +92,7 @@ async def test_a_client_that_goes_away_leaves_its_queue() -> None:
     with pytest.raises(asyncio.CancelledError):
         await waiting
     seats[2].leave()
+    assert [made.take_queued() for _ in range(2)] == [(1, 0), (0, 0)]
     page = registry.page().decode()
     assert 'current_inqueue_requests{priority_level="work",flow_schema="s"} 0' in page
     assert 'reason="cancelled"} 1' in page

@@ -1,0 +1,9 @@
+"""All that is asked of both servers."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.twin import corners, rows, surface
+
+CASES: Final = (*rows.CASES, *corners.CORNERS, *surface.SURFACE)
