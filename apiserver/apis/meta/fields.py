@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from typing import Final
 
 MAX_LENGTH: Final = 64 * 1024
+MAX_TERMS: Final = 1000
+"""Each of which every change is held against for every watch that has it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +78,8 @@ def parse(text: str) -> Selector:
             raise ValueError(f"invalid selector: '{text}'; can't understand '{part}'")
         if field or value:  # apimachinery takes a bare operator for no condition
             terms.append(Term(field, unescape(value), operator != "!="))
+    if len(terms) > MAX_TERMS:
+        raise ValueError(f"a field selector may not have more than {MAX_TERMS} terms")
     return Selector(tuple(terms))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -12,6 +13,9 @@ from apiserver.apis.meta.validation import FieldError, Path, invalid
 
 MAX_LENGTH: Final = 64 * 1024
 """Characters of a selector: far above what a URL brings through any proxy."""
+MAX_REQUIREMENTS: Final = 1000
+"""Terms of a selector, each of which every change is held against for every watch that has it."""
+_FEW: Final = 8
 
 
 class Operator(StrEnum):
@@ -34,15 +38,16 @@ class Requirement:
     key: str
     operator: Operator
     values: tuple[str, ...] = ()
+    """Sorted."""
 
     def matches(self, labels: Mapping[str, str]) -> bool:
         """Whether labels satisfy this term; a missing key satisfies ``!=``, ``notin`` and ``!``."""
         value = labels.get(self.key)
         match self.operator:
             case Operator.EQUALS | Operator.IN:
-                return value is not None and value in self.values
+                return value is not None and self._names(value)
             case Operator.NOT_EQUALS | Operator.NOT_IN:
-                return value is None or value not in self.values
+                return value is None or not self._names(value)
             case Operator.EXISTS:
                 return value is not None
             case Operator.DOES_NOT_EXIST:
@@ -53,6 +58,13 @@ class Requirement:
                 if number is None or bound is None:
                     return False
                 return number > bound if self.operator is Operator.GREATER_THAN else number < bound
+
+    def _names(self, value: str) -> bool:
+        values = self.values
+        if len(values) <= _FEW:
+            return value in values
+        place = bisect_left(values, value)
+        return place < len(values) and values[place] == value
 
     def __str__(self) -> str:
         match self.operator:
@@ -102,6 +114,8 @@ def parse(text: str) -> Selector:
     if len(text) > MAX_LENGTH:
         raise ValueError(f"a label selector may not be longer than {MAX_LENGTH} characters")
     requirements = _Parser(_scan(text)).parse()
+    if len(requirements) > MAX_REQUIREMENTS:
+        raise ValueError(f"a label selector may not have more than {MAX_REQUIREMENTS} requirements")
     return Selector(tuple(sorted(requirements, key=lambda each: each.key)))
 
 
@@ -116,7 +130,7 @@ def from_json(selector: Mapping[str, Any] | None) -> Selector:
     }
     requirements = [Requirement(key, Operator.EQUALS, (value,)) for key, value in (given.get("matchLabels") or {}).items()]
     requirements += [
-        Requirement(each["key"], operators[each["operator"]], tuple(each.get("values") or ()))
+        Requirement(each["key"], operators[each["operator"]], tuple(sorted(each.get("values") or ())))
         for each in given.get("matchExpressions") or []
     ]
     return Selector(tuple(sorted(requirements, key=lambda each: each.key)))

@@ -48,7 +48,7 @@ class Selection:
     @property
     def is_trigger(self) -> bool:
         """Whether nothing but the trigger is asked."""
-        return len(self.labels.requirements) + len(self.fields.terms) == 1 and self.trigger is not None
+        return self.number == 1 and self.trigger is not None
 
     def __call__(self, item: Item) -> bool:
         """Return whether the item is selected."""
@@ -56,11 +56,16 @@ class Selection:
             return False
         return self.fields.is_everything or self.fields.matches(self._fields(item))
 
-    def among(self, items: Iterable[Item]) -> list[Item]:
-        """Return the selected ones of many items, which have many labels in common."""
+    @property
+    def number(self) -> int:
+        """How many terms an item is held against."""
+        return len(self.labels.requirements) + len(self.fields.terms)
+
+    def among(self, items: Iterable[Item], known: dict[bytes, bool] | None = None) -> list[Item]:
+        """Return the selected ones of many items, which have many labels in common; ``known`` is what it remembers of them."""
         if not self.fields.is_everything:
             return [item for item in items if self(item)]
-        known: dict[bytes, bool] = {}
+        known = {} if known is None else known
         found = []
         for item in items:
             raw = item.raw_labels if item.labels_at else b"?"

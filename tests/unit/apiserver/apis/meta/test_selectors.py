@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -155,3 +157,18 @@ def test_fields_that_the_resource_does_not_offer_are_named() -> None:
     assert fields.unsupported(selector, frozenset({"metadata.name", "spec.foo"})) is None
     assert selector.exact("metadata.name") == "a"
     assert fields.parse("metadata.name!=a").exact("metadata.name") is None
+
+
+@pytest.mark.parametrize("parse", [labels.parse, fields.parse])
+def test_a_selector_has_at_most_a_thousand_terms(parse: Callable[[str], object]) -> None:
+    parse(",".join(f"a{number}!=x" for number in range(1000)))
+    with pytest.raises(ValueError, match="more than 1000"):
+        parse(",".join(f"a{number}!=x" for number in range(1001)))
+
+
+def test_one_of_many_values_is_found() -> None:
+    chosen = labels.parse(f"a in ({','.join(f'v{number}' for number in range(100))})")
+    assert [value for value in ("v0", "v99", "v100", "", "v5") if chosen.matches({"a": value})] == ["v0", "v99", "v5"]
+    assert labels.from_json({"matchExpressions": [{"key": "a", "operator": "NotIn", "values": list("zyxwvutsrqp")}]}).matches({"a": "a"})
+    assert not labels.from_json({"matchExpressions": [{"key": "a", "operator": "In", "values": list("zyxwvutsrqp")}]}).matches({"a": "a"})
+    assert labels.from_json({"matchExpressions": [{"key": "a", "operator": "In", "values": list("zyxwvutsrqp")}]}).matches({"a": "p"})

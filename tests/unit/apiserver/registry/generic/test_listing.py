@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from apiserver.apis.meta.errors import BadRequest
+from apiserver.registry.generic import listing
+from apiserver.registry.generic.items import Item
 from apiserver.registry.generic.listing import Position, decode_token, encode_token, parse_revision
 
 
@@ -62,3 +66,33 @@ def test_revisions_are_decimal_numbers() -> None:
     for text in ("-1", "x", "1.5", "٣", "1" * 30):
         with pytest.raises(BadRequest):
             parse_revision(text)
+
+
+class _Even:
+    """A selection of so many terms that selecting takes a while."""
+
+    number = 1000
+
+    def among(self, items: list[Item], known: dict[bytes, bool]) -> list[Item]:
+        assert len(items) <= 50
+        known[b"asked"] = True
+        return items[::2]
+
+
+async def test_others_run_while_many_objects_are_held_against_many_terms() -> None:
+    turns = 0
+
+    async def count() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    items = [Item(f"/w/{number:03}", number, None, b"{}") for number in range(120)]
+    selection: Any = _Even()
+    async with asyncio.TaskGroup() as tasks:
+        counting = tasks.create_task(count())
+        found = await listing._selected(selection, items)
+        counting.cancel()
+    assert [item.revision for item in found] == list(range(0, 120, 2))
+    assert turns >= 2
