@@ -1,0 +1,65 @@
+"""Keys that a text gives twice, by the paths of what they name: ``spec.disks[0].name``."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final, TypeAlias
+
+_MOST: Final = 100
+"""As many as anybody reads, and as Go tells."""
+_SHOWN: Final = 256
+
+Place: TypeAlias = "tuple[Place, str | int] | None"
+"""Where a value is: in what, and under which key or index. Its path is written only when it is told: a long key may hold many values."""
+
+
+class Duplicates:
+    """The first hundred of them."""
+
+    def __init__(self) -> None:
+        self._paths: dict[str, None] = {}
+
+    def add(self, place: Place) -> None:
+        """Take note of one."""
+        if len(self._paths) < _MOST:
+            self._paths[_path(place)] = None
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """Each once."""
+        return tuple(self._paths)
+
+
+def _path(place: Place) -> str:
+    steps: list[str] = []
+    while place is not None:
+        place, step = place
+        steps.append(f"[{step}]" if isinstance(step, int) else f".{step[:_SHOWN]}")
+    return "".join(reversed(steps)).removeprefix(".")
+
+
+def in_json(raw: bytes) -> tuple[str, ...]:
+    """Return the paths of keys that JSON gives twice."""
+    found = Duplicates()
+    try:
+        _find(json.loads(raw, object_pairs_hook=_Members), None, found)
+    except (ValueError, RecursionError):
+        return ()  # orjson read it; what only Python's parser minds is no mistake
+    return found.paths
+
+
+class _Members(list[tuple[str, Any]]):
+    """The members of one object, in the order in which they stand."""
+
+
+def _find(value: Any, place: Place, found: Duplicates) -> None:  # noqa: ANN401 - any JSON value
+    if isinstance(value, _Members):
+        seen: set[str] = set()
+        for key, each in value:
+            if key in seen:
+                found.add((place, key))
+            seen.add(key)
+            _find(each, (place, key), found)
+    elif isinstance(value, list):
+        for position, each in enumerate(value):
+            _find(each, (place, position), found)
