@@ -32,9 +32,10 @@ def read(model: type[BaseModel], obj: dict[str, Any]) -> tuple[tuple[str, ...], 
     A null means that nothing is said, as in Go. ``metadata``, ``apiVersion`` and ``kind`` are left alone.
     """
     content = {key: value for key, value in obj.items() if key not in _IGNORED}
-    if _is_plain(model, content):
-        return (), ()
-    unknown = _unknown_nulls(model, content)
+    nulls = _may_hold_nulls(content)
+    if not nulls and _fits(model, content):
+        return (), ()  # nothing to find, and nothing to drop: most of what is sent
+    unknown = _unknown_nulls(model, content) if nulls else []
     if (deep := _drop_nulls(content, _MAX_DEPTH)) is not None:
         return (), (invalid(_path(deep), "…", f"nested deeper than {_MAX_DEPTH} levels"),)
     for key in obj.keys() - content.keys() - _IGNORED:
@@ -52,13 +53,17 @@ def read(model: type[BaseModel], obj: dict[str, Any]) -> tuple[tuple[str, ...], 
     return tuple(unknown), tuple(found)
 
 
-def _is_plain(model: type[BaseModel], content: dict[str, Any]) -> bool:
-    """Return whether there is nothing to find and nothing to drop: true for most of what is sent, and quick."""
+def _may_hold_nulls(content: dict[str, Any]) -> bool:
     try:
-        if b"null" in orjson.dumps(content):
-            return False
+        return b"null" in orjson.dumps(content)
+    except orjson.JSONEncodeError:  # nested too deeply, or an integer beyond 64 bits
+        return True
+
+
+def _fits(model: type[BaseModel], content: dict[str, Any]) -> bool:
+    try:
         model.__pydantic_validator__.validate_python(content)  # as model_validate, which takes half as long again for its own options
-    except (ValidationError, RecursionError, orjson.JSONEncodeError):  # the last: nested too deeply, or an integer beyond 64 bits
+    except (ValidationError, RecursionError):
         return False
     return True
 
