@@ -13,6 +13,7 @@ from types import NoneType
 from typing import Any, Final, cast
 
 from apiserver.apis.meta.errors import BadRequest, Cause, Details, Invalid
+from apiserver.apis.meta.objectmeta import MAX_MANAGER_BYTES
 from apiserver.apis.meta.times import parse_duration
 from apiserver.registry.generic.options import BACKGROUND, FOREGROUND, NOBODY, ORPHAN, Caller, DeleteOptions, FieldValidation, WriteOptions
 
@@ -24,7 +25,6 @@ POLICIES: Final = (FOREGROUND, BACKGROUND, ORPHAN)
 FIELD_VALIDATION: Final = ("", "Ignore", "Strict", "Warn")
 _SHOWN: Final = 256
 _NUMBER: Final = re.compile(r"[+-]?[0-9]{1,20}").fullmatch
-_MANAGER_LENGTH: Final = 128
 
 
 def truth(value: str | None) -> bool:
@@ -155,11 +155,11 @@ def write_options(query: Query, dry_run: list[str], caller: Caller, *, kind: str
     if validation not in FIELD_VALIDATION:
         causes.append(_unsupported("fieldValidation", validation, FIELD_VALIDATION))
     manager = query.get("fieldManager", "")
-    if len(manager.encode(errors="surrogatepass")) > _MANAGER_LENGTH:
-        causes.append(Cause("FieldValueTooLong", f"Too long: may not be more than {_MANAGER_LENGTH} bytes", "fieldManager"))
+    if len(manager.encode(errors="surrogatepass")) > MAX_MANAGER_BYTES:
+        causes.append(Cause("FieldValueTooLong", f"Too long: may not be more than {MAX_MANAGER_BYTES} bytes", "fieldManager"))
     causes += [
         _invalid("fieldManager", manager, f"invalid character U+{ord(each):04X} (at position {at})")
-        for at, each in enumerate(manager[:_MANAGER_LENGTH])
+        for at, each in enumerate(manager[:MAX_MANAGER_BYTES])
         if not each.isprintable()
     ]
     if apply and not manager:

@@ -14,6 +14,8 @@ from apiserver.apis.meta import names, times
 from apiserver.apis.meta.validation import FieldError, Path, forbidden, invalid, required, too_long, type_invalid
 
 MAX_ANNOTATIONS_BYTES: Final = 256 * 1024
+MAX_MANAGER_BYTES: Final = 128
+_MAX_SUBRESOURCE_BYTES: Final = 256
 _MAX_CHARACTER_BYTES: Final = 4
 ORPHAN_FINALIZER: Final = "orphan"
 FOREGROUND_FINALIZER: Final = "foregroundDeletion"
@@ -286,13 +288,13 @@ _OWNER: Final[Mapping[str, Check]] = {
     "blockOwnerDeletion": _boolean,
 }
 _MANAGED: Final[Mapping[str, Check]] = {
-    "manager": _text_of(128),
+    "manager": _text_of(MAX_MANAGER_BYTES),
     "operation": _string,
     "apiVersion": _string,
     "time": _time,
     "fieldsType": _string,
     "fieldsV1": _object,
-    "subresource": _text_of(256),
+    "subresource": _text_of(_MAX_SUBRESOURCE_BYTES),
 }
 _META: Final[Mapping[str, Check]] = {
     "name": _string,

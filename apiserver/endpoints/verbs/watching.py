@@ -115,8 +115,10 @@ class _Stream:
         self._options = options
         self._representation = representation
         self._include: Include = include_of(call.request.query.get("includeObject"))
-        field_selector = _only(name, options.field_selector) if name else options.field_selector
+        field_selector = options.field_selector or (str(fields.Term("metadata.name", name)) if name else "")
         self._selection: Selection = selection.parse(served.strategy, options.label_selector, field_selector)
+        if name and self._selection.name != name:
+            raise BadRequest("fieldSelector metadata.name doesn't match requested name")
         self._since = parse_revision(options.resource_version)
         self._columns = True
         self._form = f"{served.store.resource.api_version} {representation.transform} {representation.version}"
@@ -288,17 +290,6 @@ class _Stream:
             await self._sink.begin()
             self._call.started(self._sink.response.status)
             self._has_begun = True
-
-
-def _only(name: str, selector: str) -> str:
-    """Return the field selector of a watch of one object.
-
-    Raises:
-        BadRequest: it has a selector that does not demand that name.
-    """
-    if selector and fields.parse(selector).exact("metadata.name") != name:
-        raise BadRequest("fieldSelector metadata.name doesn't match requested name")
-    return selector or str(fields.Term("metadata.name", name))
 
 
 def _frame(kind: str, data: bytes) -> bytes:

@@ -140,7 +140,6 @@ async def run(store: Store, query: ListQuery) -> Listing:
     if query.token:
         position = decode_token(query.token)
         if position.revision > 0:
-            await store.cache.wait_fresh(position.revision)
             return await _from_storage(store, query, position)
         return await _from_cache(store, query, start=position.start)
     revision = parse_revision(query.resource_version)
@@ -223,7 +222,7 @@ async def _from_storage(store: Store, query: ListQuery, position: Position) -> L
                 page = await store.storage.range(prefix, start=start, limit=size, revision=revision)
         except Compacted:
             raise _expired(query, position) from None
-        except FutureRevision:  # storage was put back to an earlier state since the cache saw that revision
+        except FutureRevision:  # a token of a storage that was put back to an earlier state since
             raise too_large(revision, store.cache.revision) from None
         revision = page.revision
         for index, entry in enumerate(page.entries, 1):

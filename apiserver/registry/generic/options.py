@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from apiserver.apis.meta.objectmeta import MAX_MANAGER_BYTES
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.meta.users import ANONYMOUS, User
 from apiserver.apis.meta.validation import FieldError
@@ -15,7 +16,6 @@ FieldValidation = Literal["", "Ignore", "Warn", "Strict"]
 FOREGROUND: Final = "Foreground"
 BACKGROUND: Final = "Background"
 ORPHAN: Final = "Orphan"
-_MAX_MANAGER: Final = 128
 
 
 def _nobody(*_: object) -> None:
@@ -64,7 +64,7 @@ class WriteOptions:
         name = self.caller.agent.partition("/")[0]
         if not name.isprintable():
             name = "".join(each for each in name if each.isprintable())
-        return name[:_MAX_MANAGER] if name.isascii() else name.encode()[:_MAX_MANAGER].decode(errors="ignore")
+        return name[:MAX_MANAGER_BYTES] if name.isascii() else name.encode()[:MAX_MANAGER_BYTES].decode(errors="ignore")
 
     def to_json(self, operation: str) -> Object:
         """Return the options as admission is shown them: those of a patch as of the create or update that it amounts to."""

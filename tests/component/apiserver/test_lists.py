@@ -9,6 +9,7 @@ from typing import Any
 
 import aiohttp
 
+from apiserver.registry.generic.listing import Position, encode_token
 from storage.memory import MemoryStorage
 from storage.port import Put
 from tests.component.apiserver.conftest import Api, Pki, serving
@@ -118,11 +119,13 @@ async def test_a_list_at_an_exact_revision_shows_the_past(api: Api) -> None:
 
 
 async def test_a_revision_of_the_future_is_a_timeout_with_its_cause(pki: Pki) -> None:
+    token = encode_token(Position(99_999_999_999, "a"))
     async with serving(pki) as api:
-        answer = await api.get("?resourceVersion=99999999999")
-    assert (answer.code, answer.json["reason"]) == (504, "Timeout")
-    assert answer.json["details"]["causes"][0]["reason"] == "ResourceVersionTooLarge"
-    assert answer.headers["Retry-After"] == "1"
+        answers = [await api.get("?resourceVersion=99999999999"), await api.get(f"?limit=1&continue={token}")]
+    for answer in answers:
+        assert (answer.code, answer.json["reason"]) == (504, "Timeout")
+        assert answer.json["details"]["causes"][0]["reason"] == "ResourceVersionTooLarge"
+        assert answer.headers["Retry-After"] == "1"
 
 
 async def test_delete_collection_deletes_what_is_selected(api: Api) -> None:
@@ -387,7 +390,8 @@ async def test_the_old_path_of_a_watch_shows_exactly_what_it_was_authorized_for(
         both = tasks.create_task(names("/namespaces/acc/widgets"))
         everywhere = tasks.create_task(names("/widgets"))
     assert (one.result(), same.result(), both.result(), everywhere.result()) == (["w2"], ["w2"], ["w1", "w2"], ["w1", "w2"])
-    assert (await api.get(f"{base}/namespaces/acc/widgets/w2?fieldSelector=metadata.name%3Dw1")).code == 400
+    for selector in ("metadata.name%3Dw1", "metadata.name", "metadata.namespace%3Dacc", "nosuch%3Dx"):
+        assert (await api.get(f"{base}/namespaces/acc/widgets/w2?fieldSelector={selector}")).code == 400, selector
     for method, path in (("GET", "/widgets/w1"), ("GET", "/namespaces/acc/widgets/w1/status"), ("GET", "/namespaces/acc/widgets/w1/tap")):
         assert (await api.call(method, base + path)).code == 404, path
     assert (await api.call("DELETE", f"{base}/namespaces/acc/widgets/w1")).code == 405
