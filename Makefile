@@ -7,7 +7,7 @@ PY := $(VENV)/bin/python
 TESTBED := $(PYTHON) -m tests.testbed
 TESTS_INNER := tests/architecture tests/unit tests/contracts tests/component
 
-.PHONY: help python setup fmt check checklist test demo down env cluster-up cluster-down images dev bench-start bench-api bench-api-aggregator bench-api-scale
+.PHONY: help python setup fmt check checklist test demo down env cluster-up cluster-down images pins sbom dev bench-start bench-api bench-api-aggregator bench-api-scale
 
 help:  ## this text
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -62,6 +62,14 @@ cluster-down: python  ## remove the test cluster
 
 images: setup  ## build our container images and, where the test cluster runs, give them to its nodes
 	@if $(TESTBED) status >/dev/null 2>&1; then $(TESTBED) load-images; else $(TESTBED) images; fi
+
+pins: setup  ## write the versions and hashes of requirements.txt and images/*/ anew (PINS_FLAGS="--upgrade", "--python-only")
+	@$(TESTBED) packages
+	@$(PY) -m tests.testbed.pins $(PINS_FLAGS)
+
+sbom: setup  ## build the images and copy their bills of materials (CycloneDX) to build/sbom
+	@$(TESTBED) packages
+	@$(TESTBED) bills build/sbom
 
 dev: setup  ## virt-api alone on loopback with an etcd of its own, and a kubeconfig for it (DEV_FLAGS="--storage=memory" needs no etcd)
 	@etcd=; case "$(DEV_FLAGS)" in *memory*) ;; *) etcd="--etcd-binary=$$($(TESTBED).build etcd)" || exit 1;; esac; \

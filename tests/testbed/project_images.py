@@ -1,8 +1,9 @@
 """The project's own images, built from ``images/*/Containerfile`` by buildah, which needs neither a daemon nor a registry.
 
 The base is Debian 13, made by mmdebstrap from the mirror that this machine's apt already uses. Python dependencies are wheels for the
-image's Python, fetched here by pip and pinned by ``requirements.txt``; each image gets those of its extra in ``pyproject.toml``.
-The project's source is the last layer, so a change of code costs seconds.
+image's Python, fetched here by pip: those of the process' extra in ``pyproject.toml``, as ``images/<name>/requirements.txt`` pins
+them with their hashes. Debian packages are those of ``packages.lock`` as long as the mirror has them; what differs is said. The
+project's source is the last layer, so a change of code costs seconds.
 """
 
 import dataclasses
@@ -15,7 +16,7 @@ import subprocess
 import tempfile
 import tomllib
 
-from tests.testbed import build, images, layout, packages, progress
+from tests.testbed import bill, build, images, layout, packages, progress
 
 RELEASE = "trixie"
 PYTHON = "3.13"
@@ -23,6 +24,7 @@ _BASE = "localhost/kubevirt-build/debian:13"
 _BASE_PACKAGES = "python3"
 PACKAGES_PATH = f"usr/local/lib/python{PYTHON}/dist-packages"
 _NOT_IN_IMAGES = ("kubectl",)
+_INSTALL_PACKAGES = layout.REPOSITORY / "images" / "install-packages.sh"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,6 +52,11 @@ def reference_of(name: str) -> str:
     return f"localhost/kubevirt/{name}:dev"
 
 
+def name_of(image: images.Image) -> str:
+    """Return the name of one of the project's images, as in ``NAMES``."""
+    return image.reference.rpartition("/")[2].partition(":")[0]
+
+
 def all_images() -> list[images.Image]:
     """Return the project's images as they would be built from the present source."""
     return [image_of(name) for name in NAMES]
@@ -58,10 +65,15 @@ def all_images() -> list[images.Image]:
 def image_of(name: str) -> images.Image:
     """Return one of the project's images as it would be built from the present source."""
     reference = reference_of(name)
-    parts: list[str | bytes | pathlib.Path] = [layout.REPOSITORY / "images" / name, _base_digest(), pathlib.Path(__file__)]
+    parts: list[str | bytes | pathlib.Path] = [
+        layout.REPOSITORY / "images" / name,
+        _base_digest(),
+        pathlib.Path(__file__),
+        pathlib.Path(bill.__file__),
+    ]
     process = next((process for process in PROCESSES if process.name == name), None)
     if process is not None:
-        parts += [repr(process), *(layout.REPOSITORY / source for source in process.sources), repr(_requirements(process.extra)), _pins()]
+        parts += [_INSTALL_PACKAGES, repr(process), *(layout.REPOSITORY / source for source in process.sources), repr(process.extra)]
     if name == "etcd":
         parts.append(str(build.directory_of("etcd")))
     return images.Image(reference, images.digest_of(parts), lambda archive: _build(name, reference, archive))
@@ -74,13 +86,30 @@ def _build(name: str, reference: str, archive: pathlib.Path) -> None:
         _ensure_base()
         apt = _apt_cache(name)
         _buildah(
-            "build", "--layers", "--quiet", "--tag", reference, "--build-arg", f"BASE={_BASE}", "--file", f"{context}/Containerfile",
+            "build", "--layers", "--quiet", "--tag", reference, "--build-arg", f"BASE={_BASE}", "--build-arg", "LOCKED=no",
+            "--file", f"{context}/Containerfile",
             "--volume", f"{apt}/lists:/var/lib/apt/lists", "--volume", f"{apt}/archives:/var/cache/apt/archives", str(context),
         )  # fmt: skip
+        _write_bill(name, reference, bill.path_of(archive))
         new = archive.with_name(archive.name + ".new")
         new.unlink(missing_ok=True)
         _buildah("push", "--quiet", "--compression-format", "zstd", "--compression-level", "1", reference, f"oci-archive:{new}:{reference}")
         new.replace(archive)
+
+
+def _write_bill(name: str, reference: str, path: pathlib.Path) -> None:
+    """Write the bill of materials of an image that was built, and say where its packages are not those of ``packages.lock``."""
+    container = _buildah_output("from", "--pull=never", reference).strip()
+    try:
+        root = pathlib.Path(_buildah_output("mount", container).strip())
+        bill.write(name, reference.rpartition(":")[2], root, path)
+    finally:
+        _buildah("rm", container)
+    lock = layout.REPOSITORY / "images" / name / "packages.lock"
+    differing = set(bill.debian_packages(path)) ^ set(lock.read_text().split()) if lock.exists() else set()
+    if differing:
+        newer = ", ".join(sorted(differing)[:6])
+        progress.say(f"image {name}: {len(differing)} packages are not those of packages.lock ({newer} …); `make pins` takes them over")
 
 
 def write_context(name: str, context: pathlib.Path) -> None:
@@ -88,6 +117,9 @@ def write_context(name: str, context: pathlib.Path) -> None:
     shutil.copytree(layout.REPOSITORY / "images" / name, context, dirs_exist_ok=True)
     process = next((process for process in PROCESSES if process.name == name), None)
     if process is not None:
+        shutil.copy2(_INSTALL_PACKAGES, context / _INSTALL_PACKAGES.name)
+        if not (context / "packages.lock").exists():
+            (context / "packages.lock").touch()  # of an image that is new: `make pins` writes it
         _write_source(process, context / "source")
         if process.extra is not None:
             shutil.copytree(wheels(process), context / "dependencies")
@@ -96,6 +128,10 @@ def write_context(name: str, context: pathlib.Path) -> None:
         binaries.mkdir(parents=True)
         for program in ("etcd", "etcdctl", "etcdutl"):
             shutil.copy2(build.program("etcd", program), binaries / program)
+        owner = progress.output_of(["dpkg-query", "--showformat=${Package}=${Version}\\n", "--show", "busybox-static"])
+        listed = context / "rootfs" / bill.PACKAGES_LIST
+        listed.parent.mkdir(parents=True)
+        listed.write_text(owner)
         (context / "rootfs" / "bin").mkdir()
         (context / "rootfs" / "tmp").mkdir()
         (context / "rootfs" / "tmp").chmod(0o1777)
@@ -140,30 +176,28 @@ def _write_source(process: Process, target: pathlib.Path) -> None:
     command.chmod(0o755)
 
 
-def _pins() -> str:
-    return (layout.REPOSITORY / "requirements.txt").read_text()
-
-
-def _requirements(extra: str | None) -> list[str]:
+def requirements(extra: str) -> list[str]:
     """Return the requirements of an extra of ``pyproject.toml``."""
-    if extra is None:
-        return []
     with (layout.REPOSITORY / "pyproject.toml").open("rb") as file:
         return [str(each) for each in tomllib.load(file)["project"]["optional-dependencies"][extra]]
 
 
+def pins_path(process: Process) -> pathlib.Path:
+    """Return the file that pins what a process' image gets, with hashes: ``images/<name>/requirements.txt``."""
+    return layout.REPOSITORY / "images" / process.name / "requirements.txt"
+
+
 def wheels_path(process: Process) -> pathlib.Path:
     """Return where :func:`wheels` puts them; they need not be there."""
-    return layout.cache() / f"wheels-{process.extra}-{images.digest_of([repr(_requirements(process.extra)), _pins(), PYTHON])}"
+    return layout.cache() / f"wheels-{process.extra}-{images.digest_of([pins_path(process), PYTHON])}"
 
 
 def wheels(process: Process) -> pathlib.Path:
     """Return a directory with the extra's dependencies, installed for the image's Python.
 
     Raises:
-        progress.StepFailed: one could not be fetched.
+        progress.StepFailed: one could not be fetched, or is not the file that was pinned.
     """
-    requirements = _requirements(process.extra)
 
     def install(directory: pathlib.Path) -> None:
         platforms = [word for tag in ("manylinux_2_28", "manylinux_2_17", "manylinux2014") for word in ("--platform", f"{tag}_x86_64")]
@@ -171,7 +205,7 @@ def wheels(process: Process) -> pathlib.Path:
             [
                 *packages.pip(), "install", "--quiet", "--disable-pip-version-check", "--no-compile", "--target", directory,
                 "--python-version", PYTHON, "--implementation", "cp", "--only-binary=:all:", *platforms,
-                "--constraint", layout.REPOSITORY / "requirements.txt", *requirements,
+                "--no-deps", "--require-hashes", "--requirement", pins_path(process),
             ]
         )  # fmt: skip
         shutil.rmtree(directory / "bin", ignore_errors=True)

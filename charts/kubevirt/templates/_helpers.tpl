@@ -13,8 +13,13 @@ helm.sh/chart: {{ .root.Chart.Name }}-{{ .root.Chart.Version }}
 kubevirt.io: {{ . }}
 {{- end -}}
 
+{{/* The reference of an image; call with a dict of `root` and `name`. A digest decides, whatever the tag says by then. */}}
 {{- define "kubevirt.image" -}}
+{{- with index .root.Values.image.digests .name -}}
+{{ $.root.Values.image.registry }}/{{ $.name }}@{{ . }}
+{{- else -}}
 {{ .root.Values.image.registry }}/{{ .name }}:{{ .root.Values.image.tag }}
+{{- end -}}
 {{- end -}}
 
 {{- define "kubevirt.pullSecrets" -}}

@@ -294,3 +294,21 @@ def test_a_secret_with_the_encryptions_configuration_is_mounted_and_followed() -
     (mount,) = [each for each in spec["containers"][0]["volumeMounts"] if each["name"] == volume["name"]]
     assert f"--encryption-provider-config={mount['mountPath']}/encryption.yaml" in spec["containers"][0]["args"]
     assert "--encryption-provider-config-automatic-reload" in spec["containers"][0]["args"]
+
+
+def test_an_image_that_has_a_digest_is_taken_by_it_wherever_it_is_named() -> None:
+    digest = "sha256:" + "a" * 64
+    settings = (NODE, f"image.digests.virt-launcher={digest}", f"image.digests.etcd={digest}")
+
+    images = {container["image"] for _, spec in pod_templates(*settings) for container in spec["containers"]}
+
+    assert f"localhost/kubevirt/etcd@{digest}" in images
+    assert "localhost/kubevirt/virt-api:dev" in images
+    assert not any(image.startswith("localhost/kubevirt/etcd:") for image in images)
+    arguments = one("Deployment", "virt-controller", *settings)["spec"]["template"]["spec"]["containers"][0]["args"]
+    assert f"--launcher-image=localhost/kubevirt/virt-launcher@{digest}" in arguments
+
+
+@pytest.mark.parametrize("wrong", ["image.digests.virt-api=latest", "image.digests.virtapi=sha256:" + "a" * 64])
+def test_a_digest_of_no_image_or_of_another_form_is_refused(wrong: str) -> None:
+    assert helm("template", "kubevirt", str(CHART), "--set", NODE, "--set", wrong).returncode != 0

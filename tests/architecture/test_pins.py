@@ -1,0 +1,140 @@
+"""The supply chain: what is installed is pinned by version and hash, for this environment and for each image."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import tomllib
+from importlib.metadata import requires
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+from tests.architecture.test_images import canonical
+from tests.testbed import build, project_images
+
+ROOT = Path(__file__).parents[2]
+WITH_PYTHON = tuple(process for process in project_images.PROCESSES if process.extra is not None)
+HASH = re.compile(r"--hash=sha256:[0-9a-f]{64}")
+
+
+def pins(path: Path) -> dict[str, tuple[str, set[str]]]:
+    """Return version and hashes by the name of a distribution; environment markers are left out."""
+    found: dict[str, tuple[str, set[str]]] = {}
+    text = "\n".join(line for line in path.read_text(encoding="utf-8").splitlines() if not line.startswith("#"))
+    for entry in text.replace("\\\n", " ").splitlines():
+        name, _, rest = entry.partition("==")
+        assert rest, f"{path}: {entry!r} pins nothing"
+        found[canonical(name)] = (rest.split()[0], set(HASH.findall(entry)))
+    return found
+
+
+def closure(wanted: list[str]) -> set[str]:
+    """Return the distributions that an installation of ``wanted`` on the image's Python brings."""
+    python = {"python_version": project_images.PYTHON, "python_full_version": f"{project_images.PYTHON}.0"}
+    found: set[str] = set()
+    left = [(Requirement(each), "") for each in wanted]
+    while left:
+        requirement, extra = left.pop()
+        if requirement.marker is not None and not requirement.marker.evaluate({**python, "extra": extra}):
+            continue
+        name = canonical(requirement.name)
+        found.add(name)
+        left += [(Requirement(each), extra) for extra in ("", *requirement.extras) for each in requires(name) or ()]
+    return found
+
+
+@pytest.mark.parametrize("path", ["requirements.txt", *(f"images/{process.name}/requirements.txt" for process in WITH_PYTHON)])
+def test_every_distribution_is_pinned_with_its_hashes(path: str) -> None:
+    found = pins(ROOT / path)
+
+    assert found
+    assert not {name for name, (_, hashes) in found.items() if not hashes}
+
+
+@pytest.mark.parametrize("process", WITH_PYTHON, ids=lambda process: process.name)
+def test_an_image_gets_what_was_tested_and_all_that_its_process_requires(process: project_images.Process) -> None:
+    whole, image = pins(ROOT / "requirements.txt"), pins(project_images.pins_path(process))
+    assert process.extra is not None
+
+    assert {name: version for name, (version, _) in image.items()} == {name: whole[name][0] for name in image}
+    assert all(hashes <= whole[name][1] for name, (_, hashes) in image.items())
+    assert closure(project_images.requirements(process.extra)) == set(image)
+
+
+def test_everything_that_development_is_asked_for_is_pinned() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    asked = [*project["project"]["dependencies"], *project["dependency-groups"]["dev"]]
+    asked += [each for extra in project["project"]["optional-dependencies"].values() for each in extra]
+
+    assert {canonical(each) for each in asked} <= set(pins(ROOT / "requirements.txt"))
+
+
+@pytest.mark.parametrize("process", project_images.PROCESSES, ids=lambda process: process.name)
+def test_an_image_takes_its_base_from_the_builder_and_its_packages_by_the_lock(process: project_images.Process) -> None:
+    directory = ROOT / "images" / process.name
+    text = (directory / "Containerfile").read_text(encoding="utf-8")
+
+    assert re.search(r"^ARG BASE$", text, re.MULTILINE), "a default would be a tag, which moves"
+    assert re.search(r"^ARG LOCKED=yes$", text, re.MULTILINE)
+    assert "apt-get" not in text
+    names = re.findall(r"install-packages\.sh(?: \\\n)? +([^\\\n]*)\n?", text.split("COPY install-packages.sh", 1)[1].split("\n", 1)[1])
+    locked = {line.partition("=")[0] for line in (directory / "packages.lock").read_text(encoding="utf-8").split()}
+    assert names
+    assert set(names[0].split()) <= locked
+
+
+def test_helm_is_pinned_by_its_hash() -> None:
+    helm = build.PROGRAMS["helm"]
+
+    assert isinstance(helm, build.HelmProgram)
+    assert HASH.search(helm.requirement)
+
+
+def test_the_licence_is_there_and_is_the_one_that_is_declared() -> None:
+    assert "Apache License" in (ROOT / "LICENSE").read_text(encoding="utf-8")
+    assert 'license = "Apache-2.0"' in (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+
+
+APT = """#!/bin/sh
+case "$1" in install) cat "$STATE/wanted" >>"$STATE/installed" ;; esac
+"""
+DPKG = """#!/bin/sh
+cat "$STATE/installed"
+"""
+
+
+@pytest.mark.parametrize(
+    ("got", "locked", "works"), [("b=2", "yes", True), ("b=3", "yes", False), ("b=3", "no", True), ("b=2\nc=1", "yes", False)]
+)
+def test_a_package_that_is_not_in_the_lock_ends_the_build_of_a_release(tmp_path: Path, got: str, locked: str, *, works: bool) -> None:
+    programs, here = tmp_path / "bin", tmp_path / "build"
+    for directory in (programs, here):
+        directory.mkdir()
+    for name, text in (("apt-get", APT), ("dpkg-query", DPKG)):
+        (programs / name).write_text(text)
+        (programs / name).chmod(0o755)
+    # Nothing outside of the test's directory may change: what the script writes for apt goes there, too.
+    script = (
+        (ROOT / "images" / "install-packages.sh")
+        .read_text(encoding="utf-8")
+        .replace("/etc/apt", f"{tmp_path}/apt")
+        .replace("/var/", f"{tmp_path}/var/")
+    )
+    (tmp_path / "apt" / "preferences.d").mkdir(parents=True)
+    (here / "install-packages.sh").write_text(script)
+    (here / "packages.lock").write_text("a=1\nb=2\n")
+    (tmp_path / "installed").write_text("a=1\n")
+    (tmp_path / "wanted").write_text(f"{got}\n")
+
+    done = subprocess.run(
+        ["/bin/sh", str(here / "install-packages.sh"), "b"],
+        check=False,
+        capture_output=True,
+        text=True,
+        env={"PATH": f"{programs}:/usr/bin:/bin", "STATE": str(tmp_path), "LOCKED": locked},
+    )
+
+    assert (done.returncode == 0) == works, done.stderr
+    assert works or "packages.lock does not have" in done.stderr

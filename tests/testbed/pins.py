@@ -1,0 +1,76 @@
+"""Pins: the exact versions and hashes of what is installed here and in our images, and how they are brought up to date.
+
+- ``requirements.txt``: every Python distribution of the virtual environment, with the hashes of all its files. pip refuses any other file.
+- ``images/<name>/requirements.txt``: what one image gets of these.
+- ``images/<name>/packages.lock``: the Debian packages that were in the image when it was built last, ``name=version`` a line.
+
+``make pins`` writes them anew, ``PINS_FLAGS=--upgrade`` with the newest versions that pyproject.toml allows.
+"""
+
+import argparse
+import pathlib
+import subprocess
+import sys
+
+from tests.testbed import bill, images, layout, progress, project_images
+
+_HEADER = "# Written by `make pins`: versions and hashes of what pyproject.toml asks for. pip installs no other file.\n"
+_COMPILE = ("--generate-hashes", "--no-header", "--no-annotate", "--no-emit-index-url", "--no-emit-find-links", "--quiet")
+
+
+def write_python(*, upgrade: bool) -> None:
+    """Write ``requirements.txt``, and from its versions that of each image.
+
+    Raises:
+        progress.StepFailed: the versions cannot be had together.
+    """
+    whole = layout.REPOSITORY / "requirements.txt"
+    everything = ("pyproject.toml", "--all-extras", "--group=dev", "--universal", "--python-version=3.11")
+    _compile(whole, *everything, *(("--upgrade",) if upgrade else ()))
+    for process in project_images.PROCESSES:
+        if process.extra is not None:
+            _compile(
+                project_images.pins_path(process),
+                "-",
+                f"--constraints={whole}",
+                f"--python-version={project_images.PYTHON}",
+                "--python-platform=x86_64-manylinux_2_28",
+                "--only-binary=:all:",
+                wanted="\n".join(project_images.requirements(process.extra)),
+            )
+
+
+def _compile(output: pathlib.Path, *arguments: str, wanted: str = "") -> None:
+    # uv takes the versions that are in the output for preferences, so nothing moves that need not.
+    command = [sys.executable, "-m", "uv", "pip", "compile", *_COMPILE, f"--output-file={output}", *arguments]
+    done = subprocess.run(command, check=False, input=wanted, capture_output=True, text=True, cwd=layout.REPOSITORY)
+    if done.returncode != 0:
+        raise progress.StepFailed(f"pin {output.relative_to(layout.REPOSITORY)}: {done.stderr.strip()}")
+    output.write_text(_HEADER + output.read_text().removeprefix(_HEADER))
+
+
+def write_debian() -> None:
+    """Write ``packages.lock`` of each image that apt installs into, from the image as it is built now."""
+    for image in images.ensure([project_images.image_of(process.name) for process in project_images.PROCESSES]):
+        lock = layout.REPOSITORY / "images" / project_images.name_of(image) / "packages.lock"
+        lock.write_text("".join(f"{each}\n" for each in bill.debian_packages(bill.path_of(image.archive))))
+
+
+def main() -> int:
+    """Write all pins."""
+    parser = argparse.ArgumentParser(prog="python -m tests.testbed.pins", description="Write the pins of Python and Debian packages anew.")
+    parser.add_argument("--upgrade", action="store_true", help="take the newest versions that pyproject.toml allows")
+    parser.add_argument("--python-only", action="store_true", help="leave packages.lock of the images as they are")
+    given = parser.parse_args()
+    try:
+        write_python(upgrade=given.upgrade)
+        if not given.python_only:
+            write_debian()
+    except progress.StepFailed as error:
+        progress.say(str(error))
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
