@@ -9,8 +9,10 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from pathlib import Path
 
 from apiserver.apis.meta.times import parse_duration
+from certs.reloading import Files
 from certs.renewal import Policy
 from controller.reconcilers.settings import Settings
 
@@ -23,7 +25,10 @@ class Options:
     namespace: str
     leader_elect: bool
     identity: str
+    health_port: int
     metrics_port: int
+    files: Files
+    label_namespace: bool
     workers: int
     log_level: str
     settings: Settings
@@ -60,8 +65,15 @@ def parse(arguments: Sequence[str] | None = None) -> Options:
         default=True,
         help="act only while holding the lease, so that several replicas can stand by; without it, run exactly one",
     )
-    parser.add_argument("--metrics-port", type=int, default=8080, help="port of /livez, /readyz and /metrics; 0 takes a free one")
+    parser.add_argument("--health-port", type=int, default=8080, help="port of /livez and /readyz (plain HTTP); 0 takes a free one")
+    _metrics(parser)
     parser.add_argument("--workers", type=int, default=8, help="objects of one kind that are worked on at the same time")
+    parser.add_argument(
+        "--label-namespace",
+        action=argparse.BooleanOptionalAction,
+        default=False,
+        help="label the installation's namespace, where it has no level of Pod Security, so that virt-handler is admitted",
+    )
     _certificates(parser)
     parser.add_argument("--log-level", default="info", choices=("debug", "info", "warning", "error"))
     given = parser.parse_args(arguments)
@@ -76,7 +88,10 @@ def parse(arguments: Sequence[str] | None = None) -> Options:
         namespace=given.namespace,
         leader_elect=given.leader_elect,
         identity=f"{os.environ.get('POD_NAME') or socket.gethostname()}_{uuid.uuid4()}",
+        health_port=given.health_port,
         metrics_port=given.metrics_port,
+        files=Files(given.tls_cert_file, given.tls_private_key_file),
+        label_namespace=given.label_namespace,
         workers=given.workers,
         log_level=given.log_level,
         settings=Settings(
@@ -87,6 +102,16 @@ def parse(arguments: Sequence[str] | None = None) -> Options:
         ),
         certificates=certificates,
     )
+
+
+def _metrics(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--metrics-port", type=int, default=8443, help="port of /metrics (HTTPS, for who may get that path); 0 takes a free one"
+    )
+    parser.add_argument(
+        "--tls-cert-file", type=Path, default=Path("/etc/virt-controller/tls/tls.crt"), help="its certificate, once it is there"
+    )
+    parser.add_argument("--tls-private-key-file", type=Path, default=Path("/etc/virt-controller/tls/tls.key"), help="the key of that")
 
 
 def _certificates(parser: argparse.ArgumentParser) -> None:

@@ -24,10 +24,11 @@ from typing import Protocol
 from apiserver.apis.core.resources import LEASES, NODES, PERSISTENT_VOLUME_CLAIMS, PODS
 from apiserver.apis.virt import names
 from apiserver.apis.virt.resources import MIGRATIONS, VIRTUAL_MACHINES
+from apiserver.client.delegated import Access
 from apiserver.client.informer import Informer
 from apiserver.client.rest import Client
-from controller.manager.health import Health
 from controller.manager.metrics import Metrics
+from controller.manager.namespace_labels import NamespaceLabels
 from controller.manager.options import Options
 from controller.reconcilers import migrations, node_reports, virtual_machines
 from controller.reconcilers.rotate_certificates import CertificateRotation
@@ -36,6 +37,8 @@ from controller.runtime.leaderelection import LeaderElector
 from controller.runtime.leaderelection import Settings as LeaseSettings
 from controller.runtime.reconciling import Controller
 from controller.runtime.recorder import Recorder
+from controller.serving.health import Health
+from controller.serving.metrics import MetricsServer
 
 logger = logging.getLogger(__name__)
 
@@ -68,7 +71,10 @@ class Environment:
 def runnables(environment: Environment) -> Sequence[Runnable]:
     """Return everything that only the leader runs. A part of its own goes in here; parts that need our API wait for it themselves."""
     certificates = CertificateRotation(environment.client, environment.namespace, policy=environment.options.certificates)
-    return (certificates, environment.recorder, Machines(environment))
+    parts: tuple[Runnable, ...] = (certificates, environment.recorder, Machines(environment))
+    if environment.options.label_namespace:
+        parts += (NamespaceLabels(environment.client, environment.namespace),)
+    return parts
 
 
 class Machines:
@@ -146,9 +152,13 @@ async def run(environment: Environment, parts: Callable[[Environment], Sequence[
         finally:
             environment.metrics.leader.set(0)
 
-    health = Health(environment.options.metrics_port, environment.metrics, lambda: True)
+    options = environment.options
+    # A standby is ready, too, so that a rolling update does not wait for a lease: there are no checks.
+    health = Health(options.health_port, {})
+    metrics = MetricsServer(options.metrics_port, environment.metrics.text, Access(environment.client), options.files)
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(health.run())
+        tasks.create_task(metrics.run())
         tasks.create_task(_elected(environment, lead))
 
 

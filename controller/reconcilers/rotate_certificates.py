@@ -86,6 +86,10 @@ def authorities(namespace: str) -> tuple[Authority, Authority]:
             "kubevirt-ca",
             (
                 Leaf("kubevirt-virt-api-tls", Profile("virt-api", (*api, "localhost"), local, server=True, client=True)),
+                Leaf(
+                    "kubevirt-virt-controller-tls",
+                    Profile("virt-controller", (*_service("virt-controller", namespace), "localhost"), server=True),
+                ),
                 Leaf("kubevirt-virt-handler-tls", Profile("virt-handler", ("virt-handler",), server=True, client=True)),
             ),
         ),

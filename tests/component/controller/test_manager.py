@@ -6,49 +6,12 @@ import signal
 import sys
 from pathlib import Path
 
-import aiohttp
 import pytest
 
 from controller.manager import options
-from controller.manager.health import Health
-from controller.manager.metrics import Metrics
-from controller.runtime.reconciling import Controller, Request, Result
 from tests.fakes.kubeapi import FakeAPI
 
 LEASES = "/apis/coordination.k8s.io/v1/leases"
-
-
-class Idle:
-    async def reconcile(self, request: Request) -> Result:
-        return Result()
-
-
-async def test_health_and_metrics_are_served() -> None:
-    metrics = Metrics()
-    metrics.reconciled("virtualmachines", "done", 0.01)
-    loop = Controller("virtualmachines", Idle())
-    metrics.watch_queue(loop)
-    loop.enqueue("ns", "vm")
-    ready = False
-    health = Health(0, metrics, lambda: ready, host="127.0.0.1")
-    async with asyncio.TaskGroup() as tasks, aiohttp.ClientSession() as session:
-        serving = tasks.create_task(health.run())
-        async with asyncio.timeout(5):
-            while not health.bound_port:
-                await asyncio.sleep(0.01)
-        base = f"http://127.0.0.1:{health.bound_port}"
-        async with session.get(f"{base}/livez") as response:
-            assert response.status == 200
-        async with session.get(f"{base}/readyz") as response:
-            assert response.status == 503
-        ready = True
-        async with session.get(f"{base}/readyz") as response:
-            assert response.status == 200
-        async with session.get(f"{base}/metrics") as response:
-            text = await response.text()
-        assert 'kubevirt_reconcile_total{controller="virtualmachines",outcome="done"} 1.0' in text
-        assert 'kubevirt_workqueue_depth{controller="virtualmachines"} 1.0' in text
-        serving.cancel()
 
 
 def test_the_launcher_image_must_be_named(capsys: pytest.CaptureFixture[str]) -> None:
@@ -64,6 +27,7 @@ async def a_process(*flags: str) -> asyncio.subprocess.Process:
         "-m",
         "controller.manager",
         "--launcher-image=launcher",
+        "--health-port=0",
         "--metrics-port=0",
         *flags,
         stderr=asyncio.subprocess.PIPE,

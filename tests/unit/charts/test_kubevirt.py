@@ -44,6 +44,7 @@ def render(*settings: str) -> str:
     return done.stdout
 
 
+@cache
 def objects(*settings: str) -> list[dict[str, Any]]:
     return [each for each in yaml.safe_load_all(render(*settings)) if each]
 
@@ -162,7 +163,10 @@ def test_every_container_says_what_it_needs_and_can_be_probed() -> None:
             assert {"startupProbe", "livenessProbe", "readinessProbe"} <= set(container), name
             assert container["resources"]["limits"]["memory"], name
             named = {port["name"] for port in container["ports"]}
-            assert {container[probe]["httpGet"]["port"] for probe in ("livenessProbe", "readinessProbe")} <= named, name
+            asked = [container[probe] for probe in ("livenessProbe", "readinessProbe")]
+            # etcd tells its health on loopback alone: without a certificate nobody else gets an answer of it.
+            assert name == ETCD or {probe["httpGet"]["port"] for probe in asked} <= named, name
+            assert name != ETCD or all("127.0.0.1:2381" in probe["exec"]["command"][-1] for probe in asked)
 
 
 def test_secrets_that_pods_mount_are_those_that_are_made() -> None:
@@ -241,6 +245,9 @@ def test_no_role_has_a_wildcard_and_nobody_but_virt_controller_touches_secrets()
         if each["kind"] not in {"Role", "ClusterRole"}:
             continue
         for rule in each["rules"]:
+            if "nonResourceURLs" in rule:
+                assert rule == {"nonResourceURLs": ["/metrics"], "verbs": ["get"]}
+                continue
             assert "*" not in rule["apiGroups"] + rule["resources"] + rule["verbs"], each["metadata"]["name"]
             assert "secrets" not in rule["resources"] or each["metadata"]["name"] == "virt-controller"
 
@@ -312,3 +319,103 @@ def test_an_image_that_has_a_digest_is_taken_by_it_wherever_it_is_named() -> Non
 @pytest.mark.parametrize("wrong", ["image.digests.virt-api=latest", "image.digests.virtapi=sha256:" + "a" * 64])
 def test_a_digest_of_no_image_or_of_another_form_is_refused(wrong: str) -> None:
     assert helm("template", "kubevirt", str(CHART), "--set", NODE, "--set", wrong).returncode != 0
+
+
+COMPONENTS = ("virt-api", "virt-controller", "virt-handler", "etcd")
+
+
+def reaches(source: dict[str, str] | None, target: str, port: int, *settings: str) -> bool:
+    """Return whether the rendered NetworkPolicies let ``source`` open a connection to a port of a pod of the release.
+
+    ``source`` is the labels of a pod of the release's namespace, ``{}`` a pod of another namespace, None an address of no pod. A
+    connection is allowed when no policy selects the target, or when a rule of one that does allows it (networking.k8s.io/v1).
+    """
+    pods = {template["metadata"]["labels"].get("kubevirt.io"): template["metadata"]["labels"] for template in templates(*settings)}
+    labels = pods[target]
+    policies = [each for each in objects(*settings) if each["kind"] == "NetworkPolicy"]
+    chosen = [each["spec"] for each in policies if each["spec"]["podSelector"]["matchLabels"].items() <= labels.items()]
+    return not chosen or any(matches(rule, source, port) for spec in chosen for rule in spec.get("ingress") or ())
+
+
+def templates(*settings: str) -> list[dict[str, Any]]:
+    return [each["spec"]["template"] for each in objects(*settings) if each["kind"] in {"Deployment", "DaemonSet", "StatefulSet"}]
+
+
+def matches(rule: dict[str, Any], source: dict[str, str] | None, port: int) -> bool:
+    if port not in {each["port"] for each in rule["ports"]}:
+        return False
+    return "from" not in rule or any(is_peer(peer, source) for peer in rule["from"])
+
+
+def is_peer(peer: dict[str, Any], source: dict[str, str] | None) -> bool:
+    if source is None:
+        return False
+    if "namespaceSelector" in peer:
+        assert peer == {"namespaceSelector": {}}
+        return True
+    wanted = peer["podSelector"]["matchLabels"]
+    return bool(source) and wanted.items() <= source.items()
+
+
+PORTS = (2379, 2380, 2381, 8080, 8443, 8444, 8445)
+OPEN = {
+    ("virt-api", "etcd", 2379),
+    ("etcd", "etcd", 2379),
+    ("etcd", "etcd", 2380),
+    ("virt-api", "virt-handler", 8444),
+    ("virt-handler", "virt-handler", 8445),
+}
+
+
+def test_nothing_reaches_a_port_of_ours_but_who_needs_it() -> None:
+    sources: dict[str, dict[str, str] | None] = {each: {"kubevirt.io": each} for each in COMPONENTS}
+    sources |= {"a guest": {"kubevirt.io": "virt-launcher"}, "another namespace": {}, "no pod": None}
+    found = {
+        (name, target, port)
+        for name, labels in sources.items()
+        for target in COMPONENTS
+        for port in PORTS
+        if reaches(labels, target, port, NODE)
+    }
+
+    api = {(name, "virt-api", 8443) for name in sources}  # authenticates each request itself
+    metrics = {(name, target, 8443) for name in sources if name != "no pod" for target in ("virt-controller", "virt-handler")}
+    assert found == OPEN | api | metrics
+
+
+def test_values_narrow_who_reaches_api_and_metrics() -> None:
+    narrow = (
+        NODE,
+        "networkPolicies.apiFrom[0].ipBlock.cidr=192.0.2.0/28",
+        "networkPolicies.metricsFrom[0].podSelector.matchLabels.app=prometheus",
+    )
+    policies = {
+        each["metadata"]["name"]: each["spec"]["ingress"]
+        for each in objects(*narrow)
+        if each["kind"] == "NetworkPolicy" and "ingress" in each["spec"]
+    }
+
+    assert policies["virt-api"][0]["from"] == [{"ipBlock": {"cidr": "192.0.2.0/28"}}]
+    assert {"podSelector": {"matchLabels": {"app": "prometheus"}}} in policies["virt-controller"][0]["from"]
+    assert not [each for each in objects(NODE, "networkPolicies.enabled=false") if each["kind"] == "NetworkPolicy"]
+
+
+def test_every_pod_of_the_release_is_selected_by_the_policy_that_lets_nothing_in() -> None:
+    policy = one("NetworkPolicy", "kubevirt")["spec"]
+
+    assert policy["policyTypes"] == ["Ingress"]
+    assert "ingress" not in policy
+    for each in objects(NODE):
+        if each["kind"] in {"Deployment", "DaemonSet", "StatefulSet", "Job"}:
+            assert policy["podSelector"]["matchLabels"].items() <= each["spec"]["template"]["metadata"]["labels"].items()
+
+
+def test_the_namespace_is_labelled_unless_the_installer_does_it() -> None:
+    for labelled, settings in ((True, (NODE,)), (False, (NODE, "podSecurity.labelNamespace=false"))):
+        container = one("Deployment", "virt-controller", *settings)["spec"]["template"]["spec"]["containers"][0]
+        rules = one("ClusterRole", "kubevirt.io:virt-controller", *settings)["rules"]
+        assert ("--label-namespace" in container["args"]) == labelled
+        granted = [rule for rule in rules if rule["resources"] == ["namespaces"]]
+        assert granted == (
+            [{"apiGroups": [""], "resources": ["namespaces"], "resourceNames": ["kubevirt"], "verbs": ["get", "patch"]}] if labelled else []
+        )

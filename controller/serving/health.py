@@ -1,0 +1,43 @@
+"""``/livez`` and ``/readyz`` over plain HTTP, for the kubelet, which can show no certificate; they tell nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+
+from aiohttp import web
+
+Checks = Mapping[str, Callable[[], bool]]
+"""What readiness consists of, by name."""
+
+
+class Health:
+    """Alive is who answers; ready is whose checks all hold."""
+
+    def __init__(self, port: int, checks: Checks, *, host: str = "") -> None:
+        self._host = host or None
+        self._port = port
+        self._checks = checks
+        self.bound_port = 0
+        """The port in use, once it serves: ``port=0`` takes any."""
+
+    async def run(self) -> None:
+        """Serve until cancelled."""
+        app = web.Application()
+        app.router.add_get("/livez", self._livez)
+        app.router.add_get("/readyz", self._readyz)
+        runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=1)
+        await runner.setup()
+        try:
+            await web.TCPSite(runner, self._host, self._port).start()
+            self.bound_port = runner.addresses[0][1]
+            await asyncio.Event().wait()
+        finally:
+            await runner.cleanup()
+
+    async def _livez(self, _: web.Request) -> web.Response:
+        return web.Response(text="ok\n")
+
+    async def _readyz(self, _: web.Request) -> web.Response:
+        missing = [name for name, is_ready in self._checks.items() if not is_ready()]
+        return web.Response(status=503, text=f"not ready: {', '.join(missing)}\n") if missing else web.Response(text="ok\n")
