@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final
@@ -11,6 +11,7 @@ from apiserver.apis.meta.users import ANONYMOUS, User
 from apiserver.endpoints.audit.events import Record
 from apiserver.endpoints.audit.policy import Level
 from apiserver.endpoints.http.messages import Request, Response
+from apiserver.endpoints.http.upgrade import End
 from apiserver.endpoints.negotiation import Representation, negotiate
 from apiserver.endpoints.requestinfo import RequestInfo
 from apiserver.registry.generic.options import Caller
@@ -54,6 +55,8 @@ class Call:
     """Who did, as the audit log names them."""
     authorize: Callable[[str], Awaitable[None]] | None = None
     """Raises Forbidden unless the caller may do a further verb to the same object; None: nobody asks."""
+    withdrawn: Callable[[Sequence[str]], Coroutine[None, None, End]] | None = None
+    """Waits, while a stream is open, until the caller may not do one of these verbs any more; returns what to say. None: nobody asks."""
     record: Record | None = None
     """What the audit log keeps of it; None: nothing."""
     again: Again | None = None

@@ -20,6 +20,7 @@ from apiserver.endpoints.filters.authentication import Authenticator, Trust, Use
 from apiserver.endpoints.filters.authorization import AllowAll, Authorizer, Delegated
 from apiserver.endpoints.filters.impersonation import Impersonation
 from apiserver.endpoints.filters.tokens import TokenReview
+from apiserver.endpoints.filters.withdrawing import Withdrawing
 from apiserver.registry.generic.strategy import Strategy
 from apiserver.server import auditing, auditlog, compatibility, tracing
 from apiserver.server.admitting import Admitting, admitting
@@ -184,6 +185,7 @@ async def _built(options: Options, make_kinds: MakeKinds, storage: Storage | Non
         impersonation=Impersonation(authorizer, users),
         auditor=audit.auditor if audit is not None else None,
         tracing=spans,
+        withdrawing=Withdrawing(authenticator, authorizer, users),
         request_seconds=options.request_timeout,
         informers=needed,
     )

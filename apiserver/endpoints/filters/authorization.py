@@ -34,15 +34,27 @@ class Decision:
 ALLOWED: Final = Decision(allowed=True)
 
 
-class Authorizer(Protocol):
+class Judge(Protocol):
     """Decides who may what."""
+
+    async def decide(self, user: User, info: RequestInfo) -> Decision:
+        """Return the decision.
+
+        Raises:
+            InternalError: nobody can say.
+        """
+        ...
+
+
+class Authorizer(Judge, Protocol):
+    """Decides who may what, and remembers it."""
 
     def known(self, user: User, info: RequestInfo) -> Decision | None:
         """Return the decision if nobody needs to be asked."""
         ...
 
-    async def decide(self, user: User, info: RequestInfo) -> Decision:
-        """Return the decision.
+    async def decide_anew(self, user: User, info: RequestInfo) -> Decision:
+        """Return the decision of now, whatever was remembered.
 
         Raises:
             InternalError: nobody can say.
@@ -59,6 +71,10 @@ class AllowAll:
         return ALLOWED
 
     async def decide(self, user: User, info: RequestInfo) -> Decision:
+        """Allow."""
+        return self.known(user, info)
+
+    async def decide_anew(self, user: User, info: RequestInfo) -> Decision:
         """Allow."""
         return self.known(user, info)
 
@@ -102,8 +118,13 @@ class Delegated:
     async def decide(self, user: User, info: RequestInfo) -> Decision:
         """See :class:`Authorizer`."""
         known = self.known(user, info)
-        if known is not None:
-            return known
+        return known if known is not None else await self._asked(user, info)
+
+    async def decide_anew(self, user: User, info: RequestInfo) -> Decision:
+        """See :class:`Authorizer`; the answer is remembered for others, too."""
+        return ALLOWED if MASTERS in user.groups else await self._asked(user, info)
+
+    async def _asked(self, user: User, info: RequestInfo) -> Decision:
         decision = await self._ask(review_spec(user, info))
         if _size(info) <= _MAX_CACHED:
             self._remember(user, info, decision)

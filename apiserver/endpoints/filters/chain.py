@@ -2,8 +2,8 @@
 
 ::
 
-    request ─▶ audit id, attributes ─▶ ready? ─▶ authentication ─▶ audit ─▶ impersonation ─▶ flow control ─▶ authorization
-    ─▶ deadline ─▶ application
+    request ─▶ audit id, attributes ─▶ ready? ─▶ authentication ─▶ audit ─▶ impersonation ─▶ flow control
+    ─▶ authorization ─▶ deadline ─▶ application
 
 Authorization stands before routing: who may not, does not learn what there is.
 """
@@ -39,6 +39,7 @@ from apiserver.endpoints.filters.familiar import Familiars
 from apiserver.endpoints.filters.impersonation import Impersonation
 from apiserver.endpoints.filters.limits import Limiter, Refused, Seat
 from apiserver.endpoints.filters.metering import Deciding, Requests
+from apiserver.endpoints.filters.withdrawing import Withdrawing
 from apiserver.endpoints.http.heads import Head
 from apiserver.endpoints.http.messages import Later, Request, Response, Stream, Waiting, encoded
 from apiserver.endpoints.negotiation import JSON
@@ -85,6 +86,8 @@ class Chain:
     impersonation: Impersonation | None = None
     auditor: Auditor | None = None
     tracing: Tracing | None = None
+    withdrawing: Withdrawing | None = None
+    """None: whoever has opened a stream keeps it."""
     deadlines: Deadlines = field(default_factory=lambda: Deadlines(REQUEST_SECONDS))
     phase: Phase = Phase.STARTING
     accounting: Accounting = field(init=False)
@@ -241,6 +244,9 @@ class Chain:
         gauge.value += 1
         if call.info.verb == "watch":
             self.requests.watches.opened(call.info, 1)
+        else:
+            call.authorize = partial(self._authorize_also, call)
+            call.withdrawn = partial(self.withdrawing.withdrawn, call) if self.withdrawing is not None else None
         try:
             return await self.application.answer(call)
         finally:

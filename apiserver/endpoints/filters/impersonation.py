@@ -16,7 +16,7 @@ from urllib.parse import unquote
 from apiserver.apis.meta.errors import BadRequest, Forbidden
 from apiserver.apis.meta.users import AUTHENTICATED, MASTERS, UNAUTHENTICATED, User
 from apiserver.endpoints.filters.authentication import Users
-from apiserver.endpoints.filters.authorization import Authorizer, forbidden
+from apiserver.endpoints.filters.authorization import Judge, forbidden
 from apiserver.endpoints.http.messages import Request
 from apiserver.endpoints.requestinfo import RequestInfo
 
@@ -47,7 +47,7 @@ class Impersonated:
 class Impersonation:
     """Judges the headers."""
 
-    def __init__(self, authorizer: Authorizer, users: Users) -> None:
+    def __init__(self, authorizer: Judge, users: Users) -> None:
         self._authorizer = authorizer
         self._users = users
 

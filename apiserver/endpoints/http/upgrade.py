@@ -4,13 +4,28 @@ from __future__ import annotations
 
 import base64
 import binascii
-from typing import Final
+from typing import Final, NamedTuple
 
 from apiserver.endpoints.http.messages import Request
 
 _VERSION: Final = "13"
 TOKEN_PROTOCOL: Final = "base64url.bearer.authorization.k8s.io."  # noqa: S105 - the prefix of one
 """What begins so is a bearer token and no protocol: it is never chosen, and never sent back."""
+
+GOING_AWAY: Final = 1001
+"""The close code of a server that stops, or does not know any more: dial again."""
+POLICY_VIOLATION: Final = 1008
+"""The close code of a right that was withdrawn: dialling again is of no use."""
+UNAUTHORIZED: Final = 3000
+"""The close code of a credential that is worth nothing any more: dial again with another (IANA, WebSocket Close Code Number Registry)."""
+
+
+class End(NamedTuple):
+    """Why a websocket is ended by us."""
+
+    code: int
+    reason: str
+    """At most 123 bytes of it are sent (RFC 6455, section 5.5)."""
 
 
 class Closed(Exception):

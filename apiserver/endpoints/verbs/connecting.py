@@ -1,19 +1,26 @@
 """Streams: a client's websocket joined to the one that a :class:`Connect` says serves the object.
 
-Whatever is wrong is answered before the upgrade, as a Status: the object is absent, there is nothing to connect to, the other side does not
-answer. After it, bytes are copied both ways until one side ends; the close code and reason are passed on. Neither side is trusted:
-messages are bounded, and a side that does not read stops the other instead of filling memory (:mod:`apiserver.endpoints.verbs.joining`).
+Whatever is wrong is answered before the upgrade, as a Status: the user may not, the object is absent, there is nothing to connect to, the
+other side does not answer. After it, bytes are copied both ways until one side ends or the user's right is withdrawn; the close code and
+reason are passed on. Neither side is trusted: messages are bounded, and a side that does not read stops the other instead of filling memory
+(:mod:`apiserver.endpoints.verbs.joining`).
+
+A websocket begins with a GET, for which the right to ``get`` suffices. Who can type needs ``create``, too, as for ``pods/exec`` since
+Kubernetes 1.35 (``k8s.io/kubernetes/pkg/registry/core/pod/rest/authorize.go``).
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Coroutine
+from functools import partial
 
 from apiserver.apis.meta.errors import BadRequest
 from apiserver.endpoints import responses
 from apiserver.endpoints.call import Call
 from apiserver.endpoints.http import upgrade
 from apiserver.endpoints.http.messages import Response
+from apiserver.endpoints.http.upgrade import GOING_AWAY, End
 from apiserver.endpoints.verbs.served import Served
 from apiserver.registry.generic.strategy import Connect
 
@@ -28,13 +35,16 @@ class Streams:
         """Tell every stream to close: the client may dial again, and meets another server."""
         self._ending.set()
 
-    async def ended(self) -> None:
+    async def ended(self) -> End:
         """Wait until the streams are told to close."""
         await self._ending.wait()
+        return End(GOING_AWAY, "the server stops: dial again")
 
 
 async def connect(served: Served, call: Call, stream: Connect, streams: Streams) -> Response:
     """Serve one stream from its upgrade to its end."""
+    if stream.interactive and call.authorize is not None:
+        await call.authorize("create")
     if "dryRun" in call.request.query:
         raise BadRequest("dryRun is not supported")
     item = await served.store.get(call.info.namespace, call.info.name)
@@ -53,5 +63,13 @@ async def connect(served: Served, call: Call, stream: Connect, streams: Streams)
         await client.accept()
         call.started(client.status)
         call.initialized()
-        await joining.join(client, server, streams.ended)
+        await joining.join(client, server, _endings(call, stream, streams))
     return client
+
+
+def _endings(call: Call, stream: Connect, streams: Streams) -> list[Callable[[], Coroutine[None, None, End]]]:
+    """Return what ends a stream that neither side ends: we stop, or its user's rights to it were withdrawn."""
+    if call.withdrawn is None:
+        return [streams.ended]
+    verbs = (call.info.verb, "create") if stream.interactive else (call.info.verb,)
+    return [streams.ended, partial(call.withdrawn, verbs)]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from typing import Final
 
 import orjson
@@ -19,7 +19,7 @@ from websockets.http11 import Response
 from websockets.typing import Subprotocol
 
 from apiserver.apis.meta.errors import Details, ServiceUnavailable, StatusError, from_http, from_status
-from apiserver.endpoints.http.upgrade import Closed
+from apiserver.endpoints.http.upgrade import GOING_AWAY, Closed, End
 from apiserver.endpoints.http.websocket import WebSocket
 from apiserver.registry.generic.strategy import Connect, Destination
 
@@ -31,7 +31,8 @@ _FRAMES: Final = 4
 _MAX_REASON_BYTES: Final = 123
 _MAX_TEXT_BYTES: Final = 512
 """Of a refusal that is no Status, for its message."""
-_GOING_AWAY: Final = 1001
+Ending = Callable[[], Coroutine[None, None, End]]
+"""Waits until the server has to end a stream; returns why."""
 
 
 class _Dial(websocket):
@@ -85,18 +86,18 @@ def _refusal(answer: Response) -> StatusError:
     return from_http(answer.status_code, answer.body[:_MAX_TEXT_BYTES].decode(errors="replace") or answer.reason_phrase)
 
 
-async def join(client: WebSocket, server: ClientConnection, stopped: Callable[[], Coroutine[None, None, None]]) -> None:
-    """Copy both ways until one side ends or the server stops, then close the other side with the reason."""
+async def join(client: WebSocket, server: ClientConnection, endings: Sequence[Ending]) -> None:
+    """Copy both ways until one side or one of ``endings`` ends it, then close both with the reason; nothing is copied after that."""
     async with asyncio.TaskGroup() as tasks:
         copies = [tasks.create_task(_upstream(client, server)), tasks.create_task(_downstream(server, client))]
-        stop = tasks.create_task(stopped())
-        _, pending = await asyncio.wait({*copies, stop}, return_when=asyncio.FIRST_COMPLETED)
-        ended = [each.result() for each in copies if each.done()]
+        orders = [tasks.create_task(each()) for each in endings]
+        _, pending = await asyncio.wait({*copies, *orders}, return_when=asyncio.FIRST_COMPLETED)
+        ended = [each.result() for each in (*orders, *copies) if each.done()]
         for each in pending:
             each.cancel()
-    code, reason = ended[0] if ended else (_GOING_AWAY, "the server stops: dial again")
+    code, reason = ended[0]
     if not 1000 <= code < 5000 or code in {1004, 1005, 1006, 1015}:
-        code = _GOING_AWAY  # these may not be sent (RFC 6455, 7.4.1)
+        code = GOING_AWAY  # these may not be sent (RFC 6455, 7.4.1)
     reason = reason.encode()[:_MAX_REASON_BYTES].decode(errors="ignore")
     async with _closing():
         await client.end(code, reason)
@@ -104,18 +105,18 @@ async def join(client: WebSocket, server: ClientConnection, stopped: Callable[[]
         await server.close(code, reason)
 
 
-async def _upstream(client: WebSocket, server: ClientConnection) -> tuple[int, str]:
+async def _upstream(client: WebSocket, server: ClientConnection) -> End:
     """Copy messages until the client ends; return the close code and reason to pass on."""
     try:
         while True:
             await server.send(await client.receive())  # text stays text
     except Closed as closed:
-        return closed.code, closed.reason
+        return End(closed.code, closed.reason)
     except (ConnectionError, ConnectionClosed) as error:
-        return _GOING_AWAY, f"the connection broke: {error}"
+        return End(GOING_AWAY, f"the connection broke: {error}")
 
 
-async def _downstream(server: ClientConnection, client: WebSocket) -> tuple[int, str]:
+async def _downstream(server: ClientConnection, client: WebSocket) -> End:
     """Copy messages until the server of the stream ends; return the close code and reason to pass on."""
     try:
         while True:
@@ -123,10 +124,10 @@ async def _downstream(server: ClientConnection, client: WebSocket) -> tuple[int,
             await (client.send_bytes(message) if isinstance(message, bytes) else client.send_text(message.encode()))
     except ConnectionClosed as closed:
         if closed.rcvd is None or not closed.rcvd_then_sent:
-            return _GOING_AWAY, f"the connection broke: {closed}"
-        return (1000 if closed.rcvd.code == CloseCode.NO_STATUS_RCVD else closed.rcvd.code), closed.rcvd.reason
+            return End(GOING_AWAY, f"the connection broke: {closed}")
+        return End(1000 if closed.rcvd.code == CloseCode.NO_STATUS_RCVD else closed.rcvd.code, closed.rcvd.reason)
     except ConnectionError as error:
-        return _GOING_AWAY, f"the connection broke: {error}"
+        return End(GOING_AWAY, f"the connection broke: {error}")
 
 
 @contextlib.asynccontextmanager

@@ -106,6 +106,8 @@ class Connect:
     subprotocols: ClassVar[tuple[str, ...]] = ()
     """What a client may offer; the first that it offers is chosen, and offered to the destination."""
     ping_seconds: ClassVar[float] = 20.0
+    interactive: ClassVar[bool] = True
+    """True if whoever is connected can do more than read: the right to ``create`` the subresource is needed beside ``get``."""
 
     async def locate(self, obj: Object) -> Destination:
         """Return where the stream of ``obj`` is served now.

@@ -223,7 +223,7 @@ async def test_auz_01_05_and_06_who_may_not_learns_nothing_and_subresources_are_
     assert await ask("mallory", "GET", "/nope") == 403
     assert cluster.reviews[-1]["nonResourceAttributes"] == {"path": "/nope", "verb": "get"}
     for method, path, verb, subresource in (
-        ("GET", f"{base}/x/tap", "get", "tap"),
+        ("GET", f"{base}/x/tap", "create", "tap"),  # after get: who is connected can type
         ("PUT", f"{base}/x/paint", "update", "paint"),
         ("POST", f"{base}/x/paint", "create", "paint"),
         ("PATCH", f"{base}/x/status", "patch", "status"),
@@ -231,6 +231,10 @@ async def test_auz_01_05_and_06_who_may_not_learns_nothing_and_subresources_are_
         await ask("alice", method, path)
         asked = cluster.reviews[-1]["resourceAttributes"]
         assert (asked["verb"], asked["subresource"], asked["name"]) == (verb, subresource, "x")
+    asked_of_tap = [
+        each["resourceAttributes"] for each in cluster.reviews if each.get("resourceAttributes", {}).get("subresource") == "tap"
+    ]
+    assert [each["verb"] for each in asked_of_tap] == ["get", "create"]
 
 
 async def test_neg_16_a_connection_that_asks_nothing_is_dropped(pki: Pki, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,249 @@
+"""Who may open a stream, how long: over real websockets, with a double of kube-apiserver that judges."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+from aiohttp import web
+
+from apiserver.endpoints.filters import withdrawing
+from apiserver.server import options, running
+from apiserver.server.running import Kinds
+from certs.issuing import Pair, new_authority
+from storage.memory import MemoryStorage
+from tests.component.apiserver.conftest import HOUR, Api, Pki
+from tests.component.apiserver.test_delegation import CONFIG_MAPS, NAMESPACES, REVIEWS, TOKENS, trusted, write_kubeconfig
+from tests.component.apiserver.test_streams import tapped
+from tests.component.apiserver.widgets import WIDGETS, WidgetStrategy
+from tests.fakes.kubeapi import FakeAPI
+
+TAP = f"{WIDGETS.path('acc')}/w1/tap"
+OWNER = "owner"
+
+
+@dataclass
+class Rights:
+    """The cluster's roles and tokens, which change while the test runs; ``owner`` may everything."""
+
+    granted: dict[str, set[str]] = field(default_factory=dict)
+    """Verbs on the stream, by user."""
+    tokens: dict[str, str] = field(default_factory=dict)
+    """Users, by token."""
+
+    def admit(self, path: str, obj: dict[str, Any]) -> None:
+        if path == REVIEWS:
+            user, about = obj["spec"]["user"], obj["spec"].get("resourceAttributes", {})
+            allowed = user == OWNER or about.get("verb") in self.granted.get(user, ())
+            obj["status"] = {"allowed": allowed}
+        if path == TOKENS:
+            user = self.tokens.get(obj["spec"]["token"])
+            obj["status"] = {"authenticated": user is not None, "user": {"username": user}}
+
+
+@dataclass
+class Scene:
+    """A server whose widget has a stream, what was dialled behind it, and what was typed there."""
+
+    rights: Rights
+    kube: FakeAPI
+    pki: Pki
+    proxies: Pair
+    api: Api
+    dialled: int = 0
+    typed: bytes = b""
+
+    async def echo(self, request: web.BaseRequest) -> web.StreamResponse:
+        self.dialled += 1
+        socket = web.WebSocketResponse()
+        await socket.prepare(request)
+        async for message in socket:
+            self.typed += message.data
+            await socket.send_bytes(message.data)
+        return socket
+
+    @asynccontextmanager
+    async def proxied(self) -> AsyncIterator[aiohttp.ClientSession]:
+        """Yield a session of the aggregator."""
+        connector = aiohttp.TCPConnector(ssl=self.pki.client("front-proxy-client", self.proxies))
+        async with aiohttp.ClientSession(self.api.url, connector=connector) as session:
+            yield session
+
+    async def refusal(self, path: str = TAP, **headers: str) -> tuple[int, Any]:
+        """Return what whoever asks for a websocket is answered instead."""
+        given = {key.replace("_", "-"): value for key, value in headers.items()}
+        upgrade = {
+            "Connection": "Upgrade",
+            "Upgrade": "websocket",
+            "Sec-WebSocket-Version": "13",
+            "Sec-WebSocket-Key": "x3JJHMbDL1EzLkh9GBhXDw==",
+        }
+        async with self.proxied() as session, session.get(path, headers={**upgrade, **given}) as answer:
+            return answer.status, json.loads(await answer.read())
+
+
+@asynccontextmanager
+async def scene_of(pki: Pki, directory: Path, *flags: str) -> AsyncIterator[Scene]:
+    kube, rights, strategy, storage = FakeAPI(), Rights(), WidgetStrategy(), MemoryStorage()
+    kube.admit = rights.admit
+    proxies = new_authority("front-proxy", HOUR, datetime.now(UTC))
+    await kube.put(CONFIG_MAPS, trusted(proxies, pki.authority, ["front-proxy-client"]))
+    await kube.put(NAMESPACES, {"metadata": {"name": "acc"}, "status": {"phase": "Active"}})
+    async with kube.serving() as config:
+        given = options.parse(
+            [
+                "--bind-address=127.0.0.1", "--secure-port=0", "--storage=memory", "--shutdown-delay-duration=0s",
+                f"--tls-cert-file={pki.directory / 'server.crt'}", f"--tls-private-key-file={pki.directory / 'server.key'}",
+                f"--kubeconfig={write_kubeconfig(directory / 'kubeconfig', config)}",
+                "--authentication-token-webhook-cache-ttl=0s",
+                # What was remembered of rights must not count for streams.
+                "--authorization-webhook-cache-authorized-ttl=1h",
+                *flags,
+            ]
+        )  # fmt: skip
+        async with running.running(given, lambda _: Kinds((strategy,)), storage) as (host, port):
+            connector = aiohttp.TCPConnector(ssl=pki.client(OWNER))
+            async with aiohttp.ClientSession(connector=connector) as session:
+                api = Api(f"https://{host}:{port}", session, strategy, storage)
+                async with asyncio.timeout(10):
+                    while (await api.get("/readyz")).code != 200:
+                        await asyncio.sleep(0.02)
+                scene = Scene(rights, kube, pki, proxies, api)
+                async with tapped(pki, api, scene.echo):
+                    yield scene
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Streams are judged again every tenth of a second instead of every half minute."""
+    monkeypatch.setattr(withdrawing, "CHECK_SECONDS", (0.05, 0.1))
+    monkeypatch.setattr(withdrawing, "SHARED_SECONDS", 0.05)
+
+
+@pytest.fixture
+async def scene(quick: None, pki: Pki, tmp_path: Path) -> AsyncIterator[Scene]:
+    del quick
+    async with scene_of(pki, tmp_path) as made:
+        yield made
+
+
+async def spoken(socket: aiohttp.ClientWebSocketResponse) -> None:
+    """See that a stream works."""
+    await socket.send_bytes(b"x")
+    assert await socket.receive_bytes() == b"x"
+
+
+async def closed(socket: aiohttp.ClientWebSocketResponse) -> tuple[Any, Any]:
+    """Return close code and reason of a stream that ends soon."""
+    async with asyncio.timeout(5):
+        message = await socket.receive()
+    assert message.type is aiohttp.WSMsgType.CLOSE, message
+    return message.data, message.extra
+
+
+async def test_whoever_may_only_read_does_not_type_and_nothing_is_dialled(scene: Scene) -> None:
+    scene.rights.granted = {"reader": {"get", "list", "watch"}, "writer": {"create"}, "editor": {"get", "create"}}
+
+    code, status = await scene.refusal(X_Remote_User="reader")
+    assert (code, status["reason"], status["message"]) == (
+        403,
+        "Forbidden",
+        'widgets.example.test "w1" is forbidden: User "reader" cannot create resource "widgets/tap" in API group "example.test" '
+        'in the namespace "acc"',
+    )
+    code, status = await scene.refusal(X_Remote_User="writer")
+    assert (code, 'cannot get resource "widgets/tap"' in status["message"]) == (403, True)
+    code, status = await scene.refusal(f"{WIDGETS.path('acc')}/nope/tap", X_Remote_User="reader")
+    assert code == 403  # and not 404: who may not, does not learn what there is
+    assert scene.dialled == 0
+    counted = [each for each in (await scene.api.get("/metrics")).body.decode().splitlines() if each.startswith("apiserver_request_total")]
+    assert [each for each in counted if 'code="403"' in each and 'verb="CONNECT"' in each and 'subresource="tap"' in each]
+
+    async with scene.proxied() as session, session.ws_connect(TAP, headers={"X-Remote-User": "editor"}) as socket:
+        await spoken(socket)
+    assert scene.dialled == 1
+
+
+async def test_a_stream_that_only_shows_needs_no_more_than_get(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(type(scene.api.strategy.tap), "interactive", False)
+    scene.rights.granted = {"reader": {"get"}}
+    async with scene.proxied() as session, session.ws_connect(TAP, headers={"X-Remote-User": "reader"}) as socket:
+        await spoken(socket)
+        await asyncio.sleep(0.3)
+        await spoken(socket)
+        scene.rights.granted.clear()
+        assert await closed(socket) == (1008, "your right to get widgets/tap was withdrawn")
+
+
+@pytest.mark.parametrize("left", [{"get"}, {"create"}, set()])
+async def test_a_stream_ends_when_a_right_to_it_is_withdrawn(scene: Scene, left: set[str]) -> None:
+    scene.rights.granted = {"alice": {"get", "create"}, "bob": {"get", "create"}}
+    async with (
+        scene.proxied() as session,
+        session.ws_connect(TAP, headers={"X-Remote-User": "alice"}) as alice,
+        session.ws_connect(TAP, headers={"X-Remote-User": "bob"}) as bob,
+    ):
+        await asyncio.sleep(0.3)
+        await spoken(alice)
+        scene.rights.granted["alice"] = left
+        code, reason = await closed(alice)
+        assert (code, reason) == (1008, f"your right to {'create' if 'get' in left else 'get'} widgets/tap was withdrawn")
+        await spoken(bob)
+        before = scene.typed
+        await asyncio.sleep(0.1)
+        assert scene.typed == before
+
+
+async def test_a_client_that_does_not_answer_its_end_types_no_more(scene: Scene) -> None:
+    scene.rights.granted = {"alice": {"get", "create"}}
+    async with scene.proxied() as session, session.ws_connect(TAP, headers={"X-Remote-User": "alice"}, autoclose=False) as socket:
+        await spoken(socket)
+        scene.rights.granted.clear()
+        assert (await closed(socket))[0] == 1008
+        for _ in range(5):
+            await socket._writer.send_frame(b"rm -rf /\n", aiohttp.WSMsgType.BINARY)
+            await asyncio.sleep(0.02)
+    assert scene.typed == b"x"
+
+
+async def test_a_stream_goes_on_while_kube_apiserver_is_away(scene: Scene) -> None:
+    scene.rights.granted = {"alice": {"get", "create"}}
+    async with scene.proxied() as session, session.ws_connect(TAP, headers={"X-Remote-User": "alice"}) as socket:
+        await spoken(socket)
+        scene.kube.authorize = lambda *_: False  # 403 to our own questions: nobody can say
+        await asyncio.sleep(0.5)
+        assert scene.kube.forbidden
+        await spoken(socket)
+        scene.kube.authorize = None
+        scene.rights.granted.clear()
+        assert (await closed(socket))[0] == 1008
+
+
+async def test_a_token_that_was_revoked_ends_its_stream(scene: Scene) -> None:
+    scene.rights.tokens = {"secret": "alice"}
+    scene.rights.granted = {"alice": {"get", "create"}}
+    connector = aiohttp.TCPConnector(ssl=scene.pki.client())
+    async with (
+        aiohttp.ClientSession(scene.api.url, connector=connector) as session,
+        session.ws_connect(TAP, headers={"Authorization": "Bearer secret"}) as socket,
+    ):
+        await asyncio.sleep(0.3)
+        await spoken(socket)
+        scene.rights.tokens.clear()
+        assert await closed(socket) == (3000, "your credential is not valid any more")
+
+
+async def test_a_front_proxy_that_is_not_trusted_any_more_keeps_no_stream(scene: Scene) -> None:
+    scene.rights.granted = {"alice": {"get", "create"}}
+    async with scene.proxied() as session, session.ws_connect(TAP, headers={"X-Remote-User": "alice"}) as socket:
+        await spoken(socket)
+        await scene.kube.put(CONFIG_MAPS, trusted(scene.proxies, scene.pki.authority, ["another"]))
+        assert (await closed(socket))[0] == 3000
