@@ -24,6 +24,7 @@ from apiserver.endpoints.filters.chain import REQUEST_SECONDS, Chain, Phase, Tra
 from apiserver.endpoints.filters.deadlines import Deadlines
 from apiserver.endpoints.filters.impersonation import Impersonation
 from apiserver.endpoints.filters.limits import Limiter
+from apiserver.endpoints.filters.origins import Origins
 from apiserver.endpoints.filters.withdrawing import Withdrawing
 from apiserver.endpoints.http.messages import Response
 from apiserver.endpoints.openapi import version2, version3
@@ -96,6 +97,7 @@ def assemble(
     impersonation: Impersonation | None = None,
     auditor: Auditor | None = None,
     tracing: Tracing | None = None,
+    origins: Origins | None = None,
     withdrawing: Withdrawing | None = None,
     request_seconds: float = REQUEST_SECONDS,
     informers: Sequence[Informer] = (),
@@ -139,7 +141,7 @@ def assemble(
     )
     chain = Chain(
         Application(parts), authenticator, authorizer, limiter, metrics.requests, metrics.deciding, impersonation, auditor, tracing,
-        withdrawing, Deadlines(request_seconds),
+        origins or Origins(), withdrawing, Deadlines(request_seconds),
     )  # fmt: skip
     assembly = Assembly(chain, stores, watches, streams, tuple(caches.values()), peaks, informers)
     for path, checks in _checks(assembly, storage, probes).items():

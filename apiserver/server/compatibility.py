@@ -21,7 +21,6 @@ IGNORED: Final[Mapping[str, str]] = {
     "authentication-tolerate-lookup-failure": "start-up waits for the ConfigMap and goes on when it is there",
     "authorization-always-allow-paths": "/healthz, /livez and /readyz are always allowed, nothing else is",
     "contention-profiling": "there is no profiler in the process",
-    "cors-allowed-origins": "the aggregator strips these headers",
     "debug-socket-path": "there is no profiler in the process",
     "default-watch-cache-size": "every resource has a watch cache",
     "delete-collection-workers": "deletions of a collection are one task's",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
@@ -12,6 +13,7 @@ from typing import Literal
 
 from apiserver.admission import plugins
 from apiserver.apis.meta.times import parse_duration
+from apiserver.endpoints.filters import origins
 from apiserver.server import auditing, compatibility, storing, tracing
 from apiserver.server.auditing import AuditOptions
 from apiserver.server.fairness import Limits
@@ -50,6 +52,7 @@ class Options:
     authorization_mode: AuthorizationMode
     handler_tls_directory: Path | None
     namespace: str
+    cors_allowed_origins: tuple[re.Pattern[str], ...]
     max_requests_inflight: int
     max_mutating_requests_inflight: int
     enable_priority_and_fairness: bool
@@ -201,6 +204,13 @@ def _access(parser: argparse.ArgumentParser) -> None:
         "--anonymous-auth", action=argparse.BooleanOptionalAction, default=True, help="let requests without credentials be system:anonymous"
     )
     cluster.add_argument(
+        "--cors-allowed-origins",
+        metavar="REGEX,…",
+        type=_origins,
+        default="",
+        help="origins of other hosts whose pages may open websockets, as ^https://console\\.example\\.com$; no CORS headers are sent",
+    )
+    cluster.add_argument(
         "--authorization-mode",
         choices=["Delegated", "AlwaysAllow"],
         default="Delegated",
@@ -232,3 +242,10 @@ def _admission(parser: argparse.ArgumentParser) -> None:
 
 def _names(text: str) -> tuple[str, ...]:
     return tuple(each for each in text.split(",") if each)
+
+
+def _origins(text: str) -> tuple[re.Pattern[str], ...]:
+    try:
+        return origins.patterns(_names(text))
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error

@@ -19,6 +19,7 @@ from apiserver.client.rest import Client
 from apiserver.endpoints.filters.authentication import Authenticator, Trust, Users
 from apiserver.endpoints.filters.authorization import AllowAll, Authorizer, Delegated
 from apiserver.endpoints.filters.impersonation import Impersonation
+from apiserver.endpoints.filters.origins import Origins
 from apiserver.endpoints.filters.tokens import TokenReview
 from apiserver.endpoints.filters.withdrawing import Withdrawing
 from apiserver.registry.generic.strategy import Strategy
@@ -185,6 +186,7 @@ async def _built(options: Options, make_kinds: MakeKinds, storage: Storage | Non
         impersonation=Impersonation(authorizer, users),
         auditor=audit.auditor if audit is not None else None,
         tracing=spans,
+        origins=Origins(options.cors_allowed_origins),
         withdrawing=Withdrawing(authenticator, authorizer, users),
         request_seconds=options.request_timeout,
         informers=needed,

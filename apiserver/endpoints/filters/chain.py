@@ -2,7 +2,7 @@
 
 ::
 
-    request ─▶ audit id, attributes ─▶ ready? ─▶ authentication ─▶ audit ─▶ impersonation ─▶ flow control
+    request ─▶ audit id, attributes ─▶ ready? ─▶ authentication ─▶ audit ─▶ origin ─▶ impersonation ─▶ flow control
     ─▶ authorization ─▶ deadline ─▶ application
 
 Authorization stands before routing: who may not, does not learn what there is.
@@ -39,6 +39,7 @@ from apiserver.endpoints.filters.familiar import Familiars
 from apiserver.endpoints.filters.impersonation import Impersonation
 from apiserver.endpoints.filters.limits import Limiter, Refused, Seat
 from apiserver.endpoints.filters.metering import Deciding, Requests
+from apiserver.endpoints.filters.origins import Origins
 from apiserver.endpoints.filters.withdrawing import Withdrawing
 from apiserver.endpoints.http.heads import Head
 from apiserver.endpoints.http.messages import Later, Request, Response, Stream, Waiting, encoded
@@ -86,6 +87,7 @@ class Chain:
     impersonation: Impersonation | None = None
     auditor: Auditor | None = None
     tracing: Tracing | None = None
+    origins: Origins = field(default_factory=Origins)
     withdrawing: Withdrawing | None = None
     """None: whoever has opened a stream keeps it."""
     deadlines: Deadlines = field(default_factory=lambda: Deadlines(REQUEST_SECONDS))
@@ -163,6 +165,8 @@ class Chain:
                 await self.auditor.room()
             if long_running and call.record is not None:
                 call.on_start = partial(self.auditor.started, call.record)
+        if call.request.fields.upgrade:
+            self.origins.check(call.request)
         if self.impersonation is not None and impersonation.wants(call.request):
             await self._impersonate(self.impersonation, call)
         seat = self._enter(call, long_running=long_running)

@@ -1,4 +1,4 @@
-"""Who may open a stream, how long: over real websockets, with a double of kube-apiserver that judges."""
+"""Who may open a stream, how long, and from which pages: over real websockets, with a double of kube-apiserver that judges."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ from tests.component.apiserver.widgets import WIDGETS, WidgetStrategy
 from tests.fakes.kubeapi import FakeAPI
 
 TAP = f"{WIDGETS.path('acc')}/w1/tap"
+EVIL = "https://evil.example"
 OWNER = "owner"
 
 
@@ -247,3 +248,38 @@ async def test_a_front_proxy_that_is_not_trusted_any_more_keeps_no_stream(scene:
         await spoken(socket)
         await scene.kube.put(CONFIG_MAPS, trusted(scene.proxies, scene.pki.authority, ["another"]))
         assert (await closed(socket))[0] == 3000
+
+
+async def test_a_websocket_that_a_page_of_another_host_opens_is_refused(scene: Scene) -> None:
+    scene.rights.granted = {"alice": {"get", "create", "watch", "list"}}
+    watch = f"{WIDGETS.path('acc')}?watch=1"
+    own = scene.api.url
+    for origin in (EVIL, "null", own.replace("https", "http"), f"{own}.evil.example", ""):
+        for path in (TAP, watch):
+            code, status = await scene.refusal(path, X_Remote_User="alice", Origin=origin)
+            assert (code, status["reason"]) == (403, "Forbidden"), (origin, path)
+            assert "--cors-allowed-origins" in status["message"]
+            assert f'"{origin}"' in status["message"]
+    assert scene.dialled == 0
+    async with scene.proxied() as session:
+        async with session.ws_connect(TAP, headers={"X-Remote-User": "alice"}, origin=own) as socket:
+            await spoken(socket)
+        async with session.ws_connect(watch, headers={"X-Remote-User": "alice"}, origin=own) as socket:
+            assert json.loads((await socket.receive()).data)["object"]["metadata"]["name"] == "w1"
+        async with session.get(TAP.removesuffix("/w1/tap"), headers={"X-Remote-User": "alice", "Origin": EVIL}) as answer:
+            assert answer.status == 200  # no websocket: its browser keeps the answer from the page
+            assert not [each for each in answer.headers if each.lower().startswith("access-control")]
+
+
+async def test_a_page_that_the_operator_allows_opens_websockets(quick: None, pki: Pki, tmp_path: Path) -> None:
+    del quick
+    async with (
+        scene_of(pki, tmp_path, r"--cors-allowed-origins=^https://console\.example$,//a\.example(:|$)") as scene,
+        scene.proxied() as session,
+    ):
+        scene.rights.granted = {"alice": {"get", "create"}}
+        for origin in ("https://console.example", "https://a.example:8080"):
+            async with session.ws_connect(TAP, headers={"X-Remote-User": "alice"}, origin=origin) as socket:
+                await spoken(socket)
+        for origin in (EVIL, "https://console.example.evil.example", "null"):
+            assert (await scene.refusal(X_Remote_User="alice", Origin=origin))[0] == 403

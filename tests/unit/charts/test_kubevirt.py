@@ -15,6 +15,7 @@ import yaml
 
 from apiserver.apis.core import resources as core
 from apiserver.apis.virt import names, streams
+from apiserver.server import options
 from controller.reconcilers.rotate_certificates import API_SERVICE, ETCD, STATEFUL_SETS, authorities
 from tests.fakes import rbac
 from tests.testbed import build
@@ -100,6 +101,22 @@ def test_every_value_is_in_the_schema_and_explained() -> None:
     values = yaml.safe_load((CHART / "values.yaml").read_text())
 
     assert set(values) == set(schema["properties"]) - {"global"}
+
+
+def test_pages_of_other_hosts_are_named_to_virt_api_one_by_one() -> None:
+    def flags(*settings: str) -> list[str]:
+        arguments = one("Deployment", "virt-api", NODE, *settings)["spec"]["template"]["spec"]["containers"][0]["args"]
+        return [each for each in arguments if each.startswith("--cors")]
+
+    named = ("^https://console\\.example$", "//a\\.example(:|$)")
+    settings = [f"virtApi.corsAllowedOrigins[{place}]={each}".replace("\\", "\\\\") for place, each in enumerate(named)]
+    assert flags() == []
+    assert flags(*settings) == [f"--cors-allowed-origins={','.join(named)}"]
+    given = options.parse(["--etcd-servers=x", *flags(*settings)])
+    assert [each.pattern for each in given.cors_allowed_origins] == list(named)
+    for wrong in (".*", "console.example$"):
+        done = helm("template", "kubevirt", str(CHART), "--set", NODE, "--set", f"virtApi.corsAllowedOrigins[0]={wrong}")
+        assert "corsAllowedOrigins" in done.stderr
 
 
 def test_without_any_disk_for_etcd_it_says_what_to_set() -> None:

@@ -36,6 +36,8 @@ def test_a_server_alone_asks_no_cluster() -> None:
         [*TLS, "--etcd-servers=x", "--etcd-cafile=c"],
         [*TLS, "--storage=memory", "--shutdown-delay-duration=soon"],
         [*TLS, "--storage=disk"],
+        ["--etcd-servers=x", "--cors-allowed-origins=.*"],
+        ["--etcd-servers=x", "--cors-allowed-origins=^https://(a$"],
     ],
 )
 def test_flags_that_do_not_fit_together_are_refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,105 @@
+"""Whose pages may open websockets."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from apiserver.apis.meta.errors import Forbidden
+from apiserver.endpoints.filters.origins import Origins, is_allowed, patterns
+from apiserver.endpoints.http.heads import Fields, Head
+from apiserver.endpoints.http.messages import Request
+
+HOST = "api.example.com:8443"
+UPGRADE = (("Connection", "Upgrade"), ("Upgrade", "websocket"))
+
+
+@pytest.mark.parametrize(
+    ("origin", "host", "allowed"),
+    [
+        ("https://api.example.com:8443", HOST, True),
+        ("https://API.Example.com:8443", HOST, True),
+        ("https://api.example.com", "api.example.com", True),
+        ("https://api.example.com:443", "api.example.com", True),
+        ("https://api.example.com", "api.example.com:443", True),
+        ("https://[::1]:8443", "[::1]:8443", True),
+        ("https://10.0.0.1", "10.0.0.1", True),
+        ("http://api.example.com:8443", HOST, False),  # whoever is between can be that page
+        ("https://api.example.com", HOST, False),
+        ("https://api.example.com:8444", HOST, False),
+        ("https://evil.example", HOST, False),
+        ("https://api.example.com.evil.example:8443", HOST, False),
+        ("https://api.example.com:8443.evil.example", HOST, False),
+        ("https://api.example.com:8443@evil.example", HOST, False),
+        ("https://evil.example@api.example.com:8443", HOST, False),
+        ("https://api.example.com:8443/", HOST, False),
+        ("https://api.example.com:8443 https://evil.example", HOST, False),
+        ("https://api.example.com:x", HOST, False),
+        ("https://[::1", "[::1", False),
+        ("null", HOST, False),
+        ("", HOST, False),
+        ("https://", "", False),
+        ("https:", "", False),
+        ("chrome-extension://api.example.com:8443", HOST, False),
+        ("//api.example.com:8443", HOST, False),
+        ("api.example.com:8443", HOST, False),
+        ("https://" + "a" * 600, "a" * 600, False),
+    ],
+)
+def test_a_page_of_this_server_may_and_no_other(origin: str, host: str, *, allowed: bool) -> None:
+    assert is_allowed(origin, host, ()) is allowed
+
+
+@pytest.mark.parametrize(
+    ("origin", "allowed"),
+    [
+        ("https://console.example.com", True),
+        ("https://a.apps.example.com:8080", True),
+        ("https://console.example.com.evil.example", False),
+        ("https://evilconsole.example.com", False),
+        ("https://apps.example.com", False),
+        ("null", False),
+        ("", False),
+    ],
+)
+def test_pages_that_the_operator_names_may(origin: str, *, allowed: bool) -> None:
+    named = patterns([r"^https://console\.example\.com$", r"//[a-z]+\.apps\.example\.com(:|$)", "^null$"])
+    assert is_allowed(origin, HOST, named) is allowed
+
+
+@pytest.mark.parametrize("text", ["example", ".*", r"console\.example\.com$", "^https", "^https://(a$"])
+def test_a_pattern_that_lets_strangers_in_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="--cors-allowed-origins"):
+        patterns([text])
+
+
+def request(*pairs: tuple[str, str]) -> Request:
+    carrier: Any = None
+    return Request(Head("GET", "/", Fields([("Host", HOST), *pairs]), old=False), carrier)
+
+
+@pytest.mark.parametrize(
+    "pairs",
+    [
+        [("Origin", "https://evil.example")],  # no websocket: the browser keeps the answer from the page
+        [*UPGRADE],  # no browser
+        [*UPGRADE, ("Origin", f"https://{HOST}")],
+    ],
+)
+def test_programs_and_ordinary_requests_pass(pairs: list[tuple[str, str]]) -> None:
+    Origins().check(request(*pairs))
+
+
+@pytest.mark.parametrize(
+    "pairs",
+    [
+        [*UPGRADE, ("Origin", "https://evil.example")],
+        [*UPGRADE, ("Origin", f"https://{HOST}"), ("Origin", "https://evil.example")],
+        [("Connection", "keep-alive, upgrade"), ("Upgrade", "WebSocket"), ("Origin", "https://evil.example")],
+        [*UPGRADE, ("Origin", "https://evil.example"), ("X-Forwarded-Host", "evil.example")],
+    ],
+)
+def test_a_websocket_of_another_host_is_refused_and_the_flag_is_named(pairs: list[tuple[str, str]]) -> None:
+    with pytest.raises(Forbidden, match=r'origin "https://evil.example" .*--cors-allowed-origins'):
+        Origins().check(request(*pairs))
