@@ -8,13 +8,14 @@ import subprocess
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import yaml
 
 from apiserver.apis.core import resources as core
 from apiserver.apis.virt import names, streams
+from apiserver.registry.virt.verbs import VERBS
 from apiserver.server import options
 from controller.reconcilers.rotate_certificates import API_SERVICE, ETCD, STATEFUL_SETS, authorities
 from tests.fakes import rbac
@@ -269,17 +270,49 @@ def test_no_role_has_a_wildcard_and_nobody_but_virt_controller_touches_secrets()
             assert "secrets" not in rule["resources"] or each["metadata"]["name"] == "virt-controller"
 
 
-def test_who_may_view_may_not_type_into_a_console() -> None:
-    view, edit = one("ClusterRole", "kubevirt.io:view"), one("ClusterRole", "kubevirt.io:edit")
+def granted(role: str) -> set[tuple[str, str]]:
+    """Return all pairs of resource and verb of a role for people."""
+    rules = one("ClusterRole", f"kubevirt.io:{role}")["rules"]
+    assert {group for rule in rules for group in rule["apiGroups"]} == {names.GROUP}
+    assert not [rule for rule in rules if "resourceNames" in rule]
+    return {(resource, verb) for rule in rules for resource in rule["resources"] for verb in rule["verbs"]}
 
-    assert allows(view, names.GROUP, "virtualmachines", "list")
-    for stream in ("console", "vnc"):
-        assert not allows(view, names.GROUP, f"virtualmachines/{stream}", "get")
-        assert allows(edit, names.GROUP, f"virtualmachines/{stream}", "get")
-    assert "rbac.authorization.k8s.io/aggregate-to-view" in view["metadata"]["labels"]
-    assert "rbac.authorization.k8s.io/aggregate-to-view" not in edit["metadata"]["labels"]
-    apart = one("ClusterRole", "kubevirt.io:edit", NODE, "rbac.aggregateToDefaultRoles=false")
-    assert not [label for label in apart["metadata"]["labels"] if "aggregate" in label]
+
+def explained(column: int) -> set[tuple[str, str]]:
+    """Return the pairs that a column of the table of roles says."""
+    _, _, table = (ROOT / "docs" / "security.md").read_text(encoding="utf-8").partition("| resource | `kubevirt.io:view` |")
+    found = set()
+    for line in table.partition("\n\n")[0].splitlines()[2:]:
+        cells = [cell.strip() for cell in line.removeprefix("|").removesuffix("|").split("|")]
+        found |= {(resource, verb) for resource in cells[0].split(", ") for verb in cells[column].split(", ") if verb}
+    return found
+
+
+def test_the_roles_for_people_grant_what_is_explained_and_nothing_else() -> None:
+    assert granted("view") == explained(1)
+    assert granted("edit") == granted("admin") == explained(2)
+
+
+def test_who_may_view_may_only_read_and_reads_no_stream() -> None:
+    every = {*get_args(streams.Stream), *VERBS}
+    view, edit = granted("view"), granted("edit")
+
+    assert {verb for _, verb in view} == {"get", "list", "watch"}
+    assert {resource.partition("/")[2] for resource, _ in view} == {"", "status"}
+    assert {(f"virtualmachines/{stream}", verb) for stream in get_args(streams.Stream) for verb in ("get", "create")} <= edit
+    assert {resource.partition("/")[2] for resource, _ in edit} == {"", "status", *every}
+    assert view < edit
+
+
+def test_the_roles_for_people_are_part_of_kubernetes_own() -> None:
+    def parts(role: str, *settings: str) -> set[str]:
+        prefix = "rbac.authorization.k8s.io/aggregate-to-"
+        labels = one("ClusterRole", f"kubevirt.io:{role}", NODE, *settings)["metadata"]["labels"]
+        return {label.removeprefix(prefix) for label, value in labels.items() if label.startswith(prefix) and value == "true"}
+
+    assert (parts("view"), parts("edit"), parts("admin")) == ({"view", "edit", "admin"}, {"edit", "admin"}, {"admin"})
+    for role in ("view", "edit", "admin"):
+        assert parts(role, "rbac.aggregateToDefaultRoles=false") == set()
 
 
 def test_ports_are_those_that_the_parts_agreed_on() -> None:
