@@ -1,7 +1,8 @@
 """``kubectl virt console``: the first serial port of a guest on this terminal.
 
 Several people can be attached to one console; whoever comes late gets the last screenful first. Ctrl-] leaves. When the
-connection breaks (virt-api restarts, the guest moves to another node), it is dialled again for a while; the guest does not notice.
+connection breaks (virt-api restarts, the guest moves to another node), it is dialled again for a while; the guest does not notice. A right
+that was withdrawn is the end.
 Without a terminal, standard input is typed and output is copied until the guest is off or the process is ended; a Ctrl-] in the input
 leaves, too, and its end does not.
 """
@@ -65,7 +66,7 @@ class Session:
         """Stay attached until the person leaves or the guest is off.
 
         Raises:
-            Failure: the console cannot be opened, or not again.
+            Failure: the console cannot be opened, or not again, or the right to it was withdrawn.
         """
         access = await self._load()
         failures: list[Failure] = []
@@ -116,6 +117,8 @@ class Session:
                 if end.wanted:
                     self._say(f"The console was closed: {end}.")
                     return
+                if end.refused:
+                    raise Failure(f"error: the console of {self._settings.name} was closed: {end}")
                 self._say(f"The console was cut off: {end}. Reconnecting for {self._settings.reconnect_seconds:g} s; Ctrl-] leaves.")
                 deadline, pause = time.monotonic() + self._settings.reconnect_seconds, FIRST_PAUSE_SECONDS
                 renewed = False

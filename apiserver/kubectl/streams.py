@@ -52,12 +52,20 @@ class End:
         """Whether there is no point in dialling again: the guest is off, or the peer asked for the end."""
         return self.code == streams.CLOSE_NORMAL
 
+    @property
+    def refused(self) -> bool:
+        """True if there is no point in dialling again, and nobody wished it: the right to the stream was withdrawn."""
+        return self.code == streams.CLOSE_POLICY_VIOLATION
+
     def __str__(self) -> str:
         if self.reason:
             return self.reason
-        return {1000: "the virtual machine is off", 1001: "the server is stopping", 1006: "the connection broke"}.get(
-            self.code, f"code {self.code}"
-        )
+        return {
+            1000: "the virtual machine is off",
+            1001: "the server is stopping",
+            1006: "the connection broke",
+            1008: "your right to it was withdrawn",
+        }.get(self.code, f"code {self.code}")
 
 
 @asynccontextmanager

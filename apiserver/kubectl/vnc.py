@@ -1,7 +1,8 @@
 """``kubectl virt vnc``: the screen of a guest in a viewer of this machine, or on a port of loopback for one.
 
 The port is open to loopback alone. Each connection of a viewer gets a websocket of its own; the first is opened before the viewer
-starts, so that a machine that is absent or off is an error message here and not an empty window.
+starts, so that a machine that is absent or off is an error message here and not an empty window. When the right to the screen is withdrawn,
+all of it ends.
 """
 
 from __future__ import annotations
@@ -47,12 +48,14 @@ class Proxy:
         self._name = name
         self._load = load
         self._first: ClientConnection | None = None
+        self._refused: asyncio.Queue[streams.End] = asyncio.Queue()
+        """Why the right to the screen is gone."""
 
     async def run(self, *, port: int, proxy_only: bool) -> None:
         """Serve until the viewer ends, or with ``proxy_only`` until cancelled.
 
         Raises:
-            Failure: the screen cannot be opened, the port is taken, or there is no viewer.
+            Failure: the screen cannot be opened, the port is taken, there is no viewer, or the right to the screen was withdrawn.
         """
         async with AsyncExitStack() as stack:
             try:
@@ -67,8 +70,29 @@ class Proxy:
             port = server.sockets[0].getsockname()[1]
             if proxy_only:
                 print(json.dumps({"port": port}), flush=True)
-                await asyncio.Event().wait()  # serve_forever would wait for every viewer to leave (since Python 3.12)
-            await self._view(port)
+                await self._lost()  # serve_forever would wait for every viewer to leave (since Python 3.12)
+            await self._view_until_lost(port)
+
+    async def _lost(self) -> None:
+        """Wait until the right to the screen is withdrawn.
+
+        Raises:
+            Failure: it was.
+        """
+        end = await self._refused.get()
+        raise Failure(f"error: the screen of {self._name} was closed: {end}")
+
+    async def _view_until_lost(self, port: int) -> None:
+        failures: list[Failure] = []
+        try:
+            async with asyncio.TaskGroup() as group:
+                lost = group.create_task(self._lost())
+                await self._view(port)
+                lost.cancel()
+        except* Failure as group_of_failures:
+            failures += [each for each in group_of_failures.exceptions if isinstance(each, Failure)]
+        if failures:
+            raise failures[0]
 
     async def _view(self, port: int) -> None:
         command = viewer(ADDRESS, port)
@@ -89,19 +113,31 @@ class Proxy:
             first, self._first = self._first, None
             if first is not None:
                 try:
-                    await _copy(first, reader, writer)
+                    self._ended(await _copy(first, reader, writer))
                 finally:
                     await first.close()
                 return
             async with streams.opened(await self._load(), self._name, "vnc") as connection:
-                await _copy(connection, reader, writer)
+                self._ended(await _copy(connection, reader, writer))
         except (streams.Refused, streams.Unreachable, Failure) as error:
             sys.stderr.write(f"{error}\n")
         finally:
             writer.close()
 
+    def _ended(self, end: streams.End | None) -> None:
+        """Say why a connection was cut off, or end everything."""
+        if end is None or end.wanted:
+            return
+        if end.refused:
+            self._refused.put_nowait(end)
+        else:
+            sys.stderr.write(f"the screen was cut off: {end}\n")
 
-async def _copy(connection: ClientConnection, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+
+async def _copy(connection: ClientConnection, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> streams.End | None:
+    """Copy both ways until one side ends; return why the websocket was cut off, None: it was not."""
+    ends: list[streams.End] = []
+
     async def to_guest() -> None:
         while content := await reader.read(CHUNK_BYTES):
             await connection.send(content)
@@ -120,9 +156,8 @@ async def _copy(connection: ClientConnection, reader: asyncio.StreamReader, writ
             await to_viewer()
             sending.cancel()
     except* (ConnectionClosed, OSError) as ended:
-        for error in ended.exceptions:
-            if isinstance(error, ConnectionClosed) and not streams.end_of(error).wanted:
-                sys.stderr.write(f"the screen was cut off: {streams.end_of(error)}\n")
+        ends = [streams.end_of(each) for each in ended.exceptions if isinstance(each, ConnectionClosed)]
+    return ends[0] if ends else None
 
 
 async def _closed(server: asyncio.Server) -> None:

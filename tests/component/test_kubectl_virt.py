@@ -162,6 +162,50 @@ async def test_a_server_that_goes_away_is_dialled_again_and_an_end_of_the_guest_
     assert "closed: the guest powered off" in said
 
 
+async def test_a_console_whose_right_was_withdrawn_is_not_dialled_again(server: FakeStreams, way: Access) -> None:
+    one = Attached(way, console.Settings("testvm"), terminal=True)
+    before = termios.tcgetattr(one.near)
+
+    async def withdraw() -> None:
+        await until(lambda: one.read() == SCREENFUL)
+        await server.close(1008, "your right to create virtualmachines/console was withdrawn")
+
+    async with asyncio.timeout(5), asyncio.TaskGroup() as group:
+        group.create_task(withdraw())
+        with pytest.raises(Failure) as failure:
+            await one.session.run()
+
+    assert str(failure.value) == "error: the console of testvm was closed: your right to create virtualmachines/console was withdrawn"
+    assert len(server.requests) == 1
+    assert termios.tcgetattr(one.near) == before
+    one.close()
+
+
+async def test_a_console_whose_credential_expired_is_dialled_again_with_a_new_one(server: FakeStreams, url: str) -> None:
+    tokens = iter(("old", "new"))
+
+    async def load() -> Access:
+        return Access(url, "default", headers=(("Authorization", f"Bearer {next(tokens)}"),))
+
+    one = Attached(Access(url, "default"), console.Settings("testvm", 0.0, 5.0), terminal=True)
+    one.session._load = load
+    async with asyncio.timeout(8), asyncio.TaskGroup() as group:
+        task = group.create_task(one.session.run())
+        await until(lambda: one.read() == SCREENFUL)
+        server.refusals = [errors.Unauthorized("Unauthorized")]
+        await server.close(3000, "your credential is not valid any more")
+        await until(lambda: one.read() == SCREENFUL * 2)
+        task.cancel()
+    one.close()
+    assert [dict(headers)["Authorization"] for _, _, headers in server.requests] == ["Bearer old", "Bearer old", "Bearer new"]
+
+
+async def test_the_plugin_says_no_origin_as_no_program_does(server: FakeStreams, way: Access) -> None:
+    async with attached(way) as (one, _):
+        await until(lambda: one.read() == SCREENFUL)
+    assert "origin" not in {name.lower() for name, _ in server.requests[0][2]}
+
+
 async def test_ctrl_bracket_leaves_while_it_is_being_dialled_again(server: FakeStreams, way: Access) -> None:
     async with attached(way, reconnect=60) as (one, task):
         await until(lambda: one.read() == SCREENFUL)
@@ -314,6 +358,48 @@ async def test_a_viewer_is_found_started_and_awaited(
     server.refusals = [errors.NotFound("absent")]
     with pytest.raises(Failure, match="open the vnc of virtual machine default/testvm"):
         await vnc.Proxy("testvm", load).run(port=0, proxy_only=True)
+
+
+@pytest.mark.parametrize("proxy_only", [True, False])
+async def test_a_screen_whose_right_was_withdrawn_ends_viewer_and_command(
+    server: FakeStreams,
+    way: Access,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    *,
+    proxy_only: bool,
+) -> None:
+    viewer = tmp_path / "remote-viewer"
+    viewer.write_text(f'#!/bin/sh\necho "$1" > {tmp_path}/argument; exec sleep 60\n')
+    viewer.chmod(viewer.stat().st_mode | stat.S_IXUSR)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/bin")
+    port = 0
+
+    async def load() -> Access:
+        return way
+
+    def told() -> int:
+        nonlocal port
+        argument = tmp_path / "argument"
+        text = capsys.readouterr().out if proxy_only else argument.read_text() if argument.exists() else ""
+        port = json.loads(text)["port"] if proxy_only and text else int(text.rpartition(":")[2] or 0) if text.strip() else port
+        return port
+
+    async def withdraw() -> None:
+        await until(told)
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        assert await reader.readexactly(len(RFB)) == RFB
+        await server.close(1008, "your right to create virtualmachines/vnc was withdrawn")
+        assert await reader.read() == b""
+        writer.close()
+
+    async with asyncio.timeout(8), asyncio.TaskGroup() as group:
+        group.create_task(withdraw())
+        assert await vnc.show("testvm", load, port=0, proxy_only=proxy_only) == 1
+
+    assert capsys.readouterr().err == "error: the screen of testvm was closed: your right to create virtualmachines/vnc was withdrawn\n"
+    assert len(server.requests) == 1
 
 
 async def test_a_kubeconfig_with_a_credential_plugin_is_loaded(url: str, tmp_path: Path) -> None:

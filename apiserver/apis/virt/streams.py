@@ -24,6 +24,8 @@ CLOSE_GOING_AWAY: Final = 1001
 """The process in between is stopping: dial again."""
 CLOSE_NORMAL: Final = 1000
 """The guest is off, or the peer asked for the end."""
+CLOSE_POLICY_VIOLATION: Final = 1008
+"""The right to the stream was withdrawn: dialling again is of no use."""
 
 
 def handler_path(namespace: str, name: str, uid: str, stream: Stream) -> str:

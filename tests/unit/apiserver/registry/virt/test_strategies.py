@@ -2,12 +2,14 @@ from __future__ import annotations
 
 import copy
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
 from apiserver.apis.meta import errors
 from apiserver.apis.virt import power
+from apiserver.apis.virt.streams import CLOSE_GOING_AWAY, CLOSE_POLICY_VIOLATION, Stream
+from apiserver.endpoints.http import upgrade
 from apiserver.registry.generic.strategy import CreatingVerb, Verb
 from apiserver.registry.virt import streams, verbs
 from apiserver.registry.virt.migrations import MigrationStrategy
@@ -253,3 +255,13 @@ async def test_a_stream_leads_to_the_handler_of_the_machines_node() -> None:
     assert destination.url == "https://[fd00::1]:8444/v1/namespaces/acc/virtualmachines/vm1/u1/console"
     assert destination.server_name == "virt-handler"
     assert destination.tls is context
+
+
+def test_every_stream_is_interactive_because_whoever_sees_the_screen_can_type() -> None:
+    context: Any = None
+    for stream in get_args(Stream):
+        assert streams.HandlerStream(stream, context, context).interactive
+
+
+def test_the_plugin_knows_the_close_codes_of_the_server() -> None:
+    assert (CLOSE_GOING_AWAY, CLOSE_POLICY_VIOLATION) == (upgrade.GOING_AWAY, upgrade.POLICY_VIOLATION)
