@@ -139,11 +139,11 @@ class Console:
 
 
 @contextmanager
-def console(kubectl: Kubectl, vm: str) -> Iterator[Console]:
-    """Attach to a guest's console until the block ends, then leave with Ctrl-]."""
+def console(kubectl: Kubectl, vm: str, *flags: str) -> Iterator[Console]:
+    """Attach to a guest's console until the block ends, then leave with Ctrl-]. ``flags`` are kubectl's (``--as``)."""
     controller, terminal = os.openpty()
     process = subprocess.Popen(
-        kubectl.command("virt", "console", vm),
+        kubectl.command("virt", "console", vm, *flags),
         env=kubectl.environment,
         stdin=terminal,
         stdout=terminal,

@@ -88,7 +88,7 @@ class Scene:
             "Sec-WebSocket-Key": "x3JJHMbDL1EzLkh9GBhXDw==",
         }
         async with self.proxied() as session, session.get(path, headers={**upgrade, **given}) as answer:
-            return answer.status, json.loads(await answer.read())
+            return answer.status, json.loads(await answer.read()) if answer.status != 101 else {"reason": "", "message": "it was opened"}
 
 
 @asynccontextmanager

@@ -1,0 +1,140 @@
+"""Who may open consoles and screens, how long, and from which pages: with the chart's roles, through the real aggregator."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+import ssl
+import subprocess
+import time
+from collections.abc import Iterator
+from typing import Final
+
+import pytest
+from websockets.exceptions import InvalidStatus
+from websockets.sync.client import connect
+from websockets.typing import Origin, Subprotocol
+
+from apiserver.apis.virt import streams
+from apiserver.apis.virt.resources import VIRTUAL_MACHINES
+from apiserver.kubectl import access
+from apiserver.kubectl.access import Access, Selection
+from tests.cluster.kube import Kubectl, console, eventually
+from tests.cluster.manifests import tiny_vm
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
+
+VM: Final = "watched"
+EVIL: Final = "https://evil.example"
+
+
+def bind(kubectl: Kubectl, user: str, kind: str, role: str) -> None:
+    """Bind a user to a role in the namespace."""
+    kubectl.apply(
+        {
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": "RoleBinding",
+            "metadata": {"name": user},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": role},
+            "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}],
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def machine(kubectl: Kubectl, testguest: None) -> Kubectl:
+    """A running machine, and users: ``viewer`` by the role view, ``reader`` with get on everything of ours, ``editor`` by the role edit."""
+    del testguest
+    rules = [{"apiGroups": ["kubevirt.io"], "resources": ["*"], "verbs": ["get", "list", "watch"]}]
+    role = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": {"name": "read-everything"}, "rules": rules}
+    kubectl.apply(tiny_vm(VM), role)
+    bind(kubectl, "viewer", "ClusterRole", "view")
+    bind(kubectl, "reader", "Role", "read-everything")
+    bind(kubectl, "editor", "ClusterRole", "edit")
+    kubectl("wait", "vm", VM, "--for=condition=Ready", "--timeout=90s", timeout=100)
+    return kubectl
+
+
+@pytest.mark.parametrize(("user", "verb"), [("viewer", "get"), ("reader", "create")])
+@pytest.mark.parametrize("stream", ["console", "vnc"])
+def test_whoever_may_only_read_gets_neither_console_nor_screen(machine: Kubectl, user: str, verb: str, stream: str) -> None:
+    assert VM in machine("get", "vms", "--as", user)
+    more = ["--proxy-only"] if stream == "vnc" else []
+
+    done = machine.try_run("virt", stream, VM, "--as", user, *more, stdin="")
+
+    assert done.returncode == 1
+    assert "Error from server (Forbidden)" in done.stderr
+    assert f'User "{user}" cannot {verb} resource "virtualmachines/{stream}" in API group "kubevirt.io"' in done.stderr
+
+
+def test_a_console_ends_within_a_minute_of_the_loss_of_the_right_to_it(machine: Kubectl) -> None:
+    bind(machine, "leaver", "ClusterRole", "edit")
+    with console(machine, VM, "--as", "editor") as other, console(machine, VM, "--as", "leaver") as guest:
+        guest.expect("GUEST-READY", timeout=60)
+        assert guest.run("echo $((6 * 7))").strip().endswith("42")
+        machine("delete", "rolebinding", "leaver")
+        withdrawn = time.monotonic()
+
+        guest.expect(r"the console of watched was closed: your right to (get|create) virtualmachines/console was withdrawn", timeout=60)
+
+        assert guest.process.wait(timeout=5) == 1
+        assert time.monotonic() - withdrawn < 60
+        assert other.run("echo still-there").strip().endswith("still-there")
+
+
+def way(kubectl: Kubectl) -> Access:
+    """Return how the plugin would reach kube-apiserver."""
+    return asyncio.run(access.load(Selection(kubeconfig=str(kubectl.kubeconfig), namespace=kubectl.namespace)))
+
+
+def dial(url: str, tls: ssl.SSLContext | None, headers: list[tuple[str, str]], origin: str | None) -> int:
+    """Open a console as a browser would; return 101, or the code of the answer; below 0: it does not name the flag."""
+    address = "ws" + url.removeprefix("http")
+    page = Origin(origin) if origin is not None else None
+    offered = [Subprotocol(streams.SUBPROTOCOL)]
+    try:
+        with connect(address, ssl=tls, origin=page, additional_headers=headers, subprotocols=offered, proxy=None):
+            return 101
+    except InvalidStatus as refused:
+        named = b"--cors-allowed-origins" in bytes(refused.response.body or b"")
+        return refused.response.status_code if named else -refused.response.status_code
+
+
+def test_pages_of_other_hosts_get_no_console_through_kube_apiserver(machine: Kubectl) -> None:
+    here = way(machine)
+    url = here.server + VIRTUAL_MACHINES.path(machine.namespace, VM, "console")
+
+    # Pages of kube-apiserver's own address are what tenants serve behind services/…/proxy: they have to be named, too.
+    for origin in (EVIL, "null", here.server, "http://localhost:8001"):
+        assert dial(url, here.tls, list(here.headers), origin) == 403, origin
+    assert dial(url, here.tls, list(here.headers), None) == 101
+
+
+@contextlib.contextmanager
+def forwarded(system: Kubectl) -> Iterator[int]:
+    """Yield a port of loopback that leads to virt-api."""
+    command = system.command("port-forward", "service/virt-api", ":443")
+    with subprocess.Popen(command, env=system.environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+        try:
+            assert process.stdout is not None
+            found = re.search(r"127\.0\.0\.1:(\d+)", process.stdout.readline())
+            assert found, "kubectl port-forward does not say its port"
+            yield int(found[1])
+        finally:
+            process.terminate()
+
+
+def test_pages_of_virt_apis_own_address_get_a_console(machine: Kubectl, system: Kubectl) -> None:
+    machine("create", "serviceaccount", "direct")
+    machine("create", "rolebinding", "direct", "--clusterrole=edit", f"--serviceaccount={machine.namespace}:direct")
+    token = machine("create", "token", "direct").strip()
+    tls = ssl.create_default_context()
+    tls.check_hostname, tls.verify_mode = False, ssl.CERT_NONE  # its certificate is for the Service's names
+    with forwarded(system) as port:
+        own = f"https://127.0.0.1:{port}"
+        url = own + VIRTUAL_MACHINES.path(machine.namespace, VM, "console")
+        headers = [("Authorization", f"Bearer {token}")]
+        eventually(lambda: dial(url, tls, headers, own) == 101, timeout=15, what="a console for a page of virt-api's own address")
+        assert dial(url, tls, headers, EVIL) == 403
