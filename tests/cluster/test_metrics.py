@@ -6,6 +6,7 @@ import ssl
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 
@@ -47,13 +48,17 @@ def ask(address: str, token: str, scheme: str = "https", port: int = 8443) -> tu
         return 0, str(error)
 
 
+def answers(address: str, token: str) -> bool:
+    return ask(address, token)[0] == 200
+
+
 @pytest.mark.parametrize("component", SHOWN)
 def test_metrics_are_told_to_who_may_read_them_alone(system: Kubectl, kubectl: Kubectl, reader: str, component: str) -> None:
     stranger = kubectl("create", "token", "default").strip()
     pods = system.json("get", "pods", "-l", f"kubevirt.io={component}")["items"]
     assert pods
-    for address in (each["status"]["podIP"] for each in pods):
-        eventually(lambda address=address: ask(address, reader)[0] == 200, timeout=90, what=f"metrics of {component} at {address}")
+    for address in (str(each["status"]["podIP"]) for each in pods):
+        eventually(partial(answers, address, reader), timeout=90, what=f"metrics of {component} at {address}")
         assert SHOWN[component] in ask(address, reader)[1]
         assert ask(address, stranger)[0] == 403
         assert ask(address, "worthless")[0] == 401
