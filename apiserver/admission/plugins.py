@@ -11,9 +11,20 @@ MUTATING_WEBHOOK: Final = "MutatingAdmissionWebhook"
 VALIDATING_POLICY: Final = "ValidatingAdmissionPolicy"
 VALIDATING_WEBHOOK: Final = "ValidatingAdmissionWebhook"
 RESOURCE_QUOTA: Final = "ResourceQuota"
+NODE_RESTRICTION: Final = "NodeRestriction"
+"""Of kinds that nodes write: whoever serves them brings it, and only there it is."""
 
-ORDER: Final = (NAMESPACE_LIFECYCLE, MUTATING_POLICY, MUTATING_WEBHOOK, VALIDATING_POLICY, VALIDATING_WEBHOOK, RESOURCE_QUOTA)
-"""Go's recommended order. Quota comes last, so that nothing is charged for what another plug-in refuses."""
+ORDER: Final = (
+    NAMESPACE_LIFECYCLE,
+    NODE_RESTRICTION,
+    MUTATING_POLICY,
+    MUTATING_WEBHOOK,
+    VALIDATING_POLICY,
+    VALIDATING_WEBHOOK,
+    RESOURCE_QUOTA,
+)
+"""Go's recommended order, and NodeRestriction where kube-apiserver has it. Quota comes last, so that nothing is charged for what another
+plug-in refuses."""
 OFF: Final = frozenset({RESOURCE_QUOTA})
 """Not on by default: Go's aggregated servers do not have it, and it writes to the cluster."""
 

@@ -6,6 +6,7 @@ import asyncio
 import gc
 import logging
 import sys
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 
 import uvloop
@@ -14,10 +15,12 @@ from apiserver.client.config import ConfigError
 from apiserver.client.rest import Client
 from apiserver.registry.generic.strategy import Connect
 from apiserver.registry.virt.migrations import MigrationStrategy
+from apiserver.registry.virt.node_restriction import Addresses, NodeRestriction
 from apiserver.registry.virt.streaming import HandlerLocator, handler_pods
 from apiserver.registry.virt.streams import HandlerStream
 from apiserver.registry.virt.virtualmachines import VirtualMachineStrategy
 from apiserver.server import log, running
+from apiserver.server.assembly import now
 from apiserver.server.options import Options, parse
 from apiserver.server.running import Kinds
 from certs.reloading import ClientTls, Files
@@ -29,15 +32,24 @@ def kinds(options: Options, client: Client | None, tls: ClientTls | None) -> Kin
     """Return the strategies of virtual machines and migrations, with streams where there are handlers to ask."""
     connects: dict[str, Connect] = {}
     informers = []
-    if client is not None and tls is not None:
+    addresses: Addresses = _nowhere
+    if client is not None:
         pods = handler_pods(client, options.namespace)
         informers.append(pods)
         locate = HandlerLocator(pods)
-        connects = {
-            "console": HandlerStream("console", locate, lambda: tls.context),
-            "vnc": HandlerStream("vnc", locate, lambda: tls.context),
-        }
-    return Kinds((VirtualMachineStrategy(connects), MigrationStrategy()), informers)
+        addresses = locate.addresses
+        if tls is not None:
+            connects = {
+                "console": HandlerStream("console", locate, lambda: tls.context),
+                "vnc": HandlerStream("vnc", locate, lambda: tls.context),
+            }
+    restriction = NodeRestriction(options.handler_username, required=options.require_node_claims, addresses=addresses, now=now)
+    return Kinds((VirtualMachineStrategy(connects), MigrationStrategy()), informers, (restriction,))
+
+
+def _nowhere(_node: str) -> Sequence[str]:
+    """Without a cluster there is no virt-handler."""
+    return ()
 
 
 async def serve(options: Options) -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from apiserver.admission import configuration, plugins
 from apiserver.admission.chain import Chain, Plugin
@@ -42,11 +42,20 @@ from apiserver.client.informer import Informer
 from apiserver.client.rest import Client
 from apiserver.endpoints.filters.authorization import Authorizer
 from apiserver.registry.generic.admission import Admission, AdmitAll
+from apiserver.registry.generic.store import Store
 from apiserver.registry.generic.strategy import Strategy
 from apiserver.server import policies
 from apiserver.server.options import Options
 
 _Compiled = TypeVar("_Compiled")
+
+
+class OwnPlugin(Plugin, Protocol):
+    """A validating plug-in that kinds bring; its name has to be one of ``plugins.ORDER``."""
+
+    def follow(self, stores: Mapping[Resource, Store]) -> None:
+        """Read from these stores, of all kinds that are served."""
+        ...
 
 
 @dataclass(slots=True)
@@ -167,17 +176,26 @@ _VALIDATING: Final[dict[str, Callable[[_Parts], Plugin]]] = {
 
 
 def admitting(
-    options: Options, client: Client | None, strategies: Sequence[Strategy], registry: Registry, authorizer: Authorizer
+    options: Options,
+    client: Client | None,
+    strategies: Sequence[Strategy],
+    registry: Registry,
+    authorizer: Authorizer,
+    own: Sequence[OwnPlugin] = (),
 ) -> Admitting:
-    """Make the plug-ins that the options turn on.
+    """Make the plug-ins that the options turn on; ``own`` are the kinds', which need no cluster.
 
     Raises:
         ValueError: the admission configuration cannot be used.
     """
-    if client is None:
+    on = plugins.enabled(options.enable_admission_plugins, options.disable_admission_plugins)
+    brought = {each.name: each for each in own if each.name in on}
+    if client is None and not brought:
         return Admitting(AdmitAll())
     metrics = AdmissionMetrics()
     metrics.register(registry)
+    if client is None:
+        return Admitting(Chain(mutating=(), validating=tuple(brought.values()), metrics=metrics, changes=Changes()))
     namespaces = Namespaces.of(client)
     made = Admitting(AdmitAll(), [namespaces.informer])
     parts = _Parts(
@@ -190,10 +208,11 @@ def admitting(
         policies.asking(authorizer),
         registry,
     )
-    on = plugins.enabled(options.enable_admission_plugins, options.disable_admission_plugins)
     made.admission = Chain(
         mutating=[_MUTATING[each](parts) for each in on if each in _MUTATING],
-        validating=[_VALIDATING[each](parts) for each in on if each in _VALIDATING],
+        validating=[
+            brought[each] if each in brought else _VALIDATING[each](parts) for each in on if each in brought or each in _VALIDATING
+        ],
         metrics=metrics,
         changes=parts.changes,
     )

@@ -100,6 +100,7 @@ def server_arguments(paths: Paths, port: int, etcd_url: str = "") -> list[str]:
         "--authentication-skip-lookup",
         "--no-anonymous-auth",
         "--authorization-mode=AlwaysAllow",
+        "--no-require-node-claims",
         "--shutdown-delay-duration=0s",
         "--log-format=text",
         *(["--storage=etcd", f"--etcd-servers={etcd_url}"] if etcd_url else ["--storage=memory"]),

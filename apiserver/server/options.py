@@ -53,6 +53,8 @@ class Options:
     handler_tls_directory: Path | None
     namespace: str
     cors_allowed_origins: tuple[re.Pattern[str], ...]
+    handler_username: str
+    require_node_claims: bool
     max_requests_inflight: int
     max_mutating_requests_inflight: int
     enable_priority_and_fairness: bool
@@ -102,6 +104,7 @@ def parse(arguments: Sequence[str] | None = None) -> Options:
         parser.error("--tls-cert-file and --tls-private-key-file go together")
     if given.v is not None and given.v >= _DEBUG:
         given.log_level = "debug"
+    given.handler_username = given.handler_username or f"system:serviceaccount:{given.namespace}:virt-handler"
     given.audit = AuditOptions.of(given)
     given.keeping = StorageOptions.of(given)
     return Options(**{each.name: getattr(given, each.name) for each in fields(Options)})
@@ -223,6 +226,18 @@ def _access(parser: argparse.ArgumentParser) -> None:
         help="tls.crt, tls.key and ca.crt for streams to virt-handler; without it console and vnc are not served",
     )
     cluster.add_argument("--namespace", default=os.environ.get("POD_NAMESPACE", "kubevirt"), help="where virt-handler's pods are")
+    cluster.add_argument(
+        "--handler-username",
+        metavar="NAME",
+        default="",
+        help="of virt-handler's account: what it writes is held against the node of its token; by default that of --namespace",
+    )
+    cluster.add_argument(
+        "--require-node-claims",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="refuse what virt-handler writes with a token that names no node; otherwise such a token counts for all: for development",
+    )
 
 
 def _admission(parser: argparse.ArgumentParser) -> None:

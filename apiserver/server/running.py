@@ -24,7 +24,7 @@ from apiserver.endpoints.filters.tokens import TokenReview
 from apiserver.endpoints.filters.withdrawing import Withdrawing
 from apiserver.registry.generic.strategy import Strategy
 from apiserver.server import auditing, auditlog, compatibility, tracing
-from apiserver.server.admitting import Admitting, admitting
+from apiserver.server.admitting import Admitting, OwnPlugin, admitting
 from apiserver.server.assembly import Assembly, assemble, now
 from apiserver.server.fairness import Fairness
 from apiserver.server.metrics import Metrics
@@ -46,10 +46,11 @@ _SELF_SIGNED: Final = timedelta(days=365)
 
 @dataclass(frozen=True, slots=True)
 class Kinds:
-    """What is served: the strategies, and the informers that they need."""
+    """What is served: the strategies, the informers that they need, and admission plug-ins of their own."""
 
     strategies: Sequence[Strategy]
     informers: Sequence[Informer] = ()
+    plugins: Sequence[OwnPlugin] = ()
 
 
 MakeKinds = Callable[[Client | None], Kinds]
@@ -164,7 +165,7 @@ async def _built(options: Options, make_kinds: MakeKinds, storage: Storage | Non
     trusting = Trusting(tls, authenticator, options.client_ca_file)
     authorizer = _authorizer(options, clients.authorizing, metrics)
     fairness = Fairness(options.limits, clients.cluster, metrics.registry)
-    admission = admitting(options, clients.cluster, kinds.strategies, metrics.registry, authorizer)
+    admission = admitting(options, clients.cluster, kinds.strategies, metrics.registry, authorizer, kinds.plugins)
     for caller in admission.callers:
         caller.trace = spans.calling if spans is not None else caller.trace
         await stack.enter_async_context(caller)
@@ -191,6 +192,8 @@ async def _built(options: Options, make_kinds: MakeKinds, storage: Storage | Non
         request_seconds=options.request_timeout,
         informers=needed,
     )
+    for plugin in kinds.plugins:
+        plugin.follow(assembly.stores)
     fairness.follow(assembly.stores.values(), metrics.requests.watches.number)
     return _Process(tls, storing, trusting, fairness, admission, [*needed, *kinds.informers], assembly, audit)
 

@@ -5,16 +5,20 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TypeAlias, assert_never
+from typing import Final, TypeAlias, assert_never
 
 from apiserver.apis.core.resources import PODS
 from apiserver.apis.meta import errors
+from apiserver.apis.meta.lines import one_line
 from apiserver.apis.meta.objects import Object, dig, finalizers_of, name_of, namespace_of, resource_version_of, uid_of
 from apiserver.apis.meta.resources import Resource
 from apiserver.client.informer import Informer
 from apiserver.client.rest import Client
 from controller.reconcilers.settings import FIELD_MANAGER
 from controller.runtime.recorder import EventType, Recorder
+
+MAX_REFUSAL: Final = 1024
+"""Characters of what the API server said about a pod."""
 
 logger = logging.getLogger(__name__)
 
@@ -68,7 +72,13 @@ Action: TypeAlias = CreatePod | DeletePod | WriteStatus | RemoveFinalizer | Emit
 
 
 class PodRefused(Exception):
-    """The API server does not take the pod: quota, Pod Security, an admission webhook, a field it finds invalid."""
+    """The API server does not take the pod: quota, Pod Security, an admission webhook, a field it finds invalid.
+
+    What it says goes into a status: whoever's webhook said it, it is one line of bounded length.
+    """
+
+    def __init__(self, words: str) -> None:
+        super().__init__(one_line(words, MAX_REFUSAL))
 
 
 class Deeds:

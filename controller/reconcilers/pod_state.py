@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Final
 
@@ -14,6 +15,8 @@ _NORMAL_WAITING: Final = frozenset({"", "ContainerCreating", "PodInitializing"})
 
 MAX_MESSAGE: Final = 500
 """Characters of what is said in or about a pod: it comes from the guest's side of the fence, or from a stranger's registry."""
+MAX_REASON: Final = 128
+_NO_WORD: Final = re.compile(r"[^A-Za-z0-9_]")
 MIGRATED: Final = "migrated:"
 """virt-launcher's first word when the guest went on in another pod."""
 _RESULTS: Final = {
@@ -78,17 +81,23 @@ def _one_line(text: str) -> str:
     return one_line(text, MAX_MESSAGE)
 
 
+def word(text: object, otherwise: str) -> str:
+    """Return a reason out of a pod's status as one that a condition takes: kubelets and schedulers of any kind wrote it."""
+    found = _NO_WORD.sub("", str(text or ""))[:MAX_REASON]
+    return found if found[:1].isalpha() else otherwise
+
+
 def obstacle(pod: Object) -> tuple[str, str] | None:
     """Return (reason, message) of what keeps a pod from running, if anything does: no node, an image, a volume."""
     conditions = dig(pod, "status", "conditions")
     scheduled = condition(conditions, "PodScheduled")
     if scheduled is not None and scheduled.get("status") == "False":
-        return scheduled.get("reason") or "Unschedulable", scheduled.get("message") or "no node can take the pod"
+        return word(scheduled.get("reason"), "Unschedulable"), _one_line(scheduled.get("message") or "no node can take the pod")
     for each in dig(pod, "status", "containerStatuses") or ():
         waiting = dig(each, "state", "waiting") or {}
         if waiting.get("reason", "") not in _NORMAL_WAITING:
             # A registry's answer is part of it, and users choose registries.
-            return waiting["reason"], _one_line(waiting.get("message") or f"container {each.get('name')} is waiting")
+            return word(waiting["reason"], "Waiting"), _one_line(waiting.get("message") or f"container {each.get('name')} is waiting")
     return None
 
 

@@ -43,6 +43,8 @@ class FakeAPI:
         self.writes: list[tuple[str, str, Any]] = []
         self.admit: Callable[[str, Object], None] | None = None
         """Called with (path, object) before a create is stored; may change it or raise a StatusError."""
+        self.judge: Callable[[str, str, Object, Object], None] | None = None
+        """Called with (bearer token, collection path, old, new) before a status is stored; may raise a StatusError."""
         self.authorize: Callable[[str, str, Mapping[str, str]], bool] | None = None
         """Whether a request (method, path, query) is allowed; others are Forbidden, and noted in ``forbidden``."""
         self.forbidden: list[tuple[str, str]] = []
@@ -193,7 +195,8 @@ class FakeAPI:
             return web.json_response(await self._delete(key, await request.json() if request.can_read_body else {}))
         body = await request.json()
         self.writes.append((request.method, request.path, body))
-        return web.json_response(await self._write(key, subresource, request.method, body))
+        token = request.headers.get("Authorization", "").removeprefix("Bearer ")
+        return web.json_response(await self._write(key, subresource, request.method, body, token))
 
     async def _create(self, collection: str, namespace: str, obj: Object) -> Object:
         meta = obj.setdefault("metadata", {})
@@ -206,7 +209,7 @@ class FakeAPI:
             self.admit(collection, obj)
         return await self._store((collection, namespace, name), obj)
 
-    async def _write(self, key: Key, subresource: str, method: str, body: Object) -> Object:
+    async def _write(self, key: Key, subresource: str, method: str, body: Object, token: str) -> Object:
         old = self.objects[key]
         new = _merged(old, body) if method == "PATCH" else copy.deepcopy(body)
         given = (body.get("metadata") or {}).get("resourceVersion")
@@ -216,6 +219,8 @@ class FakeAPI:
             raise errors.Conflict(f"Precondition failed: UID in precondition: {uid}, UID in object meta: {old['metadata']['uid']}")
         if subresource == "status":
             new = {**copy.deepcopy(old), "status": new.get("status")}
+            if self.judge:
+                self.judge(token, key[0], old, new)
         if new == old:
             return old
         return await self._store(key, new)

@@ -9,7 +9,7 @@ from apiserver.apis.meta.objects import Object
 from apiserver.apis.meta.validation import FieldError
 from apiserver.apis.virt import names, phases
 from apiserver.apis.virt.resources import MIGRATIONS
-from apiserver.apis.virt.v1alpha1 import defaults, types, validation
+from apiserver.apis.virt.v1alpha1 import defaults, status_validation, types, validation
 from apiserver.registry.generic.strategy import Column, Strategy
 from apiserver.registry.virt.virtualmachines import add_finalizer
 
@@ -39,8 +39,8 @@ class MigrationStrategy(Strategy):
         return validation.validate_migration_update(obj, old)
 
     def validate_status_update(self, obj: Object, old: Object) -> list[FieldError]:
-        """Return all that is wrong with a status: a final phase is final."""
-        return validation.validate_migration_status(obj, old)
+        """Return all that is wrong with a status: its forms, and a final phase is final."""
+        return status_validation.validate_migration_status(obj, old)
 
     def selectable_fields(self, obj: Object) -> dict[str, str]:
         """Return what virt-handler selects the Migrations of its node by, and what people look for."""

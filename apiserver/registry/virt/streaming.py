@@ -32,10 +32,14 @@ class HandlerLocator:
         Raises:
             ServiceUnavailable: none is ready there now.
         """
-        ready = [pod for pod in self._pods.by_index(_BY_NODE, node) if _is_ready(pod)]
-        if not ready:
+        found = self.addresses(node)
+        if not found:
             raise ServiceUnavailable(f'virt-handler on node "{node}" is not ready: look at its pod there', Details(retry_after_seconds=2))
-        return ready[0]["status"]["podIP"], streams.HANDLER_PORT
+        return found[0], streams.HANDLER_PORT
+
+    def addresses(self, node: str) -> list[str]:
+        """Return the IP addresses of the virt-handlers that run on a node: one, none, or for a moment several."""
+        return [pod["status"]["podIP"] for pod in self._pods.by_index(_BY_NODE, node) if _is_ready(pod)]
 
 
 def _nodes(pod: Object) -> list[str]:

@@ -11,7 +11,7 @@ from apiserver.apis.meta.objects import Object
 from apiserver.apis.meta.validation import FieldError
 from apiserver.apis.virt import hardware, names
 from apiserver.apis.virt.resources import VIRTUAL_MACHINES
-from apiserver.apis.virt.v1alpha1 import defaults, types, validation
+from apiserver.apis.virt.v1alpha1 import defaults, status_validation, types, validation
 from apiserver.registry.generic.strategy import Column, Connect, Strategy
 from apiserver.registry.virt.verbs import VERBS
 
@@ -47,8 +47,7 @@ class VirtualMachineStrategy(Strategy):
 
     def validate_status_update(self, obj: Object, old: Object) -> list[FieldError]:
         """Return what would harm the readers of a status."""
-        del old
-        return validation.validate_virtual_machine_status(obj)
+        return status_validation.validate_virtual_machine_status(obj, old)
 
     def selectable_fields(self, obj: Object) -> dict[str, str]:
         """Return what virt-handler selects its own machines by, and what people look for."""

@@ -5,13 +5,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import aiohttp
+
 from apiserver.apis.meta import errors
-from apiserver.apis.meta.objects import Object, condition, dig, name_of, resource_version_of
-from apiserver.apis.virt import names
+from apiserver.apis.meta.objects import Object, condition, dig, name_of
+from apiserver.apis.virt import names, phases
 from apiserver.apis.virt.resources import MIGRATIONS, VIRTUAL_MACHINES
+from apiserver.client.config import Config
 from apiserver.client.rest import Client
 from tests.component.controller.test_controller import PODS, Cluster, working
 from tests.fakes.aggregating import AggregatingAPI
@@ -22,9 +26,9 @@ MIGRATION = {**TYPE, "kind": "Migration", "metadata": {"name": "move"}, "spec": 
 
 
 class World(Cluster):
-    def __init__(self, api: AggregatingAPI, client: Client) -> None:
+    def __init__(self, api: AggregatingAPI, client: Client, ours: Config) -> None:
         super().__init__(api)
-        self.client = client
+        self.client, self._ours = client, ours
 
     async def eventually(self, kind: Any, name: str, claim: Callable[[Object], Any]) -> Object:
         found: Object = {}
@@ -51,17 +55,26 @@ class World(Cluster):
                     await self.client.get(kind, name, "ns")
                     await asyncio.sleep(0.02)
 
-    async def reported(self, vm: Object, **status: Any) -> None:
-        """Write what virt-handler would."""
+    async def reported(self, vm: Object, node: str) -> int:
+        """Write what virt-handler of a node would, as its account; return the answer's code."""
         attempts = [{**each, "runningTime": "2026-01-01T00:00:00Z"} for each in vm["status"]["attempts"]]
-        patch = {"metadata": {"resourceVersion": resource_version_of(vm)}, "status": {"attempts": attempts, **status}}
-        await self.client.patch(VIRTUAL_MACHINES, "testvm", patch, "ns", subresource="status")
+        status = phases.enter({**vm["status"], "attempts": attempts}, phases.RUNNING, datetime.now(UTC))
+        headers = {
+            "Impersonate-User": "system:serviceaccount:kubevirt:virt-handler",
+            "Impersonate-Extra-authentication.kubernetes.io%2Fnode-name": node,
+        }
+        url = f"{self._ours.server}{VIRTUAL_MACHINES.path('ns')}/testvm/status"
+        async with (
+            aiohttp.ClientSession(headers=headers) as session,
+            session.put(url, json={**vm, "status": status}, ssl=self._ours.ssl_context()) as answer,
+        ):
+            return answer.status
 
 
 async def test_a_machine_starts_migrates_and_goes(tmp_path: Path) -> None:
     api = AggregatingAPI()
     async with api.aggregating(tmp_path) as ours, working(api, "--no-leader-elect"), Client(ours, user_agent="test") as client:
-        world = World(api, client)
+        world = World(api, client, ours)
         vm = await client.create(VIRTUAL_MACHINES, VM, "ns")
         wanted = names.launcher_pod_name("testvm", vm["metadata"]["uid"], 1)
         await world.until(lambda: api.get(PODS, "ns", wanted), "pod")
@@ -73,7 +86,8 @@ async def test_a_machine_starts_migrates_and_goes(tmp_path: Path) -> None:
         assert ready is not None
         assert (ready["status"], scheduled["status"]["observedGeneration"]) == ("False", 1)
 
-        await world.reported(scheduled, phase="Running")
+        assert await world.reported(scheduled, "node2") == 403
+        assert await world.reported(scheduled, "node1") == 200
         migration = await client.create(MIGRATIONS, MIGRATION, "ns")
         target = names.target_pod_name("testvm", migration["metadata"]["uid"])
         await world.until(lambda: api.get(PODS, "ns", target), "target pod")
@@ -97,7 +111,7 @@ async def test_a_claim_that_appears_starts_the_machine_of_the_slides(tmp_path: P
     slides = {**VM, "spec": {"domain": {"memory": {"guest": "64Mi"}, "devices": {"disks": [disk]}}}}
     api = AggregatingAPI()
     async with api.aggregating(tmp_path) as ours, working(api, "--no-leader-elect"), Client(ours, user_agent="test") as client:
-        world = World(api, client)
+        world = World(api, client, ours)
         await client.create(VIRTUAL_MACHINES, slides, "ns")
         pending = await world.vm_phase("Pending")
         lacking = condition(pending["status"]["conditions"], "DisksReady")

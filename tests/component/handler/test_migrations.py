@@ -13,7 +13,7 @@ import pytest
 from apiserver.apis.meta import errors
 from apiserver.apis.virt import release
 from launcher.protocol import messages
-from tests.component.handler.world import MIGS, VMS, Handler, World, a_world, eventually
+from tests.component.handler.world import MIGS, VMS, Handler, World, a_world, eventually, relay
 from tests.fakes.launcher import FakeLauncher
 from tests.unit.handler.reconcilers.builders import a_migration, a_request
 
@@ -81,7 +81,7 @@ async def test_a_migration_moves_the_machine_and_then_succeeds(scene: Scene) -> 
         await scene.begin()
         await eventually(lambda: scene.state() == "running")
         assert scene.phase() == "Running"
-        assert source.relays.open_ones == {"mig-1": ("pod-1", "n2:8445")}
+        assert source.relays.open_ones == {"mig-1": ("pod-1", relay("n2"))}
         assert target.relays.expected == {"mig-1": "pod-2"}
         scene.arrive()
         await asyncio.sleep(0.1)

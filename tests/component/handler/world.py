@@ -5,12 +5,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from apiserver.apis.meta.objects import Object
+from apiserver.apis.meta.errors import Forbidden
+from apiserver.apis.meta.objects import Object, dig, namespace_of
+from apiserver.apis.meta.validation import raise_if_any
+from apiserver.apis.virt.noderestriction import machines, migrations
 from apiserver.apis.virt.resources import MIGRATIONS, VIRTUAL_MACHINES
+from apiserver.apis.virt.v1alpha1 import status_validation
+from apiserver.client.config import Config
 from apiserver.client.informer import Informer
 from apiserver.client.rest import Client
 from controller.runtime.clock import SystemClock
@@ -31,6 +37,13 @@ from tests.unit.handler.reconcilers.builders import a_vm
 VMS = "/apis/kubevirt.io/v1alpha1/virtualmachines"
 MIGS = "/apis/kubevirt.io/v1alpha1/migrations"
 EVENTS = "/api/v1/events"
+HOSTS = {"n": "10.0.0.1", "n2": "10.0.0.2"}
+"""By node: where virt-handler there is."""
+
+
+def relay(node: str) -> str:
+    """Return the address of a node's relay."""
+    return f"{HOSTS[node]}:8445"
 
 
 class FakeNode:
@@ -118,8 +131,8 @@ class Handler:
         way: Way | None = None,
     ) -> None:
         self.node = FakeNode()
-        self.relays = FakeRelays(doors, f"{node}:8445")
-        way = way or Way(self.relays, self.relays, f"{node}:8445", {pod_uid: found.identify for pod_uid, found in launchers.items()})
+        self.relays = FakeRelays(doors, relay(node))
+        way = way or Way(self.relays, self.relays, relay(node), {pod_uid: found.identify for pod_uid, found in launchers.items()})
         self.ended: list[str] = []
         clock = SystemClock()
         self.machines = Informer(client, VIRTUAL_MACHINES, field_selector=f"status.nodeName={node}")
@@ -174,8 +187,11 @@ class Handler:
 class World:
     """An API server and pods; nodes come and go."""
 
-    def __init__(self, api: FakeAPI, client: Client, kubelet: Path, stack: AsyncExitStack) -> None:
-        self.api, self.client = api, client
+    def __init__(self, api: FakeAPI, config: Config, kubelet: Path, stack: AsyncExitStack) -> None:
+        self.api, self._config = api, config
+        self.refused: list[str] = []
+        """What virt-api would have refused a virt-handler."""
+        api.judge = self._judge
         self.launchers: dict[str, FakeLauncher] = {}
         self.doors: dict[str, FakeRelays] = {}
         self._kubelet = kubelet
@@ -189,15 +205,30 @@ class World:
 
     @asynccontextmanager
     async def handler(self, node: str = "n", way: Way | None = None) -> AsyncIterator[Handler]:
-        """Run virt-handler of a node; leaving kills it."""
-        handler = Handler(self.client, node, self._kubelet, self.launchers, self.doors, way)
-        async with asyncio.TaskGroup() as tasks:
+        """Run virt-handler of a node, with a token that says so; leaving kills it."""
+        async with Client(replace(self._config, token=node), user_agent="test") as client, asyncio.TaskGroup() as tasks:
+            handler = Handler(client, node, self._kubelet, self.launchers, self.doors, way)
             task = tasks.create_task(handler.run())
             try:
                 yield handler
             finally:
-                self.doors.pop(f"{node}:8445", None)
+                self.doors.pop(relay(node), None)
                 task.cancel()
+
+    def _judge(self, node: str, collection: str, old: Object, new: Object) -> None:
+        """Judge a write of a status as virt-api does: its forms, and what the node may write."""
+        now = datetime.now(UTC)
+        if collection == VMS:
+            raise_if_any(status_validation.validate_virtual_machine_status(new, old), group="", kind="VirtualMachine", name="")
+            claimed = self.api.objects.get((MIGS, namespace_of(old), dig(new, "status", "migration", "name") or ""))
+            found = machines.judge(machines.MachineWrite(node, old, new, now, claimed))
+        else:
+            raise_if_any(status_validation.validate_migration_status(new, old), group="", kind="Migration", name="")
+            machine = self.api.objects.get((VMS, namespace_of(old), dig(old, "spec", "selector", "name")))
+            found = migrations.judge(migrations.MigrationWrite(node, old, new, now, machine, frozenset({HOSTS[node]})))
+        if found:
+            self.refused += map(str, found)
+            raise Forbidden("; ".join(map(str, found)))
 
     async def vm(self, **changes: Any) -> Object:
         """Store a machine."""
@@ -225,9 +256,10 @@ async def a_world(kubelet: Path) -> AsyncIterator[World]:
     api.authorize = rbac.authorizer("virt-handler")
     async with AsyncExitStack() as stack:
         config = await stack.enter_async_context(api.serving())
-        client = await stack.enter_async_context(Client(config, user_agent="test"))
-        yield World(api, client, kubelet, stack)
+        world = World(api, config, kubelet, stack)
+        yield world
     assert api.forbidden == []
+    assert world.refused == []
 
 
 async def eventually(condition: Callable[[], bool], seconds: float = 10) -> None:

@@ -14,6 +14,7 @@ from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from apiserver.apis.virt import names, phases, release
+from apiserver.apis.virt.noderestriction import migrations as restriction
 from controller.reconcilers import migration_plan as controlling
 from controller.reconcilers.actions import DeletePod, WriteStatus
 from controller.reconcilers.settings import Settings
@@ -230,7 +231,7 @@ class Migrating(RuleBasedStateMachine):
         observed = handling.Observed(held, pod.heard, connected=not pod.over, gone=pod.over, relaying=self.relays, told=self.told)
         match handling.plan_source(observed):
             case handling.Begin():
-                self._write({**held["status"], "phase": phases.RUNNING})
+                self._write(phases.enter(held["status"], phases.RUNNING, self.now), node="n")
             case handling.Relay() if pod.migration is None and not pod.over:
                 self.relays, self.job = True, "perform"
                 pod.migration = messages.MigrationStatus(UID, "outgoing", "running")
@@ -238,9 +239,9 @@ class Migrating(RuleBasedStateMachine):
                 if self.handlers["target"] and self.expected and self._release():
                     self.told = True
                 elif not release.is_released(held):
-                    self._write(release.released(held, release.BY_HANDLER, "", self.now))
+                    self._write(release.released(held, release.BY_HANDLER, "", self.now), node="n")
             case handling.Conclude(phase=phase):
-                self._write({**held["status"], "phase": phase})
+                self._write(phases.enter(held["status"], phase, self.now), node="n")
             case _:
                 pass
 
@@ -258,12 +259,12 @@ class Migrating(RuleBasedStateMachine):
                 self.expected = True
             case handling.Offer(address=address):
                 phase = phases.TARGET_READY if phases.phase_of(held) == phases.PREPARING_TARGET else phases.phase_of(held)
-                self._write({**held["status"], "phase": phase, "targetAddress": address})
+                self._write({**phases.enter(held["status"], phase, self.now), "targetAddress": address}, node="n2")
             case handling.Release():
                 self._release()
             case handling.TakeOver() if self.api:
                 self.vm["status"]["podName"] = TARGET
-                self._write({**held["status"], "phase": phases.SUCCEEDED})
+                self._write(phases.enter(held["status"], phases.SUCCEEDED, self.now), node="n2")
             case _:
                 pass
 
@@ -288,10 +289,14 @@ class Migrating(RuleBasedStateMachine):
 
     # --- virt-controller, the kubelets, the API ---
 
-    def _write(self, status: dict[str, Any]) -> None:
+    def _write(self, status: dict[str, Any], node: str = "") -> None:
+        """Write the Migration's status, as virt-handler of a node if one is given: it may all that it wants to."""
         if self.api:
             assert phases.phase_of(self.migration) not in phases.MIGRATION_FINAL
-            self.migration = {**self.migration, "status": status}
+            new = {**self.migration, "status": status}
+            write = restriction.MigrationWrite(node, self.migration, new, self.now, self.vm, frozenset({"10.0.0.2"}))
+            assert not node or not restriction.judge(write)
+            self.migration = new
 
     def _object(self, pod: Pod, **rest: Any) -> dict[str, Any]:
         made = builders.a_pod(

@@ -14,7 +14,6 @@ from apiserver.apis.virt.v1alpha1 import placement
 Object = Mapping[str, Any]
 
 SPEC: Final = Path("spec")
-STATUS: Final = Path("status")
 METADATA_NAME: Final = Path("metadata").child("name")
 
 MAX_NAME: Final = 63
@@ -75,16 +74,6 @@ def validate_virtual_machine_update(obj: Object, old: Object) -> list[FieldError
     return found
 
 
-def validate_virtual_machine_status(obj: Object) -> list[FieldError]:
-    """Return all that is wrong with a status; it is the system's word, so only what would harm readers is refused."""
-    status = obj.get("status") or {}
-    found = []
-    for field, limit in (("attempts", power.MAX_ATTEMPTS_KEPT), ("phaseTransitionTimestamps", phases.MAX_TIMESTAMPS)):
-        if len(status.get(field) or []) > limit:
-            found.append(too_many(STATUS.child(field), len(status[field]), limit))
-    return found + _unique(status.get("conditions") or [], "type", STATUS.child("conditions"))
-
-
 def validate_migration(obj: Object) -> list[FieldError]:
     """Return all that is wrong with a Migration."""
     spec = obj["spec"]
@@ -103,15 +92,6 @@ def validate_migration_update(obj: Object, old: Object) -> list[FieldError]:
         found.append(
             forbidden(SPEC, "a Migration cannot be changed; delete it, which cancels it while it is unfinished, and create another")
         )
-    return found
-
-
-def validate_migration_status(obj: Object, old: Object) -> list[FieldError]:
-    """Return all that is wrong with a status: a final phase is kept, because the claim on the machine was given back."""
-    before, after = phases.phase_of(old), phases.phase_of(obj)
-    found = _unique((obj.get("status") or {}).get("conditions") or [], "type", STATUS.child("conditions"))
-    if before in phases.MIGRATION_FINAL and after != before:
-        found.append(forbidden(STATUS.child("phase"), f"{before} is final"))
     return found
 
 

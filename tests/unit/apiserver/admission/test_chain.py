@@ -49,7 +49,7 @@ def again(attributes: Attributes) -> None:
 def test_plugins_are_on_and_off_as_in_go() -> None:
     """ADM-01, ADM-09."""
     default = (
-        "NamespaceLifecycle", "MutatingAdmissionPolicy", "MutatingAdmissionWebhook", "ValidatingAdmissionPolicy",
+        "NamespaceLifecycle", "NodeRestriction", "MutatingAdmissionPolicy", "MutatingAdmissionWebhook", "ValidatingAdmissionPolicy",
         "ValidatingAdmissionWebhook",
     )  # fmt: skip
     assert plugins.enabled((), ()) == default

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from apiserver.apis.meta.objects import is_deleting, name_of, uid_of
 from apiserver.apis.virt import names, phases, release
+from apiserver.apis.virt.v1alpha1 import status_validation
 from controller.reconcilers import pod_state
 from controller.reconcilers.actions import Action, CreatePod, DeletePod, LookAgain, RemoveFinalizer, WriteStatus
 from controller.reconcilers.migration_plan import LAST_WORDS_SECONDS, PREPARE_SECONDS, SOURCE_END_SECONDS, Observed, plan
@@ -49,6 +50,7 @@ def seen(migration: dict[str, Any], **rest: Any) -> Observed:
 
 def outcome(actions: tuple[Action, ...]) -> tuple[str, str]:
     status = next(each.status for each in actions if isinstance(each, WriteStatus))
+    assert not status_validation.validate_migration_status({"status": status}, {})  # virt-api takes it
     return status["phase"], status["message"]
 
 
@@ -272,6 +274,7 @@ def test_every_write_follows_the_table_of_phases(observed: Observed) -> None:
         if isinstance(action, WriteStatus):
             before, after = phases.phase_of(observed.migration), action.status["phase"]
             assert phases.may_follow(phases.MIGRATION_TRANSITIONS, before, after), (before, after)
+            assert not status_validation.validate_migration_status({"status": action.status}, observed.migration)
 
 
 @given(OBSERVED)

@@ -11,9 +11,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from apiserver.apis.meta.objects import condition, is_deleting, name_of, uid_of
-from apiserver.apis.virt import names, phases, power
+from apiserver.apis.virt import forms, names, phases, power
+from apiserver.apis.virt.v1alpha1 import status_validation
 from controller.reconcilers import pod_state
-from controller.reconcilers.actions import Action, CreatePod, DeletePod, Emit, LookAgain, RemoveFinalizer, WriteStatus, status_patch
+from controller.reconcilers.actions import (
+    Action,
+    CreatePod,
+    DeletePod,
+    Emit,
+    LookAgain,
+    PodRefused,
+    RemoveFinalizer,
+    WriteStatus,
+    status_patch,
+)
 from controller.reconcilers.node_reports import Silence
 from controller.reconcilers.settings import Settings
 from controller.reconcilers.virtual_machine_plan import Observed, plan
@@ -33,7 +44,10 @@ def kinds(actions: tuple[Action, ...]) -> list[str]:
 
 
 def written(actions: tuple[Action, ...]) -> dict[str, Any]:
-    return next(each.status for each in actions if isinstance(each, WriteStatus))
+    """Return the status that is written; virt-api takes it."""
+    found = next(each.status for each in actions if isinstance(each, WriteStatus))
+    assert not status_validation.validate_virtual_machine_status({"status": found}, {})
+    return found
 
 
 def test_a_new_machine_gets_its_pod_and_one_write() -> None:
@@ -175,6 +189,25 @@ def test_what_a_strange_registry_says_is_one_bounded_line_without_control_charac
     assert found is not None
     assert found[1].startswith("[2Jdenied | by xxx")
     assert len(found[1]) == pod_state.MAX_MESSAGE
+
+
+def test_what_a_scheduler_or_kubelet_calls_the_reason_is_one_word_and_what_a_webhook_says_one_line() -> None:
+    """virt-api takes nothing else, and a machine whose status cannot be written is stuck."""
+    pod = a_pod(phase="Pending", node="")
+    for reason, expected in (
+        ("Not \x1b[2Jenough " + "x" * 999, "Not2Jenough"),
+        ("", "Unschedulable"),
+        ("42", "Unschedulable"),
+        (None, "Unschedulable"),
+    ):
+        condition = {"type": "PodScheduled", "status": "False", "reason": reason, "message": "0/3\nnodes \x1b[31m" + "x" * 9999}
+        pod["status"]["conditions"] = [condition]
+        found = pod_state.obstacle(pod)
+        assert found is not None
+        assert found[0].startswith(expected)
+        assert not forms.reason_errors(found[0])
+        assert not forms.message_errors(found[1])
+    assert not forms.message_errors(str(PodRefused('admission webhook "w" denied the request: \x1b[2J\n' + "ä" * 99_999)))
 
 
 def test_a_pod_called_failed_whose_container_was_never_seen_to_end_is_not_over() -> None:

@@ -1,0 +1,100 @@
+"""Forms of what a status names: uids, addresses, one line or word of text. Pure.
+
+Each function returns what is wrong, an empty list when nothing is; as in :mod:`apiserver.apis.meta.names`, a text of absurd length is told
+only that.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from typing import Final
+
+MAX_UID: Final = 63
+MAX_MESSAGE: Final = 8 << 10
+"""Bytes of a message for people: the names of all claims that a machine can name fit into it."""
+MAX_REASON: Final = 256
+MAX_WORDS: Final = 256
+MAX_MOMENT: Final = 40
+"""Of an RFC 3339 time, whose fraction of a second may have any number of digits."""
+MAX_PORT: Final = 65535
+_MAX_ADDRESS: Final = 45
+"""Of an IPv6 address as text (RFC 4291, 2.2)."""
+_MAX_HOST_PORT: Final = _MAX_ADDRESS + len("[]:65535")
+
+_UID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]*")
+_MAC: Final = re.compile(r"[0-9a-fA-F]{2}(:[0-9a-fA-F]{2}){5}")
+_REASON: Final = re.compile(r"[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?")
+"""``reason`` of ``metav1.Condition``."""
+_HOST_PORT: Final = re.compile(r"(?:\[(?P<six>[0-9A-Fa-f:.]+)\]|(?P<four>[0-9.]+)):(?P<port>[1-9][0-9]{0,4})", re.ASCII)
+
+
+def uid_errors(text: str) -> list[str]:
+    """Hold a uid against what Kubernetes gives: a UUID, or the hash of a static pod's manifest; part of paths on nodes."""
+    if len(text) > MAX_UID:
+        return [f"must be no more than {MAX_UID} bytes"]
+    return [] if _UID.fullmatch(text) else ["must be a uid: alphanumeric characters and '-', beginning with an alphanumeric character"]
+
+
+def ip_errors(text: str) -> list[str]:
+    """Hold an address against IPv4 and IPv6, without a zone."""
+    return [] if ip(text) is not None else ["must be an IP address such as 10.9.8.7 or 2001:db8::ffff"]
+
+
+def mac_errors(text: str) -> list[str]:
+    """Hold an Ethernet address against its form."""
+    return [] if _MAC.fullmatch(text) else ["must be six pairs of hexadecimal digits such as 02:00:00:00:00:01"]
+
+
+def host_port_errors(text: str) -> list[str]:
+    """Hold the address of a server against ``host:port``, where the host is an IP address."""
+    return [] if host_port(text) is not None else ["must be an IP address and a port such as 10.9.8.7:8445 or [2001:db8::ffff]:8445"]
+
+
+def reason_errors(text: str) -> list[str]:
+    """Hold a condition's reason against the rule of ``metav1.Condition``."""
+    if len(text) > MAX_REASON:
+        return [f"must be no more than {MAX_REASON} bytes"]
+    return [] if _REASON.fullmatch(text) else ["must be one word such as PodNotRunning: letters, digits, '_', ',' and ':'"]
+
+
+def message_errors(text: str) -> list[str]:
+    """Hold a text for people against its bounds: what hypervisors and guests said may be in it, and terminals show it."""
+    return _text_errors(text, MAX_MESSAGE, "\n\t")
+
+
+def words_errors(text: str) -> list[str]:
+    """Hold a few words of a hypervisor against their bounds."""
+    return _text_errors(text, MAX_WORDS, "")
+
+
+def moment_errors(text: str) -> list[str]:
+    """Hold an RFC 3339 time, which the schema has seen to be one, against its length."""
+    return [f"must be no more than {MAX_MOMENT} bytes"] if len(text) > MAX_MOMENT else []
+
+
+def ip(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    """Return the address that a text names; None if it is none."""
+    if len(text) > _MAX_ADDRESS or "%" in text:
+        return None
+    try:
+        return ipaddress.ip_address(text)
+    except ValueError:
+        return None
+
+
+def host_port(text: str) -> tuple[ipaddress.IPv4Address | ipaddress.IPv6Address, int] | None:
+    """Return host and port that a text names; None if it names none, or a host by name."""
+    match = _HOST_PORT.fullmatch(text) if len(text) <= _MAX_HOST_PORT else None
+    if match is None:
+        return None
+    host, port = ip(match["six"] or match["four"]), int(match["port"])
+    fits = host is not None and port <= MAX_PORT and (host.version == 6) == bool(match["six"])
+    return (host, port) if host is not None and fits else None
+
+
+def _text_errors(text: str, limit: int, besides: str) -> list[str]:
+    if len(text.encode(errors="surrogatepass")) > limit:
+        return [f"must be no more than {limit} bytes"]
+    fine = text.isprintable() or all(each.isprintable() or each in besides for each in text)
+    return [] if fine else ["must consist of printable characters"]

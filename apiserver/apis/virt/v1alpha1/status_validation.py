@@ -1,0 +1,243 @@
+"""What the status of a VirtualMachine or Migration of right shape may say, whoever writes it: forms, lengths and numbers.
+
+virt-handler makes paths of uids, dials addresses, and people read messages in terminals; what hypervisors and guests said is in some of
+them. A value that does not change is not judged again (ratcheting, as Kubernetes does: KEP-4008), so that an object that is older than a
+rule can still be written. Elements of lists are held against their predecessor by key, or, in a list without keys, against their equals.
+
+Who may write which field is another question (:mod:`apiserver.apis.virt.noderestriction`).
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Final
+
+from apiserver.apis.meta import names
+from apiserver.apis.meta.validation import FieldError, Path, duplicate, forbidden, invalid, not_supported, too_many
+from apiserver.apis.virt import forms, phases, power
+
+Object = Mapping[str, Any]
+Form = Callable[[Any, Any, Path], Iterable[FieldError]]
+"""Called with (value, value before or None, path); yields what is wrong."""
+
+STATUS: Final = Path("status")
+MAX_CONDITIONS: Final = 16
+MAX_INTERFACES: Final = 8
+MAX_ADDRESSES: Final = 32
+MAX_GRAPHICS: Final = 2
+DOMAIN_STATES: Final = ("nostate", "running", "blocked", "paused", "shutdown", "shutoff", "crashed", "pmsuspended")
+"""libvirt's virDomainState, as virt-launcher says it."""
+DOMAIN_TYPES: Final = ("kvm", "qemu")
+
+
+def validate_virtual_machine_status(obj: Object, old: Object) -> list[FieldError]:
+    """Return all that is wrong with the new status of a VirtualMachine, but for what was so before."""
+    return list(_MACHINE(obj.get("status") or {}, old.get("status") or {}, STATUS))
+
+
+def validate_migration_status(obj: Object, old: Object) -> list[FieldError]:
+    """Return all that is wrong with the new status of a Migration: a final phase is kept, because the claim was given back."""
+    found = list(_MIGRATION(obj.get("status") or {}, old.get("status") or {}, STATUS))
+    before = phases.phase_of(old)
+    if before in phases.MIGRATION_FINAL and phases.phase_of(obj) != before:
+        found.append(forbidden(STATUS.child("phase"), f"{before} is final"))
+    return found
+
+
+def _text(errors: Callable[[str], list[str]]) -> Form:
+    """Judge a text; an empty one says nothing."""
+
+    def judge(value: Any, old: Any, path: Path) -> Iterator[FieldError]:  # noqa: ANN401 - any JSON value
+        if value and value != old:
+            yield from (invalid(path, value, each) for each in errors(value))
+
+    return judge
+
+
+def _number(least: int) -> Form:
+    def judge(value: Any, old: Any, path: Path) -> Iterator[FieldError]:  # noqa: ANN401 - any JSON value
+        if value < least and value != old:
+            yield invalid(path, value, f"must be greater than or equal to {least}")
+
+    return judge
+
+
+def _one_of(supported: tuple[str, ...]) -> Form:
+    def judge(value: Any, old: Any, path: Path) -> Iterator[FieldError]:  # noqa: ANN401 - any JSON value
+        if value and value not in supported and value != old:
+            yield not_supported(path, value, supported)
+
+    return judge
+
+
+def _record(fields: Mapping[str, Form]) -> Form:
+    """Judge an object field by field."""
+
+    def judge(value: Any, old: Any, path: Path) -> Iterator[FieldError]:  # noqa: ANN401 - any JSON value
+        before = old or {}
+        for field, form in fields.items():
+            if (given := value.get(field)) is not None:
+                yield from form(given, before.get(field), path.child(field))
+
+    return judge
+
+
+def _list(limit: int, form: Form) -> Form:
+    """Judge a list whose elements have no keys."""
+
+    def judge(value: Any, old: Any, path: Path) -> Iterator[FieldError]:  # noqa: ANN401 - any JSON value
+        before = old or ()
+        if len(value) > max(limit, len(before)):
+            yield too_many(path, len(value), limit)
+            return
+        known: frozenset[str] | None = None
+        for position, each in enumerate(value):
+            if position < len(before) and before[position] == each:
+                continue
+            for wrong in form(each, None, path.index(position)):
+                known = frozenset(map(repr, before)) if known is None else known
+                if repr(each) not in known:
+                    yield wrong
+
+    return judge
+
+
+def _keyed_list(limit: int, key: str, form: Form) -> Form:
+    """Judge a list whose elements ``key`` tells apart."""
+
+    def judge(value: Any, old: Any, path: Path) -> Iterator[FieldError]:  # noqa: ANN401 - any JSON value
+        before = old or ()
+        if len(value) > max(limit, len(before)):
+            yield too_many(path, len(value), limit)
+            return
+        known = {each.get(key): each for each in before}
+        was_unique = len(known) == len(before)
+        seen: set[Any] = set()
+        for position, each in enumerate(value):
+            which = each[key]
+            if which in seen and was_unique:
+                yield duplicate(path.index(position).child(key), which)
+            seen.add(which)
+            if each != (earlier := known.get(which)):
+                yield from form(each, earlier, path.index(position))
+
+    return judge
+
+
+def _all(*given: Form) -> Form:
+    def judge(value: Any, old: Any, path: Path) -> Iterator[FieldError]:  # noqa: ANN401 - any JSON value
+        for form in given:
+            yield from form(value, old, path)
+
+    return judge
+
+
+def _growing(value: Any, old: Any, path: Path) -> Iterator[FieldError]:  # noqa: ANN401 - any JSON value
+    """The newest attempt is the last."""
+    numbers = [each["number"] for each in value]
+    if numbers == [each.get("number") for each in old or ()]:
+        return
+    for position, (earlier, later) in enumerate(itertools.pairwise(numbers), 1):
+        if later < earlier:
+            yield invalid(path.index(position).child("number"), later, "must be greater than the number before: the newest attempt is last")
+
+
+_NAME: Final = _text(names.subdomain_errors)
+_UID: Final = _text(forms.uid_errors)
+_IP: Final = _text(forms.ip_errors)
+_MOMENT: Final = _text(forms.moment_errors)
+_MESSAGE: Final = _text(forms.message_errors)
+_COUNT: Final = _number(0)
+
+_CONDITIONS: Final = _keyed_list(
+    MAX_CONDITIONS,
+    "type",
+    _record(
+        {
+            "type": _text(names.qualified_name_errors),
+            "reason": _text(forms.reason_errors),
+            "message": _MESSAGE,
+            "lastTransitionTime": _MOMENT,
+            "observedGeneration": _COUNT,
+        }
+    ),
+)
+
+
+def _timestamps(known: tuple[str, ...]) -> Form:
+    return _list(phases.MAX_TIMESTAMPS, _record({"phase": _one_of(known), "time": _MOMENT}))
+
+
+_ATTEMPT: Final = _record(
+    {
+        "number": _number(1),
+        "podName": _NAME,
+        "nodeName": _NAME,
+        "startTime": _MOMENT,
+        "runningTime": _MOMENT,
+        "endTime": _MOMENT,
+        "message": _MESSAGE,
+    }
+)
+_INTERFACE: Final = _record(
+    {
+        "name": _text(names.label_errors),
+        "mac": _text(forms.mac_errors),
+        "ipAddress": _IP,
+        "ipAddresses": _list(MAX_ADDRESSES, _IP),
+    }
+)
+
+
+def _anything(_value: Any, _old: Any, _path: Path) -> Iterable[FieldError]:  # noqa: ANN401 - any JSON value
+    """What the schema said is all there is to say."""
+    return ()
+
+
+_MACHINE: Final = _record(
+    {
+        "observedGeneration": _COUNT,
+        "conditions": _CONDITIONS,
+        "attempt": _COUNT,
+        "attempts": _all(_keyed_list(power.MAX_ATTEMPTS_KEPT, "number", _ATTEMPT), _growing),
+        "nodeName": _NAME,
+        "podName": _NAME,
+        "podUID": _UID,
+        "podIP": _IP,
+        "domain": _record({"state": _one_of(DOMAIN_STATES), "reason": _text(forms.words_errors), "type": _one_of(DOMAIN_TYPES)}),
+        "interfaces": _list(MAX_INTERFACES, _INTERFACE),
+        "graphics": _list(MAX_GRAPHICS, _anything),
+        "migration": _record(
+            {
+                "name": _NAME,
+                "uid": _UID,
+                "sourceNode": _NAME,
+                "sourcePod": _NAME,
+                "targetNode": _NAME,
+                "targetPod": _NAME,
+                "startTime": _MOMENT,
+                "endTime": _MOMENT,
+                "phase": _one_of(phases.MIGRATION_PHASES),
+            }
+        ),
+        "request": _record({"time": _MOMENT, "attempt": _COUNT}),
+        "phaseTransitionTimestamps": _timestamps(phases.VM_PHASES),
+    }
+)
+_MIGRATION: Final = _record(
+    {
+        "conditions": _CONDITIONS,
+        "observedGeneration": _COUNT,
+        "sourceNode": _NAME,
+        "sourcePod": _NAME,
+        "targetNode": _NAME,
+        "targetPod": _NAME,
+        "targetPodUID": _UID,
+        "targetAddress": _text(forms.host_port_errors),
+        "startTime": _MOMENT,
+        "endTime": _MOMENT,
+        "message": _MESSAGE,
+        "phaseTransitionTimestamps": _timestamps(phases.MIGRATION_PHASES),
+    }
+)

@@ -1,0 +1,324 @@
+"""Every field of a machine's status, in every phase before and after a write, by the node that it is on, by others, and by a target."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from apiserver.apis.virt import phases
+from apiserver.apis.virt.noderestriction import machines
+from apiserver.apis.virt.noderestriction.machines import HANDLED, judge
+from apiserver.apis.virt.v1alpha1 import types
+from tests.unit.handler.reconcilers.builders import a_migration, a_vm
+
+NOW = datetime(2026, 11, 22, tzinfo=UTC)
+MOMENT = "2026-11-22T00:00:00Z"
+FIELDS = sorted(each.alias or name for name, each in types.VirtualMachineStatus.model_fields.items())
+FOLLOWERS = {
+    phases.SCHEDULED: {"Scheduled", "Running", "Stopping", "Stopped", "Succeeded", "Failed"},
+    phases.RUNNING: {"Running", "Stopping", "Stopped", "Succeeded", "Failed"},
+    phases.STOPPING: {"Stopping", "Stopped", "Succeeded", "Failed"},
+    phases.UNKNOWN: {"Unknown", "Scheduled", "Running", "Stopping", "Stopped", "Succeeded", "Failed"},
+}
+RESULTS = {"Stopped": "Stopped", "Succeeded": "Succeeded", "Failed": "Failed"}
+REPORT = {"observedGeneration", "conditions", "domain", "interfaces", "graphics"}
+MAY: dict[str, set[str]] = {
+    "Scheduled": {"conditions"},
+    "Unknown": {"conditions"},
+    "Running": REPORT,
+    "Stopping": REPORT,
+    "Stopped": {"observedGeneration", "conditions"},
+    "Succeeded": {"observedGeneration", "conditions"},
+    "Failed": {"observedGeneration", "conditions"},
+}
+"""Fields that may take the value below, by the phase after the write; attempts and podIP have tests of their own."""
+SAMPLES: dict[str, Any] = {
+    "attempt": 2,
+    "attempts": [{"number": 1, "podName": "p", "nodeName": "n"}, {"number": 2}],
+    "conditions": [{"type": "Ready", "status": "False"}],
+    "domain": {"state": "paused"},
+    "graphics": [{"type": "spice"}],
+    "interfaces": [{"name": "default"}],
+    "migration": {"name": "m", "uid": "mig-1"},
+    "nodeName": "n2",
+    "observedGeneration": 3,
+    "phase": "Pending",
+    "phaseTransitionTimestamps": [{"phase": "Failed", "time": MOMENT}],
+    "podIP": "10.0.0.66",
+    "podName": "p2",
+    "podUID": "pod-2",
+    "request": {"action": "Stop", "attempt": 1},
+}
+PLACE = ("nodeName", "podUID", "podIP", "domain", "interfaces", "graphics")
+
+
+def a_write(node: str, old: dict[str, Any], new: dict[str, Any], migration: dict[str, Any] | None = None) -> machines.MachineWrite:
+    return machines.MachineWrite(node, old, new, NOW, migration)
+
+
+def paths(write: machines.MachineWrite) -> set[str]:
+    return {each.path for each in judge(write)}
+
+
+def stored(phase: str, **status: Any) -> dict[str, Any]:
+    return a_vm(phase, podIP="10.0.0.9", phaseTransitionTimestamps=[{"phase": phase, "time": MOMENT}], observedGeneration=2, **status)
+
+
+def written(old: dict[str, Any], phase: str, /, **changes: Any) -> dict[str, Any]:
+    """Return the least that an honest virt-handler writes to bring a machine into a phase."""
+    new = copy.deepcopy(old)
+    new["status"] = phases.enter(new["status"], phase, NOW)
+    if phase in RESULTS:
+        new["status"]["attempts"][-1] |= {"endTime": MOMENT, "result": RESULTS[phase]}
+        for field in PLACE:
+            new["status"].pop(field, None)
+    new["status"] |= changes
+    return new
+
+
+def test_every_field_of_the_schema_is_tried() -> None:
+    assert sorted(SAMPLES) == FIELDS
+    assert set(FOLLOWERS) == HANDLED
+
+
+@pytest.mark.parametrize(("before", "after"), list(itertools.product(phases.VM_PHASES, phases.VM_PHASES)))
+def test_only_phases_of_virt_handler_are_left_and_entered(before: str, after: str) -> None:
+    old = stored(before)
+    found = paths(a_write("n", old, written(old, after)))
+    assert found == (set() if after in FOLLOWERS.get(before, set()) else {"status.phase"})
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "field"),
+    [(before, after, field) for before, then in FOLLOWERS.items() for after in sorted(then) for field in FIELDS],
+)
+def test_only_the_fields_of_a_phase_are_written(before: str, after: str, field: str) -> None:
+    old = stored(before)
+    new = written(old, after, **{field: SAMPLES[field]})
+    found = paths(a_write("n", old, new))
+    if field in MAY[after]:
+        assert found == set()
+    else:
+        assert any(each == f"status.{field}" or each.startswith(f"status.{field}[") for each in found)
+
+
+@pytest.mark.parametrize("field", FIELDS)
+@pytest.mark.parametrize("node", ["n2", "node1", "N", ""])
+def test_another_node_writes_nothing(field: str, node: str) -> None:
+    old = stored("Running")
+    sample = "Failed" if field == "phase" else SAMPLES[field]
+    new = written(old, "Running", **{field: sample})
+    found = paths(a_write(node, old, new, a_migration("Running")))
+    assert found
+    assert found & {"status.nodeName", "status.podName", "status.migration.phase", "status.migration.name"}
+
+
+def test_another_node_may_not_even_write_what_is_there() -> None:
+    assert paths(a_write("n2", stored("Running"), stored("Running"))) == {"status.nodeName"}
+
+
+@pytest.mark.parametrize("after", sorted(MAY))
+@pytest.mark.parametrize("field", sorted(each.alias or name for name, each in types.Attempt.model_fields.items()))
+def test_of_the_current_attempt_only_its_run_and_its_end_are_written(after: str, field: str) -> None:
+    old = stored("Unknown")
+    new = written(old, after)
+    new["status"]["attempts"][-1][field] = 7 if field == "number" else "Failed" if field == "result" else MOMENT
+    allowed = {
+        "Running": {"runningTime"},
+        "Stopping": {"runningTime"},
+        "Stopped": {"endTime", "message"},
+        "Succeeded": {"endTime", "message"},
+    }
+    allowed["Failed"] = {"endTime", "message", "result"}
+    found = paths(a_write("n", old, new))
+    assert (found == set()) == (field in allowed.get(after, set())), found
+
+
+@pytest.mark.parametrize("field", ["runningTime", "endTime", "result", "message"])
+def test_what_an_attempt_says_once_stays(field: str) -> None:
+    old = stored("Running")
+    old["status"]["attempts"][-1][field] = "Stopped" if field == "result" else MOMENT
+    for value in ("Failed" if field == "result" else "2026-11-22T01:00:00Z", None):
+        new = written(old, "Failed")
+        new["status"]["attempts"][-1][field] = value
+        assert f"status.attempts[1].{field}" in paths(a_write("n", old, new))
+
+
+def test_an_earlier_attempt_stays_as_it_is_and_none_is_added_or_forgotten() -> None:
+    old = stored("Running", attempt=2)
+    old["status"]["attempts"].append({"number": 2, "podName": "p"})
+    new = written(old, "Running")
+    new["status"]["attempts"][0]["runningTime"] = MOMENT
+    assert paths(a_write("n", old, new)) == {"status.attempts[1]"}
+    for attempts in ([], old["status"]["attempts"][1:], [*old["status"]["attempts"], {"number": 3}], old["status"]["attempts"][::-1]):
+        assert paths(a_write("n", old, written(old, "Running", attempts=attempts))) == {"status.attempts"}
+
+
+@pytest.mark.parametrize("result", [None, "Stopped", "Succeeded"])
+def test_an_end_has_the_result_of_its_phase(result: str | None) -> None:
+    old = stored("Running")
+    new = written(old, "Failed")
+    new["status"]["attempts"][-1]["result"] = result
+    assert paths(a_write("n", old, new)) == {"status.attempts[1].result"}
+
+
+@pytest.mark.parametrize(
+    ("moment", "allowed"),
+    [
+        ("2026-11-22T00:04:59Z", True),
+        ("2026-11-21T23:55:01Z", True),
+        ("2026-11-22T00:06:00Z", False),
+        ("9999-01-01T00:00:00Z", False),
+        ("2026-11-21T23:54:00Z", False),
+        ("1970-01-01T00:00:00Z", False),
+    ],
+)
+def test_no_node_stretches_or_skips_the_pause_before_the_next_attempt(moment: str, *, allowed: bool) -> None:
+    old = stored("Running")
+    new = written(old, "Failed")
+    new["status"]["attempts"][-1]["endTime"] = moment
+    assert paths(a_write("n", old, new)) == (set() if allowed else {"status.attempts[1].endTime"})
+
+
+@pytest.mark.parametrize("field", PLACE)
+def test_an_end_takes_the_place_away(field: str) -> None:
+    old = stored("Running", domain={"state": "running"}, interfaces=[{"name": "default"}], graphics=[{"type": "vnc"}])
+    new = written(old, "Succeeded", **{field: old["status"][field]})
+    assert paths(a_write("n", old, new)) == {f"status.{field}"}
+
+
+@pytest.mark.parametrize("kind", ["Ready", "Paused", "Migratable", "DisksReady", "Fake", "x" * 300])
+@pytest.mark.parametrize("after", sorted(MAY))
+def test_conditions_of_others_are_neither_set_nor_removed(after: str, kind: str) -> None:
+    settable = (
+        {"Ready"} | ({"DisksReady"} if after not in RESULTS else set()) | ({"Paused", "Migratable"} if MAY[after] is REPORT else set())
+    )
+    removable = {"Paused", "Migratable", "DisksReady"} if after in RESULTS else set()
+    old = stored("Unknown", conditions=[{"type": kind, "status": "True"}])
+    changed = written(old, after, conditions=[{"type": kind, "status": "False"}])
+    gone = written(old, after, conditions=[])
+    assert (paths(a_write("n", old, changed)) == set()) == (kind in settable)
+    assert (paths(a_write("n", old, gone)) == set()) == (kind in removable)
+    assert all(len(str(each)) < 200 for each in judge(a_write("n", old, gone)))
+
+
+def test_the_address_is_that_of_the_first_interface() -> None:
+    old = stored("Running")
+    first = [{"name": "default", "ipAddress": "10.0.0.7"}, {"name": "other", "ipAddress": "10.0.0.8"}]
+    assert paths(a_write("n", old, written(old, "Running", podIP="10.0.0.7", interfaces=first))) == set()
+    for address in ("10.0.0.8", None):
+        assert paths(a_write("n", old, written(old, "Running", podIP=address, interfaces=first))) == {"status.podIP"}
+
+
+@pytest.mark.parametrize("generation", [1, 4, 2**62])
+def test_no_generation_is_claimed_but_the_present_one(generation: int) -> None:
+    old = stored("Running")
+    assert paths(a_write("n", old, written(old, "Running", observedGeneration=generation))) == {"status.observedGeneration"}
+
+
+@pytest.mark.parametrize(
+    "stamps",
+    [
+        [],
+        [{"phase": "Stopping", "time": MOMENT}],
+        [{"phase": "Running", "time": MOMENT}, {"phase": "Running", "time": MOMENT}],
+        [{"phase": "Running", "time": MOMENT}, {"phase": "Scheduled", "time": MOMENT}, {"phase": "Stopping", "time": MOMENT}],
+    ],
+)
+def test_the_history_of_phases_only_grows_by_the_new_one(stamps: list[dict[str, str]]) -> None:
+    old = stored("Running")
+    new = written(old, "Stopping", phaseTransitionTimestamps=stamps)
+    assert paths(a_write("n", old, new)) == {"status.phaseTransitionTimestamps"}
+
+
+def test_a_full_history_forgets_its_oldest_entry() -> None:
+    old = stored("Running", attempt=1)
+    old["status"]["phaseTransitionTimestamps"] *= phases.MAX_TIMESTAMPS
+    assert paths(a_write("n", old, written(old, "Stopping"))) == set()
+
+
+def taken_over(old: dict[str, Any], migration: dict[str, Any], **changes: Any) -> dict[str, Any]:
+    """Return what virt-handler of the target writes."""
+    moved = migration["status"]
+    record = {key: moved[key] for key in ("sourceNode", "sourcePod", "targetNode", "targetPod", "startTime") if key in moved}
+    here = {"nodeName": moved["targetNode"], "podName": moved["targetPod"], "podUID": moved["targetPodUID"]}
+    more = {"migration": {"name": "m", "uid": "mig-1", **record, "endTime": MOMENT, "phase": "Succeeded"}, **changes}
+    return written(old, "Running", **here, domain={"state": "running"}, **more)
+
+
+@pytest.mark.parametrize("before", sorted(HANDLED))
+def test_the_target_of_a_running_migration_makes_the_machine_its_own(before: str) -> None:
+    old, migration = stored(before), a_migration("Running", startTime=MOMENT)
+    assert judge(a_write("n2", old, taken_over(old, migration), migration)) == []
+
+
+@pytest.mark.parametrize("phase", sorted({"", *phases.MIGRATION_PHASES} - {"Running"}))
+def test_before_and_after_the_migration_runs_the_machine_stays(phase: str) -> None:
+    old = stored("Running")
+    new = taken_over(old, a_migration("Running"))
+    assert paths(a_write("n2", old, new, a_migration(phase))) == {"status.migration.phase"}
+
+
+def test_without_a_migration_of_the_machine_it_stays() -> None:
+    old, migration = stored("Running"), a_migration("Running")
+    new = taken_over(old, migration)
+    of_another = {**migration, "spec": {"selector": {"name": "other"}}}
+    remade = {**migration, "metadata": {**migration["metadata"], "uid": "mig-2"}}
+    for found in (None, of_another, remade):
+        assert paths(a_write("n2", old, new, found)) == {"status.nodeName"}
+
+
+@pytest.mark.parametrize(
+    ("node", "side"), [("n", {"targetNode": "n3"}), ("n2", {"targetNode": "n3"}), ("n2", {"sourceNode": "n3"}), ("n2", {"sourcePod": "p3"})]
+)
+def test_nobody_but_source_and_target_of_the_migration_is_party_to_it(node: str, side: dict[str, Any]) -> None:
+    old = stored("Running")
+    migration = a_migration("Running", **side)
+    new = taken_over(old, a_migration("Running"))
+    assert paths(a_write(node, old, new, migration))
+
+
+@pytest.mark.parametrize("field", ["nodeName", "podName", "podUID"])
+def test_the_target_takes_the_machine_into_its_pod_and_no_other(field: str) -> None:
+    old, migration = stored("Running"), a_migration("Running")
+    value = "n2" if field == "nodeName" else "other"
+    new = taken_over(old, {**migration, "status": {**migration["status"], "targetPodUID": "x"}} if field == "podUID" else migration)
+    new["status"][field] = value
+    found = paths(a_write("n2", old, new, migration))
+    assert found == (set() if field == "nodeName" else {f"status.{field}"})
+
+
+@pytest.mark.parametrize("field", sorted(each.alias or name for name, each in types.MigrationState.model_fields.items()))
+def test_what_the_machine_remembers_of_its_migration_is_true(field: str) -> None:
+    old, migration = stored("Running"), a_migration("Running", startTime=MOMENT)
+    new = taken_over(old, migration)
+    new["status"]["migration"][field] = "forged"
+    found = paths(a_write("n2", old, new, migration))
+    assert found == {"endTime": set(), "uid": {"status.nodeName"}}.get(field, {f"status.migration.{field}"})
+
+
+@pytest.mark.parametrize("field", ["request", "attempt", "attempts", "phaseTransitionTimestamps"])
+def test_the_target_forges_nothing_else_on_the_way(field: str) -> None:
+    old, migration = stored("Running"), a_migration("Running")
+    assert paths(a_write("n2", old, taken_over(old, migration, **{field: SAMPLES[field]}), migration)) == {f"status.{field}"}
+
+
+@pytest.mark.parametrize("phase", ["Stopped", "Succeeded", "Failed", "Unknown", "Pending"])
+def test_the_target_does_not_end_what_it_takes_over(phase: str) -> None:
+    old, migration = stored("Running"), a_migration("Running")
+    new = taken_over(old, migration)
+    new["status"]["phase"] = phase
+    assert paths(a_write("n2", old, new, migration)) == {"status.phase"}
+
+
+def test_the_source_writes_no_more_once_the_machine_is_the_targets() -> None:
+    old = stored("Running")
+    moved = taken_over(old, a_migration("Running"))
+    assert paths(a_write("n", moved, written(moved, "Running", domain={"state": "paused"}))) == {"status.nodeName"}
+    back = copy.deepcopy(moved)
+    back["status"] |= {"nodeName": "n", "podName": "p", "podUID": "pod-1"}
+    assert paths(a_write("n", moved, back, a_migration("Succeeded")))

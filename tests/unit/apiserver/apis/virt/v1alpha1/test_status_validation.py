@@ -1,0 +1,271 @@
+"""Forms of everything that a status says; what was so before may stay."""
+
+from __future__ import annotations
+
+import copy
+import typing
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from apiserver.apis.meta import decoding
+from apiserver.apis.virt import phases
+from apiserver.apis.virt.v1alpha1 import status_validation, types
+from handler.reconcilers import guest_status
+from launcher.protocol import messages
+
+Json = dict[str, Any]
+MOMENT = "2026-11-22T00:00:00Z"
+UID = "0b8f7f0e-5d0c-4a8e-9f61-0b6ad2c9a001"
+MACHINE: Json = {
+    "observedGeneration": 3,
+    "phase": "Running",
+    "conditions": [{"type": "Ready", "status": "True", "reason": "GuestRunning", "message": "it runs", "lastTransitionTime": MOMENT}],
+    "attempt": 2,
+    "attempts": [
+        {"number": 1, "podName": "p1", "nodeName": "node1", "startTime": MOMENT, "runningTime": MOMENT, "endTime": MOMENT,
+         "result": "Failed", "message": "it failed | twice"},
+        {"number": 2, "podName": "p2", "nodeName": "node2", "startTime": MOMENT},
+    ],
+    "nodeName": "node2", "podName": "p2", "podUID": UID, "podIP": "10.9.8.7",
+    "domain": {"state": "running", "reason": "booted", "type": "kvm"},
+    "interfaces": [{"name": "default", "mac": "02:00:00:00:00:09", "ipAddress": "10.9.8.7", "ipAddresses": ["10.9.8.7", "2001:db8::1"]}],
+    "graphics": [{"type": "vnc"}],
+    "migration": {"name": "m", "uid": UID, "sourceNode": "node1", "sourcePod": "p1", "targetNode": "node2", "targetPod": "p2",
+                  "startTime": MOMENT, "endTime": MOMENT, "phase": "Succeeded"},
+    "request": {"action": "Start", "time": MOMENT, "runStrategy": "Always", "attempt": 2},
+    "phaseTransitionTimestamps": [{"phase": "Running", "time": "2026-11-22T00:00:00.123456Z"}],
+}  # fmt: skip
+MIGRATION: Json = {
+    "phase": "Running",
+    "conditions": [{"type": "Released", "status": "True", "reason": "SourceSucceeded", "message": "", "observedGeneration": 1}],
+    "observedGeneration": 1, "sourceNode": "node1", "sourcePod": "p1", "targetNode": "node2", "targetPod": "p2", "targetPodUID": UID,
+    "targetAddress": "10.9.8.7:8445", "startTime": MOMENT, "endTime": MOMENT, "message": "it goes",
+    "phaseTransitionTimestamps": [{"phase": "Running", "time": MOMENT}],
+}  # fmt: skip
+
+HOSTILE_NAMES = ["../../x", "Node1", "a_b", "a/b", "-a", "a b", "a\n", "a" * 254, "\u202ea", "\x1b[2J"]
+HOSTILE_UIDS = ["../../x", "..", "a/b", "-a", "a.b", "a b", "a" * 64, "ä", "\x00"]
+HOSTILE_ADDRESSES = [
+    "localhost",
+    "10.9.8",
+    "10.9.8.7/24",
+    "10.9.8.07",
+    "fe80::1%eth0",
+    "::ffff:1.2.3.4.5",
+    "9" * 100,
+    "10.9.8.7:80",
+    "१.१.१.१",
+]
+HOSTILE_SERVERS = [
+    "10.9.8.7",
+    "host:80",
+    "10.9.8.7:0",
+    "10.9.8.7:65536",
+    "fd00::1:80",
+    "[fd00::1]",
+    "[10.9.8.7]:80",
+    "10.9.8.7:8o",
+    ":80",
+    "x" * 99,
+]
+HOSTILE_MACS = ["02:00:00:00:00", "02-00-00-00-00-09", "02:00:00:00:00:0g", "02:00:00:00:00:09:0a"]
+HOSTILE_WORDS = ["\x1b[31m", "a\x00b", "x" * 9000, "ä" * 4100, "a\u202eb"]
+HOSTILE_REASONS = [" ", "two words", "1st", "a-b", "x" * 257, "R\n"]
+HOSTILE_TIMES = [f"2026-11-22T00:00:00.{'0' * 64}Z"]
+MACHINE_CASES: dict[tuple[Any, ...], list[Any]] = {
+    ("observedGeneration",): [-1],
+    ("attempt",): [-1],
+    ("nodeName",): HOSTILE_NAMES,
+    ("podName",): HOSTILE_NAMES,
+    ("podUID",): HOSTILE_UIDS,
+    ("podIP",): HOSTILE_ADDRESSES,
+    ("conditions", 0, "type"): ["two words", "a/b/c", "/", "x" * 400],
+    ("conditions", 0, "reason"): HOSTILE_REASONS,
+    ("conditions", 0, "message"): HOSTILE_WORDS,
+    ("conditions", 0, "lastTransitionTime"): HOSTILE_TIMES,
+    ("conditions", 0, "observedGeneration"): [-1],
+    ("attempts", 0, "number"): [0, -1],
+    ("attempts", 1, "podName"): HOSTILE_NAMES,
+    ("attempts", 1, "nodeName"): HOSTILE_NAMES,
+    ("attempts", 0, "message"): HOSTILE_WORDS,
+    ("attempts", 0, "startTime"): HOSTILE_TIMES,
+    ("attempts", 0, "runningTime"): HOSTILE_TIMES,
+    ("attempts", 0, "endTime"): HOSTILE_TIMES,
+    ("domain", "state"): ["Running", "on fire", "x" * 999],
+    ("domain", "reason"): ["\x1b[2J", "x" * 300, "a\nb"],
+    ("domain", "type"): ["xen", "KVM"],
+    ("interfaces", 0, "name"): ["a.b", "A", "x" * 64],
+    ("interfaces", 0, "mac"): HOSTILE_MACS,
+    ("interfaces", 0, "ipAddress"): HOSTILE_ADDRESSES,
+    ("interfaces", 0, "ipAddresses", 1): HOSTILE_ADDRESSES,
+    ("migration", "name"): HOSTILE_NAMES,
+    ("migration", "uid"): HOSTILE_UIDS,
+    ("migration", "sourceNode"): HOSTILE_NAMES,
+    ("migration", "sourcePod"): HOSTILE_NAMES,
+    ("migration", "targetNode"): HOSTILE_NAMES,
+    ("migration", "targetPod"): HOSTILE_NAMES,
+    ("migration", "startTime"): HOSTILE_TIMES,
+    ("migration", "endTime"): HOSTILE_TIMES,
+    ("migration", "phase"): ["Done", "running"],
+    ("request", "time"): HOSTILE_TIMES,
+    ("request", "attempt"): [-1],
+    ("phaseTransitionTimestamps", 0, "phase"): ["Done", "x" * 999],
+    ("phaseTransitionTimestamps", 0, "time"): HOSTILE_TIMES,
+}
+MIGRATION_CASES: dict[tuple[Any, ...], list[Any]] = {
+    ("sourceNode",): HOSTILE_NAMES,
+    ("sourcePod",): HOSTILE_NAMES,
+    ("targetNode",): HOSTILE_NAMES,
+    ("targetPod",): HOSTILE_NAMES,
+    ("targetPodUID",): HOSTILE_UIDS,
+    ("targetAddress",): HOSTILE_SERVERS,
+    ("message",): HOSTILE_WORDS,
+    ("startTime",): HOSTILE_TIMES,
+    ("endTime",): HOSTILE_TIMES,
+    ("observedGeneration",): [-1],
+    ("conditions", 0, "message"): HOSTILE_WORDS,
+    ("conditions", 0, "reason"): HOSTILE_REASONS,
+    ("phaseTransitionTimestamps", 0, "phase"): ["Scheduled"],
+    ("phaseTransitionTimestamps", 0, "time"): HOSTILE_TIMES,
+}
+ENUMERATED = {"phase", "status", "result", "action", "runStrategy", "type"}
+"""Fields whose values the schema lists (a condition's and a domain's ``type`` have cases above)."""
+
+
+def errors(kind: str, new: Json, old: Json | None = None) -> list[tuple[str, str]]:
+    judge: Callable[[Any, Any], Any] = getattr(status_validation, f"validate_{kind}_status")
+    return [(each.path, str(each)) for each in judge({"status": new}, {"status": old or {}})]
+
+
+def changed(status: Json, path: tuple[Any, ...], value: Any) -> Json:
+    """Return a copy with another value at a path."""
+    found = copy.deepcopy(status)
+    place: Any = found
+    for step in path[:-1]:
+        place = place[step]
+    place[path[-1]] = value
+    return found
+
+
+def text(path: tuple[Any, ...]) -> str:
+    return "status" + "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)
+
+
+CASES = [("virtual_machine", MACHINE, *case) for case in MACHINE_CASES.items()] + [
+    ("migration", MIGRATION, *case) for case in MIGRATION_CASES.items()
+]
+
+
+def leaves(value: Any, path: tuple[Any, ...] = ()) -> set[tuple[Any, ...]]:
+    if isinstance(value, dict):
+        return set().union(*(leaves(each, (*path, key)) for key, each in value.items()))
+    if isinstance(value, list):
+        return set().union(*(leaves(each, (*path, 0)) for each in value))
+    return {path}
+
+
+@pytest.mark.parametrize(
+    ("kind", "status", "model"),
+    [("virtual_machine", MACHINE, types.VirtualMachineStatus), ("migration", MIGRATION, types.MigrationStatus)],
+)
+def test_every_field_of_the_schema_has_a_hostile_value(kind: str, status: Json, model: Any) -> None:
+    assert set(status) == {each.alias or name for name, each in model.model_fields.items()}
+    cases = MACHINE_CASES if kind == "virtual_machine" else MIGRATION_CASES
+    tried = {tuple(0 if isinstance(step, int) else step for step in path) for path in cases}
+    shared = {path for path in leaves(status) if path[0] == "conditions"} if kind == "migration" else set()
+    assert {path for path in leaves(status) if path[-1] not in ENUMERATED} - shared <= tried
+
+
+@pytest.mark.parametrize(("kind", "status"), [("virtual_machine", MACHINE), ("migration", MIGRATION)])
+def test_what_is_in_order_has_nothing_wrong(kind: str, status: Json) -> None:
+    assert errors(kind, status) == []
+    assert errors(kind, {}) == []
+
+
+@pytest.mark.parametrize(("kind", "status", "path", "values"), CASES, ids=[f"{each[0]}-{text(each[2])}" for each in CASES])
+def test_a_hostile_value_is_named_bounded_and_if_it_was_there_before_endured(
+    kind: str, status: Json, path: tuple[Any, ...], values: list[Any]
+) -> None:
+    for value in values:
+        hostile = changed(status, path, value)
+        found = errors(kind, hostile)
+        assert text(path) in [each for each, _ in found], value
+        assert found == errors(kind, hostile, status)
+        assert sum(len(each) for _, each in found) < 4096
+        assert errors(kind, hostile, hostile) == []
+        assert errors(kind, {**hostile, "phase": "Failed"}, hostile) == []
+
+
+@pytest.mark.parametrize(
+    ("field", "element", "limit"),
+    [
+        ("attempts", {"number": 1}, 10),
+        ("conditions", {"type": "A", "status": "True"}, 16),
+        ("phaseTransitionTimestamps", {"phase": "Running", "time": MOMENT}, 20),
+        ("interfaces", {"name": "a"}, 8),
+        ("graphics", {"type": "vnc"}, 2),
+    ],
+)
+def test_lists_are_bounded_and_too_long_ones_may_only_shrink(field: str, element: Json, limit: int) -> None:
+    def listed(number: int) -> Json:
+        numbered = [{**element, **({"number": each + 1} if field == "attempts" else {})} for each in range(number)]
+        return {field: [{**each, "type": f"A{at}"} if field == "conditions" else each for at, each in enumerate(numbered)]}
+
+    assert errors("virtual_machine", listed(limit)) == []
+    assert [path for path, _ in errors("virtual_machine", listed(limit + 1))] == [f"status.{field}"]
+    assert errors("virtual_machine", listed(limit + 1), listed(limit + 2)) == []
+    assert [path for path, _ in errors("virtual_machine", listed(limit + 3), listed(limit + 2))] == [f"status.{field}"]
+
+
+def test_addresses_of_an_interface_are_bounded() -> None:
+    many = changed(MACHINE, ("interfaces", 0, "ipAddresses"), ["10.0.0.1"] * 33)
+    assert [path for path, _ in errors("virtual_machine", many, MACHINE)] == ["status.interfaces[0].ipAddresses"]
+
+
+@pytest.mark.parametrize(
+    ("numbers", "path"),
+    [((1, 1), "status.attempts[1].number"), ((2, 1), "status.attempts[1].number"), ((1, 3, 2), "status.attempts[2].number")],
+)
+def test_the_newest_attempt_is_last(numbers: tuple[int, ...], path: str) -> None:
+    attempts = [{"number": each} for each in numbers]
+    assert [each for each, _ in errors("virtual_machine", {"attempts": attempts})] == [path]
+    assert errors("virtual_machine", {"attempts": [{**each, "message": "x"} for each in attempts]}, {"attempts": attempts}) == []
+
+
+def test_an_empty_text_says_nothing() -> None:
+    assert (
+        errors(
+            "virtual_machine", {"nodeName": "", "podIP": "", "podUID": "", "conditions": [{"type": "A", "status": "True", "reason": ""}]}
+        )
+        == []
+    )
+
+
+def test_a_final_phase_is_final() -> None:
+    for final in phases.MIGRATION_FINAL:
+        assert [path for path, _ in errors("migration", {"phase": "Running"}, {"phase": final})] == ["status.phase"]
+
+
+def test_many_elements_are_judged_one_by_one() -> None:
+    """Endured, because they were there before; with each held against each it would take minutes."""
+    stamps = [{"phase": "Done", "time": MOMENT, "n": each} for each in range(20_000)]
+    conditions = [{"type": f"two words {each}", "status": "True"} for each in range(20_000)]
+    old = {"phaseTransitionTimestamps": stamps, "conditions": conditions}
+    assert errors("virtual_machine", {**old, "phase": "Failed"}, old) == []
+    assert errors("virtual_machine", {"phaseTransitionTimestamps": stamps[::-1], "conditions": conditions[::-1]}, old) == []
+
+
+def test_words_are_those_of_the_parts_that_write_them() -> None:
+    from apiserver.apis.virt.noderestriction import machines
+
+    assert typing.get_args(messages.DomainState) == status_validation.DOMAIN_STATES
+    assert set(typing.get_args(messages.Accelerator)) == set(status_validation.DOMAIN_TYPES)
+    assert {phase: result for result, phase in guest_status.PHASES.items()} == dict(machines.RESULTS)
+
+
+def test_the_schema_takes_what_is_in_order() -> None:
+    for model, status in ((types.VirtualMachine, MACHINE), (types.Migration, MIGRATION)):
+        spec = {"domain": {}} if model is types.VirtualMachine else {"selector": {"name": "a"}}
+        assert decoding.read(model, {"spec": spec, "status": copy.deepcopy(status)}) == ((), ())
