@@ -94,7 +94,9 @@ class Agent:
                 tasks.create_task(part.run())
             for loop in self._loops.values():
                 tasks.create_task(loop.run(self._synced))
-            tasks.create_task(heartbeat.run(self._client, self._options.node_name, self._options.namespace, self._verdict, self._clock))
+            tasks.create_task(
+                heartbeat.run(self._client, self._options.node_name, self._options.node_lease_namespace, self._verdict, self._clock)
+            )
             tasks.create_task(health.run(self._options.health_port, self._checks(), self.metrics))
             tasks.create_task(self._offer_devices())
             tasks.create_task(self._serve())

@@ -1,7 +1,8 @@
-"""The sign of life of this node: a Lease ``virt-handler-<node>`` in our namespace, renewed every ten seconds.
+"""The sign of life of this node: a Lease ``virt-handler-<node>``, renewed every ten seconds.
 
-virt-controller reads it: a node is silent when its kubelet does not report and this Lease was not renewed in time. Its annotation says
-whether guests are accelerated here, and why.
+It lies in a namespace where there is nothing else, and a policy of the chart holds each virt-handler to the Lease of the node that its
+token names. virt-controller reads it: a node is silent when its kubelet does not report and this Lease was not renewed in time. Its
+annotation says whether guests are accelerated here, and why.
 """
 
 from __future__ import annotations

@@ -23,6 +23,7 @@ class Options:
 
     kubeconfig: str | None
     namespace: str
+    node_lease_namespace: str
     leader_elect: bool
     identity: str
     health_port: int
@@ -47,6 +48,9 @@ def parse(arguments: Sequence[str] | None = None) -> Options:
         "--namespace",
         default=os.environ.get("POD_NAMESPACE", ""),
         help="namespace of the installation: the lease and the certificates live there (POD_NAMESPACE; else the configuration's)",
+    )
+    parser.add_argument(
+        "--node-lease-namespace", default="", help="where virt-handlers show that they live; by default --namespace, and -node-lease"
     )
     parser.add_argument("--launcher-image", required=True, help="image of launcher pods, such as registry.example/virt-launcher:v1")
     parser.add_argument("--launcher-pull-policy", default="IfNotPresent", choices=("Always", "IfNotPresent", "Never"))
@@ -86,6 +90,7 @@ def parse(arguments: Sequence[str] | None = None) -> Options:
     return Options(
         kubeconfig=given.kubeconfig,
         namespace=given.namespace,
+        node_lease_namespace=given.node_lease_namespace,
         leader_elect=given.leader_elect,
         identity=f"{os.environ.get('POD_NAME') or socket.gethostname()}_{uuid.uuid4()}",
         health_port=given.health_port,

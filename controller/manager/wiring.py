@@ -82,6 +82,7 @@ class Machines:
 
     def __init__(self, environment: Environment) -> None:
         client, options = environment.client, environment.options
+        lease_namespace = options.node_lease_namespace or names.node_lease_namespace(environment.namespace)
         self._informers = virtual_machines.Informers(
             vms=Informer(
                 client, VIRTUAL_MACHINES, indexers={virtual_machines.BY_CLAIM: virtual_machines.claims_of_vm}, trim=_without_managed_fields
@@ -99,14 +100,14 @@ class Machines:
             leases=Informer(
                 client,
                 LEASES,
-                environment.namespace,
+                lease_namespace,
                 label_selector=f"{names.COMPONENT_LABEL}={names.HANDLER}",
                 trim=node_reports.trim_lease,
             ),
         )
         ports = (client, environment.recorder, environment.clock, options.settings, self._informers)
         informers = self._informers
-        reports = node_reports.NodeReports(client, informers.nodes, informers.leases, environment.namespace, environment.elapsed)
+        reports = node_reports.NodeReports(client, informers.nodes, informers.leases, lease_namespace, environment.elapsed)
         machines, moves = virtual_machines.VirtualMachines(*ports, reports), migrations.Migrations(*ports)
         self._loops = (
             Controller("virtualmachines", machines, workers=options.workers, observer=environment.metrics),

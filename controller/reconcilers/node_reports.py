@@ -85,7 +85,7 @@ class NodeReports:
     """Tells which nodes are silent, from the copies of Nodes and Leases that are kept here."""
 
     def __init__(self, client: Client, nodes: Informer, leases: Informer, namespace: str, elapsed: Callable[[], float]) -> None:
-        """``leases`` are those of virt-handlers, in the installation's ``namespace``; ``elapsed`` as for :class:`SignsOfLife`."""
+        """``leases`` are those of virt-handlers, in ``namespace``; ``elapsed`` as for :class:`SignsOfLife`."""
         self._client = client
         self._nodes = nodes
         self._leases = leases

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from apiserver.apis.virt import names
 from tests.cluster.kube import Kubectl, console, eventually
 from tests.cluster.manifests import tiny_vm
 from tests.testbed import images
@@ -31,7 +32,7 @@ def test_nodes_offer_tun_and_only_honest_kvm(kubectl: Kubectl, running: dict[str
     """Each node says in its Lease what its trial guest showed; kvm is offered exactly where that says ``kvm``."""
     leases = {
         each["spec"]["holderIdentity"]: each
-        for each in kubectl.within("kubevirt").json("get", "leases", "-l", "kubevirt.io=virt-handler")["items"]
+        for each in kubectl.within(names.node_lease_namespace("kubevirt")).json("get", "leases", "-l", "kubevirt.io=virt-handler")["items"]
     }
     for node in kubectl.json("get", "nodes")["items"]:
         allocatable = node["status"]["allocatable"]

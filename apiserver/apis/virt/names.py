@@ -44,8 +44,13 @@ def launcher_pod_name(vm_name: str, vm_uid: str, attempt: int) -> str:
 
 
 def handler_lease(node: str) -> str:
-    """Return the name of the Lease that virt-handler of a node renews in the installation's namespace: its sign of life."""
+    """Return the name of the Lease that virt-handler of a node renews: its sign of life."""
     return f"{HANDLER}-{node}"
+
+
+def node_lease_namespace(namespace: str) -> str:
+    """Return the namespace of virt-handlers' Leases, beside that of the installation: who may write them writes nothing else."""
+    return f"{namespace}-node-lease"
 
 
 def target_pod_name(vm_name: str, migration_uid: str) -> str:

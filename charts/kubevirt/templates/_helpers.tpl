@@ -14,6 +14,16 @@ kubevirt.io: {{ . }}
 {{- end -}}
 
 {{/* The reference of an image; call with a dict of `root` and `name`. A digest decides, whatever the tag says by then. */}}
+{{/* Where virt-handlers show that they live. */}}
+{{- define "kubevirt.leaseNamespace" -}}
+{{ .Values.nodeLeases.namespace | default (printf "%s-node-lease" .Release.Namespace) }}
+{{- end -}}
+
+{{/* As whom virt-handler writes; which node it is on is in its token. */}}
+{{- define "kubevirt.handlerUsername" -}}
+system:serviceaccount:{{ .Release.Namespace }}:virt-handler
+{{- end -}}
+
 {{- define "kubevirt.image" -}}
 {{- with index .root.Values.image.digests .name -}}
 {{ $.root.Values.image.registry }}/{{ $.name }}@{{ . }}

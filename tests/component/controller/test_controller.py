@@ -45,7 +45,7 @@ def a_node(name: str) -> dict[str, Any]:
 
 @asynccontextmanager
 async def working(api: FakeAPI, *flags: str, elapsed: Callable[[], float] = time.monotonic) -> AsyncIterator[None]:
-    given = options.parse(["--launcher-image=launcher:test", "--metrics-port=0", "--namespace=kubevirt", *flags])
+    given = options.parse(["--launcher-image=launcher:test", "--health-port=0", "--metrics-port=0", "--namespace=kubevirt", *flags])
     for node in ("node1", "node2"):
         await api.put(NODES, a_node(node))
     api.authorize = rbac.authorizer("virt-controller")

@@ -17,6 +17,7 @@ from handler.devices.acceleration import Verdict
 from tests.component.controller.test_controller import LEASES, NODES, PODS, VMS, Cluster, working
 from tests.fakes.kubeapi import FakeAPI
 
+LEASE_NAMESPACE = names.node_lease_namespace("kubevirt")
 HOLDS = 1
 """Seconds for which a sign of life counts here; 40 in a cluster. They pass when the test says so; virt-controller looks again as often."""
 
@@ -36,7 +37,7 @@ class Node(Cluster):
     async def beat(self, holds: int = HOLDS) -> None:
         """Renew, by a clock that is years behind."""
         now = f"1990-01-01T00:00:00.{next(self._beats):06}Z"
-        lease = heartbeat.lease("node1", "kubevirt", Verdict(accelerated=False, reason="test"), now)
+        lease = heartbeat.lease("node1", LEASE_NAMESPACE, Verdict(accelerated=False, reason="test"), now)
         lease["spec"]["leaseDurationSeconds"] = holds
         await self.api.put(LEASES, lease)
 
@@ -135,7 +136,7 @@ async def test_a_renewal_that_the_watch_did_not_bring_is_asked_for(api: FakeAPI,
     api.drop_events(on=True)
     await node.beat()
     node.now += HOLDS
-    asked = f"{LEASES.replace('/leases', '/namespaces/kubevirt/leases')}/virt-handler-node1"
+    asked = f"{LEASES.removesuffix('/leases')}/namespaces/{LEASE_NAMESPACE}/leases/virt-handler-node1"
     await node.until(lambda: asked in [path for method, path, _ in api.requests if method == "GET"], "a look at the Lease")
     await asyncio.sleep(0.1)
     api.drop_events(on=False)
@@ -148,7 +149,7 @@ async def test_a_deleted_lease_is_a_silent_handler_at_once(api: FakeAPI, node: N
     await node.kubelet("Unknown")
     await asyncio.sleep(0.1)
     assert node.phase() == "Running"
-    await api.remove(LEASES, "kubevirt", names.handler_lease("node1"))
+    await api.remove(LEASES, LEASE_NAMESPACE, names.handler_lease("node1"))
     await node.phase_is("Unknown")
     assert api.all(PODS)
     assert api.all(VMS)

@@ -230,15 +230,19 @@ def test_virt_controller_may_rotate_its_certificates_and_read_no_other_secret() 
     assert not allows(everywhere, core.API_SERVICES.group, core.API_SERVICES.plural, "patch", "v1.apps")
 
 
+SCOPES = {"cluster": "", "installation": "kubevirt", "node leases": "kubevirt-node-lease"}
+"""Namespaces in which rights hold, by the word for them in rbac.md."""
+
+
 @pytest.mark.parametrize(("account", "package"), [("virt-controller", "controller"), ("virt-api", "apiserver")])
 def test_a_process_may_do_what_is_explained_and_nothing_else(account: str, package: str) -> None:
     """The component tests of these processes, of virt-handler and the uninstallation run with what the chart grants: it suffices, too."""
     explained = set()
     for line in (ROOT / package / "rbac.md").read_text().splitlines():
         cells = [cell.strip() for cell in line.removeprefix("|").removesuffix("|").split("|")]
-        if len(cells) == 6 and cells[4] in {"cluster", "installation"}:
+        if len(cells) == 6 and cells[4] in SCOPES:
             group, resource, given, verbs, scope, _ = cells
-            namespace = "kubevirt" if scope == "installation" else ""
+            namespace = SCOPES[scope]
             explained |= {(group, resource, name, verb, namespace) for name in given.split(", ") for verb in verbs.split(", ")}
 
     assert set(rbac.permissions(account)) == explained

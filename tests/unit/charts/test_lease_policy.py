@@ -1,0 +1,107 @@
+"""The chart's policy about virt-handlers' Leases, evaluated as kube-apiserver evaluates it (our CEL is held against cel-go)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import yaml
+
+from apiserver.apis.core.resources import LEASES
+from apiserver.apis.meta.errors import StatusError
+from apiserver.apis.meta.users import User
+from apiserver.apis.virt import names
+from apiserver.registry.generic.admission import Attributes
+from handler import heartbeat
+from handler.devices.acceleration import Verdict
+from tests.fakes.rbac import CHART
+from tests.unit.apiserver.admission.policy.test_policies import World
+
+HANDLER = "system:serviceaccount:kubevirt:virt-handler"
+CLAIM = "authentication.kubernetes.io/node-name"
+NAMESPACE = names.node_lease_namespace("kubevirt")
+
+
+@pytest.fixture
+def world() -> World:
+    made = World("validating")
+    for each in yaml.safe_load_all(CHART.read_text()):
+        if each and each["metadata"]["name"] == f"{NAMESPACE}.kubevirt.io":
+            change = made.source._policy_changed if each["kind"] == "ValidatingAdmissionPolicy" else made.source._binding_changed
+            change(None, each)
+    return made
+
+
+def a_lease(node: str = "node1", **spec: Any) -> dict[str, Any]:
+    lease = heartbeat.lease(node, NAMESPACE, Verdict(accelerated=False, reason="test"), "2026-11-22T00:00:00.000000Z")
+    lease["spec"] |= spec
+    return lease
+
+
+async def refusal(
+    world: World,
+    obj: dict[str, Any],
+    *,
+    operation: Any = "CREATE",
+    claims: tuple[str, ...] | None = ("node1",),
+    user: str = HANDLER,
+    namespace: str = NAMESPACE,
+) -> str:
+    """Return why a virt-handler's request is refused; empty: it is not."""
+    who = User(user, ("system:serviceaccounts",), "", {} if claims is None else {CLAIM: claims})
+    gone = operation == "DELETE"
+    name = obj["metadata"]["name"]
+    attributes = Attributes(
+        operation,
+        LEASES,
+        "",
+        namespace,
+        name,
+        who,
+        None if gone else obj,
+        None if operation == "CREATE" else obj,
+        warn=world.warnings.append,
+    )
+    assert world.plugin.handles(operation, LEASES, "")
+    try:
+        await world.plugin.validate(attributes)
+    except StatusError as error:
+        return f"{error.code}: {error}"
+    return ""
+
+
+@pytest.mark.parametrize("operation", ["CREATE", "UPDATE", "DELETE"])
+async def test_a_virt_handler_writes_the_lease_of_its_node_and_no_other(world: World, operation: str) -> None:
+    assert not await refusal(world, a_lease(), operation=operation)
+    why = await refusal(world, a_lease("node2"), operation=operation)
+    assert why.startswith("403: ")
+    assert f'virt-handler of node "node1" may write Lease {NAMESPACE}/virt-handler-node1 and no other' in why
+    election = {**a_lease(), "metadata": {"name": "virt-controller"}}
+    assert await refusal(world, election, operation=operation)
+    for namespace in ("kubevirt", "kube-node-lease", "default"):
+        assert await refusal(world, a_lease(), operation=operation, namespace=namespace)
+
+
+@pytest.mark.parametrize("claims", [None, (), ("",), ("node1", "node2")])
+async def test_a_token_that_names_no_node_writes_no_lease(world: World, claims: tuple[str, ...] | None) -> None:
+    assert "names no node" in await refusal(world, a_lease(), claims=claims)
+    assert "names no node" in await refusal(world, a_lease(""), claims=claims)
+
+
+@pytest.mark.parametrize("holder", ["node2", "", None])
+async def test_the_holder_is_the_node(world: World, holder: str | None) -> None:
+    lease = a_lease(holderIdentity=holder)
+    if holder is None:
+        del lease["spec"]["holderIdentity"]
+    for operation in ("CREATE", "UPDATE"):
+        assert 'spec.holderIdentity must be "node1"' in await refusal(world, lease, operation=operation)
+
+
+async def test_leases_of_everybody_else_are_left_alone(world: World) -> None:
+    for user in ("system:serviceaccount:kubevirt:virt-controller", "system:serviceaccount:other:virt-handler", "system:node:node1"):
+        assert not await refusal(world, a_lease("node2"), user=user, claims=None, namespace="kubevirt")
+
+
+def test_what_cannot_be_evaluated_is_refused() -> None:
+    policy = next(iter(each for each in yaml.safe_load_all(CHART.read_text()) if each and each["kind"] == "ValidatingAdmissionPolicy"))
+    assert policy["spec"]["failurePolicy"] == "Fail"
