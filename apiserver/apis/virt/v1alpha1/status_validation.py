@@ -18,10 +18,13 @@ from apiserver.apis.meta.validation import FieldError, Path, duplicate, forbidde
 from apiserver.apis.virt import forms, phases, power
 
 Object = Mapping[str, Any]
-Form = Callable[[Any, Any, Path], Iterable[FieldError]]
-"""Called with (value, value before or None, path); yields what is wrong."""
+Place = tuple[Any, str | int]
+"""Where a value is: (place of what holds it, field or position); a path is made of it when something is wrong there."""
+Form = Callable[[Any, Any, Place], Iterable[FieldError]]
+"""Called with (value, value before or None, place); yields what is wrong."""
 
 STATUS: Final = Path("status")
+_STATUS: Final[Place] = (None, "status")
 MAX_CONDITIONS: Final = 16
 MAX_INTERFACES: Final = 8
 MAX_ADDRESSES: Final = 32
@@ -33,40 +36,48 @@ DOMAIN_TYPES: Final = ("kvm", "qemu")
 
 def validate_virtual_machine_status(obj: Object, old: Object) -> list[FieldError]:
     """Return all that is wrong with the new status of a VirtualMachine, but for what was so before."""
-    return list(_MACHINE(obj.get("status") or {}, old.get("status") or {}, STATUS))
+    return list(_MACHINE(obj.get("status") or {}, old.get("status") or {}, _STATUS))
 
 
 def validate_migration_status(obj: Object, old: Object) -> list[FieldError]:
     """Return all that is wrong with the new status of a Migration: a final phase is kept, because the claim was given back."""
-    found = list(_MIGRATION(obj.get("status") or {}, old.get("status") or {}, STATUS))
+    found = list(_MIGRATION(obj.get("status") or {}, old.get("status") or {}, _STATUS))
     before = phases.phase_of(old)
     if before in phases.MIGRATION_FINAL and phases.phase_of(obj) != before:
         found.append(forbidden(STATUS.child("phase"), f"{before} is final"))
     return found
 
 
+def _path(place: Place) -> Path:
+    holder, step = place
+    if holder is None:
+        return Path(str(step))
+    above = _path(holder)
+    return above.index(step) if isinstance(step, int) else above.child(step)
+
+
 def _text(errors: Callable[[str], list[str]]) -> Form:
     """Judge a text; an empty one says nothing."""
 
-    def judge(value: Any, old: Any, path: Path) -> Iterator[FieldError]:  # noqa: ANN401 - any JSON value
+    def judge(value: Any, old: Any, place: Place) -> Iterator[FieldError]:  # noqa: ANN401 - any JSON value
         if value and value != old:
-            yield from (invalid(path, value, each) for each in errors(value))
+            yield from (invalid(_path(place), value, each) for each in errors(value))
 
     return judge
 
 
 def _number(least: int) -> Form:
-    def judge(value: Any, old: Any, path: Path) -> Iterator[FieldError]:  # noqa: ANN401 - any JSON value
+    def judge(value: Any, old: Any, place: Place) -> Iterator[FieldError]:  # noqa: ANN401 - any JSON value
         if value < least and value != old:
-            yield invalid(path, value, f"must be greater than or equal to {least}")
+            yield invalid(_path(place), value, f"must be greater than or equal to {least}")
 
     return judge
 
 
 def _one_of(supported: tuple[str, ...]) -> Form:
-    def judge(value: Any, old: Any, path: Path) -> Iterator[FieldError]:  # noqa: ANN401 - any JSON value
+    def judge(value: Any, old: Any, place: Place) -> Iterator[FieldError]:  # noqa: ANN401 - any JSON value
         if value and value not in supported and value != old:
-            yield not_supported(path, value, supported)
+            yield not_supported(_path(place), value, supported)
 
     return judge
 
@@ -74,11 +85,12 @@ def _one_of(supported: tuple[str, ...]) -> Form:
 def _record(fields: Mapping[str, Form]) -> Form:
     """Judge an object field by field."""
 
-    def judge(value: Any, old: Any, path: Path) -> Iterator[FieldError]:  # noqa: ANN401 - any JSON value
+    def judge(value: Any, old: Any, place: Place) -> Iterator[FieldError]:  # noqa: ANN401 - any JSON value
         before = old or {}
         for field, form in fields.items():
-            if (given := value.get(field)) is not None:
-                yield from form(given, before.get(field), path.child(field))
+            given, earlier = value.get(field), before.get(field)
+            if given is not None and given != earlier:
+                yield from form(given, earlier, (place, field))
 
     return judge
 
@@ -86,16 +98,16 @@ def _record(fields: Mapping[str, Form]) -> Form:
 def _list(limit: int, form: Form) -> Form:
     """Judge a list whose elements have no keys."""
 
-    def judge(value: Any, old: Any, path: Path) -> Iterator[FieldError]:  # noqa: ANN401 - any JSON value
+    def judge(value: Any, old: Any, place: Place) -> Iterator[FieldError]:  # noqa: ANN401 - any JSON value
         before = old or ()
         if len(value) > max(limit, len(before)):
-            yield too_many(path, len(value), limit)
+            yield too_many(_path(place), len(value), limit)
             return
         known: frozenset[str] | None = None
         for position, each in enumerate(value):
             if position < len(before) and before[position] == each:
                 continue
-            for wrong in form(each, None, path.index(position)):
+            for wrong in form(each, None, (place, position)):
                 known = frozenset(map(repr, before)) if known is None else known
                 if repr(each) not in known:
                     yield wrong
@@ -106,10 +118,10 @@ def _list(limit: int, form: Form) -> Form:
 def _keyed_list(limit: int, key: str, form: Form) -> Form:
     """Judge a list whose elements ``key`` tells apart."""
 
-    def judge(value: Any, old: Any, path: Path) -> Iterator[FieldError]:  # noqa: ANN401 - any JSON value
+    def judge(value: Any, old: Any, place: Place) -> Iterator[FieldError]:  # noqa: ANN401 - any JSON value
         before = old or ()
         if len(value) > max(limit, len(before)):
-            yield too_many(path, len(value), limit)
+            yield too_many(_path(place), len(value), limit)
             return
         known = {each.get(key): each for each in before}
         was_unique = len(known) == len(before)
@@ -117,30 +129,30 @@ def _keyed_list(limit: int, key: str, form: Form) -> Form:
         for position, each in enumerate(value):
             which = each[key]
             if which in seen and was_unique:
-                yield duplicate(path.index(position).child(key), which)
+                yield duplicate(_path(((place, position), key)), which)
             seen.add(which)
             if each != (earlier := known.get(which)):
-                yield from form(each, earlier, path.index(position))
+                yield from form(each, earlier, (place, position))
 
     return judge
 
 
 def _all(*given: Form) -> Form:
-    def judge(value: Any, old: Any, path: Path) -> Iterator[FieldError]:  # noqa: ANN401 - any JSON value
+    def judge(value: Any, old: Any, place: Place) -> Iterator[FieldError]:  # noqa: ANN401 - any JSON value
         for form in given:
-            yield from form(value, old, path)
+            yield from form(value, old, place)
 
     return judge
 
 
-def _growing(value: Any, old: Any, path: Path) -> Iterator[FieldError]:  # noqa: ANN401 - any JSON value
+def _growing(value: Any, old: Any, place: Place) -> Iterator[FieldError]:  # noqa: ANN401 - any JSON value
     """The newest attempt is the last."""
     numbers = [each["number"] for each in value]
     if numbers == [each.get("number") for each in old or ()]:
         return
     for position, (earlier, later) in enumerate(itertools.pairwise(numbers), 1):
         if later < earlier:
-            yield invalid(path.index(position).child("number"), later, "must be greater than the number before: the newest attempt is last")
+            yield invalid(_path(((place, position), "number")), later, "must be greater than the number before: the newest attempt is last")
 
 
 _NAME: Final = _text(names.subdomain_errors)
@@ -190,7 +202,7 @@ _INTERFACE: Final = _record(
 )
 
 
-def _anything(_value: Any, _old: Any, _path: Path) -> Iterable[FieldError]:  # noqa: ANN401 - any JSON value
+def _anything(_value: Any, _old: Any, _place: Place) -> Iterable[FieldError]:  # noqa: ANN401 - any JSON value
     """What the schema said is all there is to say."""
     return ()
 
