@@ -189,6 +189,8 @@ class World:
 
     def __init__(self, api: FakeAPI, config: Config, kubelet: Path, stack: AsyncExitStack) -> None:
         self.api, self._config = api, config
+        self._relays: dict[str, str] = {}
+        """Addresses of the relays, by node."""
         self.refused: list[str] = []
         """What virt-api would have refused a virt-handler."""
         api.judge = self._judge
@@ -208,6 +210,7 @@ class World:
         """Run virt-handler of a node, with a token that says so; leaving kills it."""
         async with Client(replace(self._config, token=node), user_agent="test") as client, asyncio.TaskGroup() as tasks:
             handler = Handler(client, node, self._kubelet, self.launchers, self.doors, way)
+            self._relays[node] = way.address if way is not None else relay(node)
             task = tasks.create_task(handler.run())
             try:
                 yield handler
@@ -225,7 +228,8 @@ class World:
         else:
             raise_if_any(status_validation.validate_migration_status(new, old), group="", kind="Migration", name="")
             machine = self.api.objects.get((VMS, namespace_of(old), dig(old, "spec", "selector", "name")))
-            found = migrations.judge(migrations.MigrationWrite(node, old, new, now, machine, frozenset({HOSTS[node]})))
+            host, _, port = self._relays[node].rpartition(":")
+            found = migrations.judge(migrations.MigrationWrite(node, old, new, now, machine, frozenset({host}), int(port)))
         if found:
             self.refused += map(str, found)
             raise Forbidden("; ".join(map(str, found)))

@@ -78,6 +78,7 @@ class MigrationWrite:
     """The virtual machine as it is stored; looked at when the new phase is final."""
     addresses: frozenset[str] = frozenset()
     """IP addresses of the virt-handlers that run on the node, as :mod:`ipaddress` writes them; looked at when ``targetAddress`` changes."""
+    relay_port: int = streams.RELAY_PORT
 
 
 def judge(write: MigrationWrite) -> list[FieldError]:
@@ -114,9 +115,9 @@ def _address(write: MigrationWrite) -> Iterator[FieldError]:
     if given == _status(write.old).get("targetAddress") and not is_entered:
         return
     found = forms.host_port(str(given or ""))
-    if found is None or str(found[0]) not in write.addresses or found[1] != streams.RELAY_PORT:
+    if found is None or str(found[0]) not in write.addresses or found[1] != write.relay_port:
         where = ", ".join(shown(each) for each in sorted(write.addresses)[:4]) or "unknown"
-        text = f'must be the address of virt-handler on node "{write.node}" ({where}), port {streams.RELAY_PORT}'
+        text = f'must be the address of virt-handler on node "{write.node}" ({where}), port {write.relay_port}'
         yield forbidden(STATUS.child("targetAddress"), text)
 
 
