@@ -30,7 +30,8 @@ from apiserver.client.rest import Client
 from controller.manager.metrics import Metrics
 from controller.manager.namespace_labels import NamespaceLabels
 from controller.manager.options import Options
-from controller.reconcilers import migrations, node_reports, virtual_machines
+from controller.reconcilers import migrations, node_reports, ownership, virtual_machines
+from controller.reconcilers.absences import Absences
 from controller.reconcilers.rotate_certificates import CertificateRotation
 from controller.runtime.clock import Clock
 from controller.runtime.leaderelection import LeaderElector
@@ -87,12 +88,14 @@ class Machines:
             vms=Informer(
                 client, VIRTUAL_MACHINES, indexers={virtual_machines.BY_CLAIM: virtual_machines.claims_of_vm}, trim=_without_managed_fields
             ),
-            migrations=Informer(client, MIGRATIONS, indexers={migrations.BY_MACHINE: migrations.machine_of}, trim=_without_managed_fields),
+            migrations=Informer(
+                client, MIGRATIONS, indexers={virtual_machines.BY_MACHINE: virtual_machines.machine_of}, trim=_without_managed_fields
+            ),
             pods=Informer(
                 client,
                 PODS,
                 label_selector=f"{names.COMPONENT_LABEL}={names.LAUNCHER}",
-                indexers={virtual_machines.BY_VM: virtual_machines.vm_of_pod, virtual_machines.BY_NODE: virtual_machines.node_of_pod},
+                indexers={virtual_machines.BY_OWNER: ownership.owners_of, virtual_machines.BY_NODE: virtual_machines.node_of_pod},
                 trim=_without_managed_fields,
             ),
             claims=Informer(client, PERSISTENT_VOLUME_CLAIMS, trim=virtual_machines.trim_claim),
@@ -108,7 +111,7 @@ class Machines:
         ports = (client, environment.recorder, environment.clock, options.settings, self._informers)
         informers = self._informers
         reports = node_reports.NodeReports(client, informers.nodes, informers.leases, lease_namespace, environment.elapsed)
-        machines, moves = virtual_machines.VirtualMachines(*ports, reports), migrations.Migrations(*ports)
+        machines, moves = virtual_machines.VirtualMachines(*ports, reports, Absences(environment.elapsed)), migrations.Migrations(*ports)
         self._loops = (
             Controller("virtualmachines", machines, workers=options.workers, observer=environment.metrics),
             Controller("migrations", moves, workers=options.workers, observer=environment.metrics),

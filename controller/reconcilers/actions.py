@@ -10,10 +10,11 @@ from typing import Final, TypeAlias, assert_never
 from apiserver.apis.core.resources import PODS
 from apiserver.apis.meta import errors
 from apiserver.apis.meta.lines import one_line
-from apiserver.apis.meta.objects import Object, dig, finalizers_of, name_of, namespace_of, resource_version_of, uid_of
+from apiserver.apis.meta.objects import Object, finalizers_of, is_deleting, name_of, namespace_of, resource_version_of, uid_of
 from apiserver.apis.meta.resources import Resource
 from apiserver.client.informer import Informer
 from apiserver.client.rest import Client
+from controller.reconcilers import leftovers, ownership
 from controller.reconcilers.settings import FIELD_MANAGER
 from controller.runtime.recorder import EventType, Recorder
 
@@ -23,11 +24,17 @@ MAX_REFUSAL: Final = 1024
 logger = logging.getLogger(__name__)
 
 
+REFUSED_SECONDS: Final = 15.0
+"""Until a refused write is tried again: a quota or a policy changes without telling us."""
+
+
 @dataclass(frozen=True, slots=True)
 class CreatePod:
-    """Create this pod; that somebody created the very same before is as good."""
+    """Create this pod of a machine; one that has its name is as good if :mod:`controller.reconcilers.leftovers` has no objection."""
 
     pod: Object
+    vm: Object
+    """Whose it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +50,8 @@ class WriteStatus:
     """Make this the status, provided that the object is still the one that was looked at."""
 
     status: Object
+    uid_field: str = ""
+    """The field that takes the uid of the pod that was created by the action before: what has no uid written down may be exchanged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,44 +108,64 @@ class Deeds:
             PodRefused: with the server's words.
         """
         again: float | None = None
+        made = ""
         for action in actions:
             match action:
                 case CreatePod():
-                    await self._create_pod(action.pod)
+                    made = await self._create_pod(obj, action)
                 case DeletePod():
-                    await self._delete_pod(namespace_of(obj), action)
+                    again = sooner(again, await self._delete_pod(obj, action))
                 case WriteStatus():
-                    obj = await self._write_status(obj, action.status)
+                    named = {action.uid_field: made} if action.uid_field else {}
+                    obj = await self._write_status(obj, {**action.status, **named})
                 case RemoveFinalizer():
                     obj = await self._remove_finalizer(obj, action.finalizer)
                 case Emit():
                     self._recorder.event(obj, self._resource, action.type, action.reason, action.message)
                 case LookAgain():
-                    again = action.seconds if again is None else min(again, action.seconds)
+                    again = sooner(again, action.seconds)
                 case _:
                     assert_never(action)
         return again
 
-    async def _create_pod(self, pod: Object) -> None:
+    async def _create_pod(self, obj: Object, action: CreatePod) -> str:
+        """Return the uid of the pod."""
         try:
-            self._pods.remember(await self._client.create(PODS, pod, field_manager=FIELD_MANAGER))
+            pod = await self._client.create(PODS, action.pod, field_manager=FIELD_MANAGER)
         except errors.AlreadyExists:
-            found = await self._client.get(PODS, name_of(pod), namespace_of(pod))
-            owner = dig(pod, "metadata", "ownerReferences")[0]["uid"]
-            if not any(each.get("uid") == owner for each in dig(found, "metadata", "ownerReferences") or ()):
-                raise PodRefused(f"pod {name_of(pod)} exists and belongs to something else: delete it") from None
-            self._pods.remember(found)
+            pod = await self._left_over(obj, action)
         except (errors.Forbidden, errors.Invalid, errors.BadRequest) as error:
             raise PodRefused(str(error)) from error
+        self._pods.remember(pod)
+        return uid_of(pod)
 
-    async def _delete_pod(self, namespace: str, action: DeletePod) -> None:
+    async def _left_over(self, obj: Object, action: CreatePod) -> Object:
+        """Return the pod that has the name, if it is as good; else ask for its deletion where that is ours to ask."""
+        name, namespace = name_of(action.pod), namespace_of(action.pod)
+        found = await self._client.get(PODS, name, namespace)
+        objection = leftovers.objection(found, action.pod, action.vm)
+        if not objection:
+            return found
+        if not ownership.is_controlled_by(found, action.vm):
+            raise PodRefused(f"pod {name} exists and is not virt-controller's: {objection}; delete it")
+        if not is_deleting(found):
+            await self._delete_pod(obj, DeletePod(name, uid_of(found)))
+        raise PodRefused(f"pod {name} exists and is not what virt-controller would make: {objection}; it is replaced once it is gone")
+
+    async def _delete_pod(self, obj: Object, action: DeletePod) -> float | None:
+        """Ask for it; return after how long to ask again where that was refused."""
         options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": action.uid}}
         try:
-            answer = await self._client.delete(PODS, action.name, namespace, options=options)
+            answer = await self._client.delete(PODS, action.name, namespace_of(obj), options=options)
         except (errors.NotFound, errors.Conflict):
-            return  # gone, or another's by now
-        if answer.get("kind") == "Pod":
+            return None  # gone, or another's by now
+        except (errors.Forbidden, errors.Invalid) as error:  # a policy of the cluster's
+            message = f"pod {action.name} is in the way of this machine, and virt-controller may not delete it: {error}"
+            self._recorder.event(obj, self._resource, "Warning", "FailedDelete", message)
+            return REFUSED_SECONDS
+        if answer.get("kind") == "Pod" and ownership.is_labelled(answer):  # of another the copy here would hear nothing further
             self._pods.remember(answer)
+        return None
 
     async def _write_status(self, obj: Object, status: Object) -> Object:
         patch = status_patch(obj, status)
@@ -152,6 +181,11 @@ class Deeds:
             return await self._client.patch(self._resource, name_of(obj), patch, namespace_of(obj), field_manager=FIELD_MANAGER)
         except errors.NotFound:
             return obj
+
+
+def sooner(first: float | None, second: float | None) -> float | None:
+    """Return the shorter of two waits; None is no wait at all."""
+    return min((each for each in (first, second) if each is not None), default=None)
 
 
 def status_patch(obj: Object, status: Mapping[str, object]) -> Object:

@@ -103,7 +103,7 @@ def _pod(
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
         "restartPolicy": "Never",
-        "terminationGracePeriodSeconds": _grace_seconds(vm) + GRACE_MARGIN_SECONDS,
+        "terminationGracePeriodSeconds": grace_seconds(vm),
         "securityContext": _security_context(vm, claims),
         **_scheduling(vm, placement),
         "containers": [container],
@@ -125,9 +125,10 @@ def _pod(
     }
 
 
-def _grace_seconds(vm: Object) -> int:
+def grace_seconds(vm: Object) -> int:
+    """Return the grace period of the pod: the machine's, and what virt-launcher needs beyond it."""
     given = dig(vm, "spec", "terminationGracePeriodSeconds")
-    return 30 if given is None else int(given)
+    return (30 if given is None else int(given)) + GRACE_MARGIN_SECONDS
 
 
 def _security_context(vm: Object, claims: Mapping[str, Object | None]) -> Object:

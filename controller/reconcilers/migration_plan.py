@@ -16,7 +16,7 @@ from typing import Final
 from apiserver.apis.meta import times
 from apiserver.apis.meta.objects import Object, condition, dig, finalizers_of, is_deleting, name_of, uid_of, with_condition
 from apiserver.apis.virt import names, phases, power, release
-from controller.reconcilers import disks, launcher_pod, pod_state
+from controller.reconcilers import disks, launcher_pod, ownership, pod_state
 from controller.reconcilers.actions import Action, CreatePod, DeletePod, Emit, LookAgain, RemoveFinalizer, WriteStatus
 from controller.reconcilers.settings import Settings
 
@@ -38,9 +38,9 @@ class Observed:
     migration: Object
     vm: Object | None
     source: Object | None
-    """The pod in ``status.sourcePod`` (before that is set: the machine's pod)."""
+    """The pod in ``status.sourcePod`` (before that is set: the machine's pod), by its uid."""
     target: Object | None
-    """The pod that bears the one name that this Migration's target can have."""
+    """The pod that bears the one name that this Migration's target can have, by its uid once that is written down."""
     claims: Mapping[str, Object | None]
     now: datetime
     settings: Settings
@@ -103,10 +103,12 @@ def _create_target(seen: Observed) -> tuple[Action, ...]:
         "startTime": dig(seen.migration, "status", "startTime") or now,
         "sourceNode": node,
         "sourcePod": name_of(seen.source),
+        "sourcePodUID": uid_of(seen.source),
         "targetPod": name_of(pod),
         "message": message,
     }
-    return (CreatePod(pod), WriteStatus(status), Emit("Normal", "SuccessfulCreate", f"created target pod {name_of(pod)}"))
+    created = WriteStatus(status, "targetPodUID")
+    return (CreatePod(pod, seen.vm), created, Emit("Normal", "SuccessfulCreate", f"created target pod {name_of(pod)}"))
 
 
 def _schedule(seen: Observed) -> tuple[Action, ...]:
@@ -196,7 +198,7 @@ def _tidy_up(seen: Observed) -> tuple[Action, ...]:
         return ()
     held = dig(seen.vm, "status", "podName")
     # The target's name is computed, not read: its pod may have been made by a pass that could not write it down.
-    sides = (dig(seen.migration, "status", "sourcePod"), target_name(seen.migration))
+    sides = (dig(seen.migration, "status", "sourcePod"), ownership.target_name(seen.migration))
     moved = phases.phase_of(seen.migration) == phases.SUCCEEDED
     if seen.vm is not None and moved and held == sides[0]:
         # virt-handler moves the machine before it writes Succeeded: this copy of it is older than that, and the guest in the target.
@@ -217,11 +219,6 @@ def _source_ends(seen: Observed, losers: list[Object]) -> float | None:
     ended = dig(seen.migration, "status", "endTime")
     left = (times.parse(ended) if ended else seen.now) + timedelta(seconds=SOURCE_END_SECONDS) - seen.now
     return max(left.total_seconds(), 0.5) if ended and left > timedelta() else None
-
-
-def target_name(migration: Object) -> str:
-    """Return the name of the Migration's target pod, whether it exists or not."""
-    return names.target_pod_name(dig(migration, "spec", "selector", "name") or "", uid_of(migration))
 
 
 def _finish(seen: Observed, phase: str, reason: str, message: str) -> tuple[Action, ...]:

@@ -6,25 +6,25 @@ import dataclasses
 
 from apiserver.apis.core.resources import PODS
 from apiserver.apis.meta import errors
-from apiserver.apis.meta.objects import Object, dig, labels_of, name_of, namespace_of
-from apiserver.apis.virt import names, phases
+from apiserver.apis.meta.objects import Object, dig, name_of, namespace_of
+from apiserver.apis.virt import phases
 from apiserver.apis.virt.resources import MIGRATIONS, VIRTUAL_MACHINES
 from apiserver.client.rest import Client
 from controller.reconcilers import migration_plan as planning
-from controller.reconcilers.actions import Action, Deeds, PodRefused, RemoveFinalizer
+from controller.reconcilers import ownership, pod_state
+from controller.reconcilers.actions import REFUSED_SECONDS, Action, Deeds, PodRefused, RemoveFinalizer, sooner
+from controller.reconcilers.ownership import Reference
 from controller.reconcilers.settings import Settings
-from controller.reconcilers.virtual_machines import REFUSED_SECONDS, Informers, claims_for
+from controller.reconcilers.virtual_machines import BY_MACHINE, UNWATCHED_SECONDS, Informers, claims_for, is_unwatched
 from controller.runtime.clock import Clock
 from controller.runtime.reconciling import Controller, Request, Result
 from controller.runtime.recorder import Recorder
 
-BY_MACHINE = "machine"
-"""Index of Migrations: ``namespace/name`` of the virtual machine."""
 
-
-def machine_of(migration: Object) -> list[str]:
-    """Index function for ``BY_MACHINE``."""
-    return [f"{namespace_of(migration)}/{dig(migration, 'spec', 'selector', 'name') or ''}"]
+def _has_unwatched(seen: planning.Observed) -> bool:
+    """True if one side of an unfinished migration lives in a pod of which no event will tell."""
+    sides = (pod for pod in (seen.source, seen.target) if pod is not None and not pod_state.is_over(pod))
+    return phases.is_unfinished(seen.migration) and any(is_unwatched(pod, seen.vm) for pod in sides)
 
 
 class Migrations:
@@ -54,9 +54,8 @@ class Migrations:
             of_machine(namespace_of(obj), name_of(obj))
 
         def pod_changed(old: Object | None, new: Object | None) -> None:
-            pod = new or old or {}
-            if machine := labels_of(pod).get(names.VM_NAME_LABEL):
-                of_machine(namespace_of(pod), machine)
+            for namespace, machine in ownership.owner_names(old, new):
+                of_machine(namespace, machine)
 
         self._informers.migrations.subscribe(migration_changed)
         self._informers.vms.subscribe(machine_changed)
@@ -76,7 +75,7 @@ class Migrations:
             await self._deeds.carry_out(migration, told)
             return Result(REFUSED_SECONDS)
         self._tell_machine(seen, actions)
-        return Result(again)
+        return Result(sooner(again, UNWATCHED_SECONDS if _has_unwatched(seen) else None))
 
     async def _gather(self, migration: Object) -> planning.Observed:
         namespace = namespace_of(migration)
@@ -84,14 +83,13 @@ class Migrations:
         vm = self._informers.vms.get(namespace, selected)
         if vm is None or phases.phase_of(migration) in phases.MIGRATION_FINAL:
             vm = await self._live(namespace, selected)
-        source = dig(migration, "status", "sourcePod") or dig(vm, "status", "podName") or ""
-        target = planning.target_name(migration)
+        source, target = ownership.source_of(migration, vm), ownership.target_of(migration)
         known = phases.phase_of(migration) not in ("", phases.PENDING)
         return planning.Observed(
             migration=migration,
             vm=vm,
-            source=await self._pod(namespace, source, live=bool(source)),
-            target=await self._pod(namespace, target, live=known),
+            source=await self._pod(namespace, source, vm, live=True) if source is not None else None,
+            target=await self._pod(namespace, target, vm, live=known),
             claims=claims_for(vm, self._informers.claims) if vm is not None else {},
             now=self._clock.now(),
             settings=self._settings,
@@ -108,14 +106,18 @@ class Migrations:
         except errors.NotFound:
             return None
 
-    async def _pod(self, namespace: str, name: str, *, live: bool) -> Object | None:
-        found = self._informers.pods.get(namespace, name)
-        if found is not None or not live:
+    async def _pod(self, namespace: str, reference: Reference, vm: Object | None, *, live: bool) -> Object | None:
+        """Return the very pod that is meant. One under its name that is another, or that the copy here does not know, is asked for."""
+        found = self._informers.pods.get(namespace, reference.name)
+        if found is not None and ownership.is_meant(found, reference, vm):
             return found
+        if not live:
+            return None
         try:
-            return await self._client.get(PODS, name, namespace)
+            found = await self._client.get(PODS, reference.name, namespace)
         except errors.NotFound:
             return None
+        return found if ownership.is_meant(found, reference, vm) else None
 
     def _tell_machine(self, seen: planning.Observed, actions: tuple[Action, ...]) -> None:
         """Record the outcome with the machine, too: that is where people look. Once, with the finalizer's removal."""

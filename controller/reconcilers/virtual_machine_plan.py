@@ -3,7 +3,8 @@
 The phases up to ``Scheduled`` and from the end of the pod on are decided here; in between virt-handler of the node decides, and the plan
 only watches over the pod. The rules, in order:
 
-1. *Never two.* While any pod of the machine may still run something, no other is made, whoever made it and whatever it is for.
+1. *Never two.* While any pod of the machine may still run something, no other is made, whoever made it and whatever it is for. Which pods
+   are the machine's says :mod:`controller.reconcilers.ownership`; a guest goes only into the one whose uid the status names.
 2. A machine that should be off has no pods: deleting a pod is what asks the guest to shut down, with the machine's own grace period.
 3. When the last pod is over and virt-handler did not say how the guest ended, the pod's own end says it.
 4. A machine that should be on gets the pod of its next attempt, as soon as its claims are there.
@@ -22,12 +23,10 @@ from typing import Final
 from apiserver.apis.meta import times
 from apiserver.apis.meta.objects import (
     Object,
-    annotations_of,
     condition,
     dig,
     finalizers_of,
     is_deleting,
-    labels_of,
     name_of,
     uid_of,
     with_condition,
@@ -35,14 +34,11 @@ from apiserver.apis.meta.objects import (
 )
 from apiserver.apis.virt import conditions as words
 from apiserver.apis.virt import names, phases, power
-from controller.reconcilers import disks, launcher_pod, pod_state
+from controller.reconcilers import attempts, disks, launcher_pod, ownership, pod_state
 from controller.reconcilers.actions import Action, CreatePod, DeletePod, Emit, LookAgain, RemoveFinalizer, WriteStatus
 from controller.reconcilers.node_reports import Silence
 from controller.reconcilers.settings import Settings
 
-BACKOFF_SECONDS: Final = (0.0, 5.0, 10.0, 20.0, 40.0, 80.0, 160.0, 300.0)
-"""Before the attempt that follows so many failed ones in a row: kubelet's crash-loop times, but without ten idle seconds at first."""
-DEFAULT_START_SECONDS: Final = 180
 POD_END_SECONDS: Final = 30
 """A pod may live this long after its guest."""
 MIN_LOOK_SECONDS: Final = 0.5
@@ -56,7 +52,7 @@ class Observed:
 
     vm: Object
     pods: tuple[Object, ...]
-    """Every pod that is labelled as this machine's, by its uid."""
+    """Every pod of this machine's: those that it controls, and those that the status names by uid."""
     claims: Mapping[str, Object | None]
     now: datetime
     settings: Settings
@@ -65,6 +61,10 @@ class Observed:
     """Which nodes of the pods do not report."""
     refusal: str = ""
     """Why the API server did not take the pod of this attempt a moment ago."""
+    targets: frozenset[str] = frozenset()
+    """Names of the target pods of the machine's Migrations that still hold pods: their own loop ends them."""
+    lingers: float = 0.0
+    """The pod that the status names is absent and was not seen to end: its containers may run for so many seconds more."""
 
 
 def plan(seen: Observed) -> tuple[Action, ...]:
@@ -75,17 +75,18 @@ def plan(seen: Observed) -> tuple[Action, ...]:
 def _decide(seen: Observed) -> tuple[Action, ...]:
     wish = power.decide(seen.vm)
     alive = tuple(pod for pod in seen.pods if not pod_state.is_over(pod))
+    if not alive and (wait := _wait_out(seen)):
+        return wait
     if wish.reason == "Deleting":
         return _delete(seen, alive)
     current = power.current_attempt(seen.vm)
     if alive:
-        starting = _pod_of(alive, current + 1)
-        if starting is not None and wish.on and wish.attempt == current + 1 and len(alive) == 1 and not is_deleting(starting):
-            return _record_start(seen, starting, wish.attempt)  # made by a pass that did not live to write it down
-        if not wish.on or (wish.attempt > current and attempt_is_open(seen.vm)):
+        if wish.on and not attempts.is_open(seen.vm) and _is_only_the_next(seen.vm, alive, wish.attempt):
+            return _begin(seen, wish)  # made by a pass that did not live to write it down, or not by us
+        if not wish.on or (wish.attempt > current and attempts.is_open(seen.vm)):
             return (*_delete_all(alive), *_wait_for(seen, alive))
-        return _watch_over(seen, alive) if attempt_is_open(seen.vm) else _let_end(seen, alive)
-    if attempt_is_open(seen.vm):
+        return _watch_over(seen, alive) if attempts.is_open(seen.vm) else _let_end(seen, alive)
+    if attempts.is_open(seen.vm):
         return _record_end(seen, wish)
     if wish.on:
         return _start(seen, wish)
@@ -107,8 +108,9 @@ def _delete_all(pods: tuple[Object, ...]) -> tuple[Action, ...]:
 
 def _watch_over(seen: Observed, alive: tuple[Object, ...]) -> tuple[Action, ...]:
     """The current attempt goes on: hand it to virt-handler when it runs, say what is in its way, notice a lost node."""
-    vm, phase = seen.vm, phases.phase_of(seen.vm)
-    pod = _pod_named(alive, dig(vm, "status", "podName") or "") or alive[0]
+    phase, pod = phases.phase_of(seen.vm), _own(seen, alive)
+    if pod is None:
+        return _without_own(seen, alive)
     if pod_state.node_of(pod) in seen.silence.whole or is_deleting(pod):
         return _wait_for(seen, alive)  # deleted by somebody else: what follows is decided when it is over
     if phase in (phases.SCHEDULED, phases.RUNNING, phases.STOPPING, phases.UNKNOWN):
@@ -120,10 +122,32 @@ def _watch_over(seen: Observed, alive: tuple[Object, ...]) -> tuple[Action, ...]
     return (*_say_obstacle(seen, pod), *_limit_start(seen, pod))
 
 
+def _without_own(seen: Observed, alive: tuple[Object, ...]) -> tuple[Action, ...]:
+    """The attempt's own pod is over. Targets of Migrations are the other loop's to end; what else claims to be the machine's just goes."""
+    return (*_delete_all(tuple(pod for pod in alive if name_of(pod) not in seen.targets)), *_wait_for(seen, alive))
+
+
+def is_handled(vm: Object) -> bool:
+    """True if a guest may run in the pod that the status names, and virt-handler of its node is the one to write how it ends."""
+    return attempts.is_open(vm) and phases.phase_of(vm) in phases.OWNED_BY_HANDLER | {phases.UNKNOWN}
+
+
+def _wait_out(seen: Observed) -> tuple[Action, ...]:
+    """A pod that was deleted by force still has containers until its kubelet ended them. virt-handler writes the end when it sees it.
+
+    Of a node that nobody hears of, the deletion is taken for what the message about it asks for: somebody's word that the node is off.
+    """
+    node = dig(seen.vm, "status", "nodeName") or ""
+    if not is_handled(seen.vm) or _own(seen, seen.pods) is not None or node in seen.silence.whole:
+        return ()
+    left = seen.silence.of_kubelet.get(node, seen.lingers)  # without its kubelet no container ends by itself
+    return (LookAgain(max(left, MIN_LOOK_SECONDS)),) if left else ()
+
+
 def _let_end(seen: Observed, alive: tuple[Object, ...]) -> tuple[Action, ...]:
     """The guest ended by itself and its pod follows by itself, log and all; only one that hangs is deleted."""
     ends = [times.parse(each["endTime"]) for each in dig(seen.vm, "status", "attempts") or [] if each.get("endTime")]
-    left = max(ends, default=seen.now) + timedelta(seconds=POD_END_SECONDS) - seen.now
+    left = max(ends) + timedelta(seconds=POD_END_SECONDS) - seen.now if ends else timedelta()
     if left > timedelta():
         return (*_wait_for(seen, alive), LookAgain(max(left.total_seconds(), MIN_LOOK_SECONDS)))
     return (*_delete_all(alive), *_wait_for(seen, alive))
@@ -138,7 +162,7 @@ def _hand_over(seen: Observed, pod: Object) -> tuple[Action, ...]:
         "podUID": uid_of(pod),
         "podIP": dig(pod, "status", "podIP") or "",
         "conditions": _ready(seen, "False", "GuestNotStarted", f"the pod runs on {node}; virt-handler starts the guest"),
-        "attempts": _attempts(seen, power.current_attempt(seen.vm), {"nodeName": node}),
+        "attempts": attempts.changed(seen.vm, power.current_attempt(seen.vm), {"nodeName": node}),
         "observedGeneration": _generation(seen),
     }
     return (WriteStatus(status), Emit("Normal", "Scheduled", f"pod {name_of(pod)} runs on node {node}"), *_start_deadline(seen, pod))
@@ -154,36 +178,20 @@ def _say_obstacle(seen: Observed, pod: Object) -> tuple[Action, ...]:
 
 def _limit_start(seen: Observed, pod: Object) -> tuple[Action, ...]:
     """An attempt whose guest does not run in time has failed: end its pod, so that another node gets a chance."""
-    left = _start_left(seen, pod)
+    left = attempts.start_left(seen.vm, pod, seen.now)
     if left is None:
         return ()
     if left > timedelta():
         return (LookAgain(max(left.total_seconds(), MIN_LOOK_SECONDS)),)
     found = pod_state.obstacle(pod)
     why = f": {found[1]}" if found else ""
-    message = f"the guest did not run within {_start_seconds(seen.vm)} s on node {pod_state.node_of(pod)}{why}"
+    message = f"the guest did not run within {attempts.start_seconds(seen.vm)} s on node {pod_state.node_of(pod)}{why}"
     return (*_say(seen, "False", "StartTimeout", message, warn=True), DeletePod(name_of(pod), uid_of(pod)))
 
 
 def _start_deadline(seen: Observed, pod: Object) -> tuple[Action, ...]:
-    left = _start_left(seen, pod)
+    left = attempts.start_left(seen.vm, pod, seen.now)
     return () if left is None else (LookAgain(max(left.total_seconds(), MIN_LOOK_SECONDS)),)
-
-
-def _start_left(seen: Observed, pod: Object) -> timedelta | None:
-    """Return how long the guest may still take to run; None while its pod waits for what another node would lack as well."""
-    bound_at = pod_state.bound_at(pod)
-    if bound_at is None or words.waits_for_image(seen.vm):
-        return None  # no node has room, or nobody has filled a claim yet
-    begins = times.parse(bound_at)
-    disks_ready = condition(dig(seen.vm, "status", "conditions"), words.DISKS_READY) or {}
-    if disks_ready.get("status") == "True" and disks_ready.get("lastTransitionTime"):
-        begins = max(begins, times.parse(disks_ready["lastTransitionTime"]))  # the wait for an image was not the node's
-    return begins + timedelta(seconds=_start_seconds(seen.vm)) - seen.now
-
-
-def _start_seconds(vm: Object) -> int:
-    return int(dig(vm, "spec", "rerun", "startTimeoutSeconds") or DEFAULT_START_SECONDS)
 
 
 def _until_silent(seen: Observed) -> tuple[Action, ...]:
@@ -196,7 +204,7 @@ def _until_silent(seen: Observed) -> tuple[Action, ...]:
 def _wait_for(seen: Observed, pods: tuple[Object, ...]) -> tuple[Action, ...]:
     """Pods on nodes that do not answer: say so, and what a person can do; nothing is decided over the head of a node."""
     handled = phases.phase_of(seen.vm) in phases.OWNED_BY_HANDLER | {phases.UNKNOWN}
-    own = _pod_named(pods, dig(seen.vm, "status", "podName") or "")
+    own = _own(seen, pods)
     if handled and own is not None:
         pods = (own,)  # of the other side of a migration, the machine's virt-handler is not silenced
     lost = next((pod for pod in pods if pod_state.node_of(pod) in seen.silence.whole), None)
@@ -237,7 +245,7 @@ def _record_end(seen: Observed, wish: power.Power) -> tuple[Action, ...]:
     status = {
         **phases.enter(_status(seen), phase, seen.now),
         "conditions": _ready(seen, "False", f"Attempt{result}", message),
-        "attempts": _attempts(seen, current, end),
+        "attempts": attempts.changed(seen.vm, current, end),
         "observedGeneration": _generation(seen),
     }
     if words.waits_for_image(seen.vm):  # nobody looks for it any more
@@ -250,7 +258,7 @@ def _record_end(seen: Observed, wish: power.Power) -> tuple[Action, ...]:
 
 def _result(seen: Observed, wish: power.Power, current: int) -> tuple[str, str]:
     asked_off = not wish.on or wish.attempt > current
-    last = _last_pod(seen, current)
+    last = _last_pod(seen)
     if asked_off:
         return power.RESULT_STOPPED, wish.message
     ready = condition(dig(seen.vm, "status", "conditions"), "Ready") or {}
@@ -264,11 +272,11 @@ def _result(seen: Observed, wish: power.Power, current: int) -> tuple[str, str]:
     return end.result, end.message
 
 
-def _last_pod(seen: Observed, current: int) -> Object | None:
+def _last_pod(seen: Observed) -> Object | None:
     """Return the pod that the guest ended in: the machine's own, unless the guest moved out of it in its last moments."""
-    own = _pod_named(seen.pods, dig(seen.vm, "status", "podName") or "") or _pod_of(seen.pods, current)
+    own = _own(seen, seen.pods)
     if own is not None and pod_state.end_of(own).message.startswith(pod_state.MIGRATED):
-        return next((pod for pod in seen.pods if pod is not own and names.MIGRATION_LABEL in labels_of(pod)), own)
+        return next((pod for pod in seen.pods if pod is not own and name_of(pod) in seen.targets), own)
     return own
 
 
@@ -276,16 +284,26 @@ def _start(seen: Observed, wish: power.Power) -> tuple[Action, ...]:
     missing = disks.missing(seen.vm, seen.claims)
     if missing:
         return _lack_claims(seen, missing)
-    if pause := _pause_before(seen, wish):
+    if pause := attempts.pause_before(seen.vm, wish, seen.now):
         return (*_clean_up(seen), LookAgain(pause))
+    name = names.launcher_pod_name(name_of(seen.vm), uid_of(seen.vm), wish.attempt)
+    if namesakes := tuple(each for each in seen.pods if name_of(each) == name):  # over: the deletion makes room
+        return (*_delete_all(namesakes), LookAgain(MIN_LOOK_SECONDS))
+    return (*_clean_up(seen), *_begin(seen, wish))
+
+
+def _begin(seen: Observed, wish: power.Power) -> tuple[Action, ...]:
+    """Make the pod of the wished attempt (the name is the lock: nobody can make a second) and write down which one it is."""
     if seen.refusal:
         return _say(seen, "False", "FailedCreate", seen.refusal, warn=True, phase=phases.PENDING)
-    placement = launcher_pod.Placement(kvm=seen.settings.wants_kvm(offered=seen.kvm_offered), avoid_nodes=_failed_nodes(seen.vm))
+    placement = launcher_pod.Placement(kvm=seen.settings.wants_kvm(offered=seen.kvm_offered), avoid_nodes=attempts.failed_nodes(seen.vm))
     pod = launcher_pod.launcher_pod(seen.vm, wish.attempt, seen.claims, seen.settings, placement)
-    leftovers = tuple(each for each in seen.pods if name_of(each) == name_of(pod))
-    if leftovers:  # the same name and over: its deletion makes room
-        return (*_delete_all(leftovers), LookAgain(MIN_LOOK_SECONDS))
-    return (*_clean_up(seen), CreatePod(pod), *_record_start(seen, pod, wish.attempt))
+    return (CreatePod(pod, seen.vm), *_record_start(seen, pod, wish.attempt))
+
+
+def _is_only_the_next(vm: Object, alive: tuple[Object, ...], attempt: int) -> bool:
+    """True if all that lives is one pod with the name of this attempt's."""
+    return len(alive) == 1 and not is_deleting(alive[0]) and name_of(alive[0]) == names.launcher_pod_name(name_of(vm), uid_of(vm), attempt)
 
 
 def _record_start(seen: Observed, pod: Object, attempt: int) -> tuple[Action, ...]:
@@ -304,7 +322,7 @@ def _record_start(seen: Observed, pod: Object, attempt: int) -> tuple[Action, ..
     }
     for key in phases.OF_A_PLACE:  # of the attempt before
         status.pop(key, None)
-    return (WriteStatus(status), Emit("Normal", "SuccessfulCreate", f"created pod {name_of(pod)} for attempt {attempt}"))
+    return (WriteStatus(status, "podUID"), Emit("Normal", "SuccessfulCreate", f"created pod {name_of(pod)} for attempt {attempt}"))
 
 
 def _lack_claims(seen: Observed, missing: tuple[str, ...]) -> tuple[Action, ...]:
@@ -335,59 +353,15 @@ def _rest(seen: Observed, wish: power.Power) -> tuple[Action, ...]:
 
 def _clean_up(seen: Observed) -> tuple[Action, ...]:
     """Delete pods that are over; the last one of a failed attempt stays until the next, because its log says why."""
-    attempts = dig(seen.vm, "status", "attempts") or []
-    kept = attempts[-1].get("podName") if attempts and attempts[-1].get("result") == power.RESULT_FAILED else ""
+    newest = (dig(seen.vm, "status", "attempts") or [{}])[-1]
+    kept = newest.get("podName") if newest.get("result") == power.RESULT_FAILED else ""
     return _delete_all(tuple(pod for pod in seen.pods if pod_state.is_over(pod) and name_of(pod) != kept))
 
 
-def _pause_before(seen: Observed, wish: power.Power) -> float:
-    attempts = [each for each in dig(seen.vm, "status", "attempts") or [] if each.get("endTime")]
-    if not wish.failures or not attempts:
-        return 0.0
-    pause = BACKOFF_SECONDS[min(wish.failures - 1, len(BACKOFF_SECONDS) - 1)]
-    left = times.parse(attempts[-1]["endTime"]) + timedelta(seconds=pause) - seen.now
-    return max(left.total_seconds(), 0.0)
-
-
-def _failed_nodes(vm: Object) -> tuple[str, ...]:
-    """Return the nodes of the failed starts in a row that came before this one."""
-    nodes: list[str] = []
-    for each in reversed(dig(vm, "status", "attempts") or []):
-        if each.get("result") != power.RESULT_FAILED or each.get("runningTime"):
-            break
-        if each.get("nodeName"):
-            nodes.append(each["nodeName"])
-    return tuple(sorted(set(nodes)))
-
-
-def attempt_is_open(vm: Object) -> bool:
-    """Whether the newest attempt was begun and its end was not written down."""
-    current = power.current_attempt(vm)
-    attempts = dig(vm, "status", "attempts") or []
-    return current > 0 and not any(int(each["number"]) == current and power.has_ended(each) for each in attempts)
-
-
-def _attempts(seen: Observed, number: int, changes: Mapping[str, str]) -> list[Object]:
-    attempts = dig(seen.vm, "status", "attempts") or []
-    if not any(int(each["number"]) == number for each in attempts):
-        attempts = [*attempts, {"number": number}]
-    return [{**each, **changes} if int(each["number"]) == number else dict(each) for each in attempts][-power.MAX_ATTEMPTS_KEPT :]
-
-
-def _pod_of(pods: tuple[Object, ...], attempt: int) -> Object | None:
-    wanted = str(attempt)
-    return next(
-        (
-            pod
-            for pod in pods
-            if annotations_of(pod).get(names.ATTEMPT_ANNOTATION) == wanted and names.MIGRATION_LABEL not in labels_of(pod)
-        ),
-        None,
-    )
-
-
-def _pod_named(pods: tuple[Object, ...], name: str) -> Object | None:
-    return next((pod for pod in pods if name_of(pod) == name), None)
+def _own(seen: Observed, pods: tuple[Object, ...]) -> Object | None:
+    """Return the pod that the status names, if it is among these."""
+    reference = ownership.of_status(seen.vm)
+    return None if reference is None else next((pod for pod in pods if ownership.is_meant(pod, reference, seen.vm)), None)
 
 
 def _status(seen: Observed) -> Object:

@@ -7,24 +7,29 @@ from dataclasses import dataclass
 from typing import Final
 
 from apiserver.apis.core.resources import PODS
-from apiserver.apis.meta.objects import Object, condition, dig, labels_of, name_of, namespace_of, uid_of
+from apiserver.apis.meta import errors
+from apiserver.apis.meta.objects import Key, Object, condition, dig, key_of, name_of, namespace_of, uid_of
 from apiserver.apis.virt import names, phases, power
 from apiserver.apis.virt.resources import VIRTUAL_MACHINES
 from apiserver.client.informer import Informer
 from apiserver.client.rest import Client
-from controller.reconcilers import disks, pod_state
+from controller.reconcilers import attempts, disks, launcher_pod, ownership, pod_state
 from controller.reconcilers import virtual_machine_plan as planning
-from controller.reconcilers.actions import Deeds, PodRefused
+from controller.reconcilers.absences import Absences
+from controller.reconcilers.actions import REFUSED_SECONDS, Deeds, PodRefused, sooner
 from controller.reconcilers.node_reports import NodeReports
+from controller.reconcilers.ownership import Reference
 from controller.reconcilers.settings import Settings
 from controller.runtime.clock import Clock
 from controller.runtime.reconciling import Controller, Request, Result
 from controller.runtime.recorder import Recorder
 
-REFUSED_SECONDS: Final = 15.0
-"""Until a refused pod is tried again: a quota changes without telling us."""
-BY_VM: Final = "vm"
-"""Index of pods: the uid of their machine."""
+UNWATCHED_SECONDS: Final = 5.0
+"""Until a pod is looked at again of whose changes nobody is told, because its labels or its owner were taken off."""
+BY_OWNER: Final = "owner"
+"""Index of pods: ``namespace/uid`` of the machine that controls them."""
+BY_MACHINE: Final = "machine"
+"""Index of Migrations: ``namespace/name`` of the virtual machine."""
 BY_CLAIM: Final = "claim"
 """Index of machines: ``namespace/claim`` of each disk."""
 BY_NODE: Final = "node"
@@ -44,10 +49,9 @@ class Informers:
     """Of the virt-handlers."""
 
 
-def vm_of_pod(pod: Object) -> list[str]:
-    """Index function for ``BY_VM``."""
-    uid = labels_of(pod).get(names.CREATED_BY_LABEL)
-    return [uid] if uid else []
+def machine_of(migration: Object) -> list[str]:
+    """Index function for ``BY_MACHINE``."""
+    return [f"{namespace_of(migration)}/{dig(migration, 'spec', 'selector', 'name') or ''}"]
 
 
 def node_of_pod(pod: Object) -> list[str]:
@@ -95,17 +99,33 @@ def claims_for(vm: Object, claims: Informer) -> dict[str, Object | None]:
     return {name: claims.get(namespace_of(vm), name) for name in disks.claims_of(vm)}
 
 
+def is_unwatched(pod: Object, vm: Object | None) -> bool:
+    """True if no event will tell of this pod's next change: it lacks the informer's label, or the owner that leads to ``vm``."""
+    return not ownership.is_labelled(pod) or vm is None or not ownership.is_controlled_by(pod, vm)
+
+
 class VirtualMachines:
     """The reconciler of ``virtualmachines``."""
 
     def __init__(
-        self, client: Client, recorder: Recorder, clock: Clock, settings: Settings, informers: Informers, reports: NodeReports
+        self,
+        client: Client,
+        recorder: Recorder,
+        clock: Clock,
+        settings: Settings,
+        informers: Informers,
+        reports: NodeReports,
+        absences: Absences,
     ) -> None:
         self._client = client
+        self._recorder = recorder
         self._clock = clock
         self._settings = settings
         self._informers = informers
         self._reports = reports
+        self._absences = absences
+        self._told: dict[Key, frozenset[str]] = {}
+        """By machine: the uids of its unwatched pods, of which was told."""
         self._deeds = Deeds(client, recorder, VIRTUAL_MACHINES, informers.vms, informers.pods)
 
     def subscribe(self, controller: Controller) -> None:
@@ -118,9 +138,8 @@ class VirtualMachines:
             controller.enqueue(namespace_of(obj), name_of(obj))
 
         def pod_changed(old: Object | None, new: Object | None) -> None:
-            pod = new or old or {}
-            if machine := labels_of(pod).get(names.VM_NAME_LABEL):
-                controller.enqueue(namespace_of(pod), machine)
+            for namespace, machine in ownership.owner_names(old, new):  # an owner that was taken off is owed a look, too
+                controller.enqueue(namespace, machine)
 
         def claim_changed(old: Object | None, new: Object | None) -> None:
             if old is not None and new is not None:
@@ -142,20 +161,29 @@ class VirtualMachines:
         """Bring one machine's pod and status closer to what they should be."""
         vm = self._informers.vms.get(request.namespace, request.name)
         if vm is None:
+            self._told.pop((request.namespace, request.name), None)
+            self._absences.forget((request.namespace, request.name))
             return Result()  # its pods have it as their owner and follow it
         seen = await self._gather(vm)
+        poll = UNWATCHED_SECONDS if self._tell_unwatched(seen) else None
         try:
-            return Result(await self._deeds.carry_out(vm, planning.plan(seen)))
+            return Result(sooner(await self._deeds.carry_out(vm, planning.plan(seen)), poll))
         except PodRefused as refused:
             told = planning.plan(dataclasses.replace(seen, refusal=str(refused)))
             await self._deeds.carry_out(vm, told)
-            return Result(REFUSED_SECONDS)
+            return Result(sooner(REFUSED_SECONDS, poll))
 
     async def _gather(self, vm: Object) -> planning.Observed:
-        pods = tuple(self._informers.pods.by_index(BY_VM, uid_of(vm)))
-        if all(pod_state.is_over(pod) for pod in pods) and _matters(vm):
-            # Before anything is decided on the absence of a pod, the server is asked: the copy here may be behind.
-            pods = await self._live_pods(vm)
+        migrations = list(self._informers.migrations.by_index(BY_MACHINE, f"{namespace_of(vm)}/{name_of(vm)}"))
+        references = ownership.references(vm, migrations)
+        pods = self._known_pods(vm, references)
+        own = ownership.of_status(vm)
+        if _matters(vm) and not any(own is not None and ownership.is_meant(pod, own, vm) and not pod_state.is_over(pod) for pod in pods):
+            # Before anything is decided on the absence of a pod, the server is asked: the copy here may be behind, and knows only pods
+            # that bear a label.
+            pods = await self._live_pods(vm, references)
+        lingers = self._lingers(vm, own, pods)
+        nodes = {pod_state.node_of(pod) for pod in pods if not pod_state.is_over(pod)} | {dig(vm, "status", "nodeName") if lingers else ""}
         return planning.Observed(
             vm=vm,
             pods=pods,
@@ -163,16 +191,59 @@ class VirtualMachines:
             now=self._clock.now(),
             settings=self._settings,
             kvm_offered=offers_kvm(self._informers.nodes),
-            silence=await self._reports.judge(node for pod in pods if not pod_state.is_over(pod) and (node := pod_state.node_of(pod))),
+            silence=await self._reports.judge(node for node in nodes if node),
+            targets=frozenset(ownership.target_name(each) for each in migrations if ownership.held_by(each)),
+            lingers=lingers,
         )
 
-    async def _live_pods(self, vm: Object) -> tuple[Object, ...]:
+    def _known_pods(self, vm: Object, references: tuple[Reference, ...]) -> tuple[Object, ...]:
+        """Return the machine's pods as far as the copy here tells."""
+        pods = {uid_of(each): each for each in self._informers.pods.by_index(BY_OWNER, ownership.owner_key(namespace_of(vm), uid_of(vm)))}
+        for reference in references:
+            found = self._informers.pods.get(namespace_of(vm), reference.name)
+            if found is not None and ownership.is_meant(found, reference, vm):
+                pods[uid_of(found)] = found
+        return tuple(pods.values())
+
+    async def _live_pods(self, vm: Object, references: tuple[Reference, ...]) -> tuple[Object, ...]:
+        """Return the machine's pods as the server has them: those that it finds by label, and those that are named, whatever they bear."""
         selector = f"{names.CREATED_BY_LABEL}={uid_of(vm)}"
         listed = await self._client.list(PODS, namespace_of(vm), label_selector=selector)
-        return tuple(listed["items"])
+        pods = {uid_of(each): each for each in listed["items"] if ownership.is_controlled_by(each, vm)}
+        for reference in references:
+            if reference.uid in pods:
+                continue
+            try:
+                found = await self._client.get(PODS, reference.name, namespace_of(vm))
+            except errors.NotFound:
+                continue
+            if ownership.is_meant(found, reference, vm) or ownership.is_controlled_by(found, vm):
+                pods[uid_of(found)] = found
+        return tuple(pods.values())
+
+    def _lingers(self, vm: Object, own: Reference | None, pods: tuple[Object, ...]) -> float:
+        if own is None or not own.uid or not planning.is_handled(vm):
+            self._absences.forget(key_of(vm))
+            return 0.0
+        if (found := next((pod for pod in pods if uid_of(pod) == own.uid), None)) is not None:
+            self._absences.present(vm, found)
+            return 0.0
+        return self._absences.left(vm, own.uid, launcher_pod.grace_seconds(vm))
+
+    def _tell_unwatched(self, seen: planning.Observed) -> bool:
+        """Say once of each pod that it lost what leads to it; return whether there is one."""
+        found = {uid_of(pod): pod for pod in seen.pods if not pod_state.is_over(pod) and is_unwatched(pod, seen.vm)}
+        told = self._told.pop(key_of(seen.vm), frozenset())
+        for uid in found.keys() - told:
+            name = name_of(found[uid])
+            message = f"the labels or the owner of pod {name} were taken off: it is this machine's pod all the same, by its uid"
+            self._recorder.event(seen.vm, VIRTUAL_MACHINES, "Warning", "PodNotMarked", message)
+        if found:
+            self._told[key_of(seen.vm)] = frozenset(found)
+        return bool(found)
 
 
 def _matters(vm: Object) -> bool:
     """Whether the next plan decides something on the absence of pods, so that one more request is worth it; a first start does not."""
     wish, current = power.decide(vm), power.current_attempt(vm)
-    return wish.reason == "Deleting" or planning.attempt_is_open(vm) or (wish.on and current > 0)
+    return wish.reason == "Deleting" or attempts.is_open(vm) or (wish.on and current > 0)

@@ -33,7 +33,8 @@ class FakeAPI:
         self.revision = 1
         self.objects: dict[Key, Object] = {}
         """By (collection path without namespace, namespace, name)."""
-        self.log: list[tuple[int, str, Key, Object]] = []
+        self.log: list[tuple[int, str, Key, Object, Object | None]] = []
+        """Revision, type, key, the object, and what it was before: a watch with a selector is told of an object that leaves it."""
         self.oldest = 0
         """Watches from before this revision are answered with 410."""
         self.refusals: list[errors.StatusError | web.Response] = []
@@ -133,7 +134,7 @@ class FakeAPI:
             await self._remove(key)
             return obj
         self.objects[key] = obj
-        await self._log("MODIFIED" if old else "ADDED", key, obj)
+        await self._log("MODIFIED" if old else "ADDED", key, obj, old)
         return obj
 
     async def _remove(self, key: Key) -> None:
@@ -142,13 +143,14 @@ class FakeAPI:
         obj["metadata"]["resourceVersion"] = str(self.revision)
         await self._log("DELETED", key, obj)
 
-    async def _log(self, kind: str, key: Key, obj: Object) -> None:
+    async def _log(self, kind: str, key: Key, obj: Object, old: Object | None = None) -> None:
         if not self._drop:
-            self.log.append((self.revision, kind, key, copy.deepcopy(obj)))
+            entry = (self.revision, kind, key, copy.deepcopy(obj), old)
+            self.log.append(entry)
             if self._repeat:
                 if len(self.log) > 1 and self.log[-2][2][0] == key[0]:
                     self.log.append(self.log[-2])
-                self.log.append(self.log[-1] if len(self.log) < 2 else (self.revision, kind, key, copy.deepcopy(obj)))
+                self.log.append(entry)
         await self._wake()
 
     async def _wake(self) -> None:
@@ -272,10 +274,10 @@ class FakeAPI:
             await _send(response, "BOOKMARK", {"metadata": end})
         while cut == self._cut:
             while position < len(self.log) and cut == self._cut:
-                _, kind, key, obj = self.log[position]
+                _, kind, key, obj, old = self.log[position]
                 position += 1
-                if key[0] == collection and _selected(request, namespace, obj):
-                    await _send(response, kind, obj)
+                if key[0] == collection and (event := _event(request, namespace, kind, obj, old)):
+                    await _send(response, *event)
             async with self._changed:
                 while cut == self._cut and position >= len(self.log):
                     await self._changed.wait()
@@ -286,6 +288,16 @@ class FakeAPI:
 
 async def _send(response: web.StreamResponse, kind: str, obj: Object) -> None:
     await response.write(json.dumps({"type": kind, "object": obj}).encode() + b"\n")
+
+
+def _event(request: web.Request, namespace: str, kind: str, obj: Object, old: Object | None) -> tuple[str, Object] | None:
+    """Return what a watch with these selectors is told: of an object that leaves it, a deletion with what it was before."""
+    before = old is not None and _selected(request, namespace, old)
+    if _selected(request, namespace, obj):
+        return "ADDED" if kind == "MODIFIED" and not before else kind, obj
+    if old is None or not before:
+        return None
+    return "DELETED", {**old, "metadata": {**old["metadata"], "resourceVersion": obj["metadata"]["resourceVersion"]}}
 
 
 def _split(path: str) -> tuple[str, str, str, str]:

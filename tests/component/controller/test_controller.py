@@ -223,8 +223,9 @@ async def test_stop_deletes_the_pod_and_start_makes_the_next(api: FakeAPI, clust
     pod = await cluster.running()
     await api.edit(VMS, "ns", "testvm", lambda obj: obj["status"].update(request={"action": "Stop", "runStrategy": "RerunOnFailure"}))
     await cluster.until(lambda: api.get(PODS, "ns", name_of(pod))["metadata"].get("deletionTimestamp"), "deletion of the pod")
-    await api.remove(PODS, "ns", name_of(pod))
+    await cluster.end_pod(pod)
     await cluster.phase_is("Stopped")
+    await api.remove(PODS, "ns", name_of(pod))
     assert cluster.vm()["status"]["attempts"][-1]["result"] == "Stopped"
     await api.edit(
         VMS, "ns", "testvm", lambda obj: obj["status"].update(request={"action": "Start", "runStrategy": "RerunOnFailure", "attempt": 2})
@@ -237,7 +238,7 @@ async def test_a_deleted_machine_goes_when_its_pod_is_gone(api: FakeAPI, cluster
     await api.edit(VMS, "ns", "testvm", lambda obj: obj["metadata"].update(deletionTimestamp="2026-01-01T00:00:00Z"))
     await cluster.until(lambda: api.get(PODS, "ns", name_of(pod))["metadata"].get("deletionTimestamp"), "deletion of the pod")
     assert cluster.vm()["metadata"]["finalizers"] == [names.VM_FINALIZER]
-    await api.remove(PODS, "ns", name_of(pod))
+    await cluster.end_pod(pod)
     await cluster.until(lambda: api.all(VMS) == [], "the end of the machine")
 
 

@@ -102,7 +102,7 @@ async def test_a_machine_starts_migrates_and_goes(tmp_path: Path) -> None:
 
         await client.delete(VIRTUAL_MACHINES, "testvm", "ns")
         await world.until(lambda: dig(api.get(PODS, "ns", wanted), "metadata", "deletionTimestamp"), "deletion of the pod")
-        await api.remove(PODS, "ns", wanted)
+        await world.end_pod({"metadata": {"name": wanted}})
         await world.gone(VIRTUAL_MACHINES, "testvm")
 
 

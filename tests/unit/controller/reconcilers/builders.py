@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from apiserver.apis.virt import names
+from apiserver.apis.meta.objects import owner_reference
+from apiserver.apis.virt import layout, names
+from apiserver.apis.virt.resources import VIRTUAL_MACHINES
 
 UID = "6b0a1c1e-0000-4000-8000-000000000001"
 
@@ -27,7 +29,7 @@ def a_vm(*, phase: str = "", attempts: list[dict[str, Any]] | None = None, delet
     if phase:
         vm["status"] = {"phase": phase, "attempt": len(attempts or []), "attempts": attempts or []}
         if attempts:
-            vm["status"]["podName"] = attempts[-1]["podName"]
+            vm["status"] |= {"podName": attempts[-1]["podName"], "podUID": f"uid-of-{attempts[-1]['podName']}"}
     return vm
 
 
@@ -59,8 +61,20 @@ def a_pod(
             "uid": f"uid-of-{name}",
             "labels": labels | ({names.MIGRATION_LABEL: migration} if migration else {}),
             "annotations": {names.ATTEMPT_ANNOTATION: str(attempt)},
+            "ownerReferences": [owner_reference({"metadata": {"name": "testvm", "uid": UID}}, VIRTUAL_MACHINES)],
         },
-        "spec": {"nodeName": node, "containers": [{"name": names.CONTAINER, "resources": {"limits": {}}}]},
+        "spec": {
+            "nodeName": node,
+            "automountServiceAccountToken": False,
+            "restartPolicy": "Never",
+            "containers": [
+                {
+                    "name": names.CONTAINER,
+                    "resources": {"limits": {}},
+                    "volumeMounts": [{"name": layout.RUN_VOLUME, "mountPath": layout.RUN_DIRECTORY}],
+                }
+            ],
+        },
         "status": {"phase": phase, "podIP": "10.0.0.1", "containerStatuses": [{"name": names.CONTAINER, "state": state}]},
     }
     if node:

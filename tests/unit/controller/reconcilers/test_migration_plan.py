@@ -67,6 +67,10 @@ def test_a_running_machine_gets_a_target_pod_anywhere_but_here() -> None:
     assert rule == [{"matchFields": [{"key": "metadata.name", "operator": "NotIn", "values": ["node1"]}]}]
     assert create.pod["metadata"]["labels"][names.MIGRATION_LABEL] == "migration-uid"
     assert outcome(actions)[0] == "Scheduling"
+    write = actions[1]
+    assert isinstance(write, WriteStatus)
+    assert write.uid_field == "targetPodUID"
+    assert write.status["sourcePodUID"] == uid_of(a_pod())
 
 
 def test_a_machine_with_kvm_asks_for_kvm_on_the_target() -> None:

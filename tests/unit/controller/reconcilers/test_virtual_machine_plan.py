@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import json
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
@@ -27,12 +28,13 @@ from controller.reconcilers.actions import (
 )
 from controller.reconcilers.node_reports import Silence
 from controller.reconcilers.settings import Settings
-from controller.reconcilers.virtual_machine_plan import Observed, plan
+from controller.reconcilers.virtual_machine_plan import Observed, is_handled, plan
 from tests.unit.controller.reconcilers.builders import UID, a_pod, a_vm, an_attempt
 
 NOW = datetime(2026, 1, 1, 0, 1, tzinfo=UTC)
 LOST = Silence(whole=frozenset({"node1"}))
 MUTE = Silence(of_kubelet={"node1": 17.0})
+TARGETS = frozenset({names.target_pod_name("testvm", "m")})
 
 
 def seen(vm: dict[str, Any], *pods: dict[str, Any], claims: Mapping[str, Any] | None = None, **rest: Any) -> Observed:
@@ -60,8 +62,58 @@ def test_a_new_machine_gets_its_pod_and_one_write() -> None:
     assert disks["status"] == "True"
 
 
-def test_a_pod_that_was_made_but_not_written_down_is_adopted() -> None:
-    assert kinds(plan(seen(a_vm(), a_pod(1, phase="Pending", node="")))) == ["WriteStatus", "Emit"]
+def test_a_pod_that_was_made_but_not_written_down_is_made_again_which_compares_it() -> None:
+    actions = plan(seen(a_vm(), a_pod(1, phase="Pending", node="")))
+    assert kinds(actions) == ["CreatePod", "WriteStatus", "Emit"]
+    assert isinstance(actions[0], CreatePod)
+    assert name_of(actions[0].pod) == name_of(a_pod(1))
+    assert kinds(plan(seen(a_vm(), a_pod(1, phase="Pending", node=""), refusal="pod exists"))) == ["WriteStatus", "Emit"]
+
+
+def test_the_uid_of_a_pod_is_written_down_when_it_is_made() -> None:
+    write = next(each for each in plan(seen(a_vm())) if isinstance(each, WriteStatus))
+    assert write.uid_field == "podUID"
+
+
+def test_a_pod_under_the_same_name_is_not_handed_the_guest() -> None:
+    """Somebody deleted the pod and made another one, with the same owner: it goes, and the attempt ends when it is gone."""
+    vm = a_vm(phase="Scheduling", attempts=[an_attempt()])
+    other = a_pod()
+    other["metadata"]["uid"] = "uid-of-another"
+    assert plan(seen(vm, other)) == (DeletePod(name_of(other), "uid-of-another"),)
+    assert written(plan(seen(vm)))["attempts"][0]["result"] == "Failed"
+
+
+def test_no_other_pod_of_the_machine_stands_in_for_the_one_that_the_status_names() -> None:
+    stray = a_pod(7)
+    for phase in ("Scheduling", "Scheduled", "Running", "Unknown"):
+        assert plan(seen(a_vm(phase=phase, attempts=[an_attempt()]), stray)) == (DeletePod(name_of(stray), uid_of(stray)),)
+    assert kinds(plan(seen(a_vm(), stray))) == ["DeletePod"]  # before the first start nothing is waited for
+
+
+def test_a_pod_that_lost_labels_and_owner_is_watched_over_as_before() -> None:
+    bare = a_pod()
+    for key in ("labels", "annotations", "ownerReferences"):
+        del bare["metadata"][key]
+    vm = a_vm(phase="Running", attempts=[an_attempt()])
+    assert plan(seen(vm, bare)) == ()
+    assert written(plan(seen(a_vm(phase="Scheduling", attempts=[an_attempt()]), bare)))["podUID"] == uid_of(bare)
+    vm["spec"]["runStrategy"] = "Halted"
+    assert plan(seen(vm, bare)) == (DeletePod(name_of(bare), uid_of(bare)),)
+    vm["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:59Z"
+    assert kinds(plan(seen(vm, bare))) == ["DeletePod"]
+
+
+@pytest.mark.parametrize("phase", ["Scheduled", "Running", "Stopping", "Unknown"])
+def test_a_guest_may_outlive_the_object_of_its_pod_and_nothing_is_decided_until_then(phase: str) -> None:
+    vm, gone = a_vm(phase=phase, attempts=[an_attempt()]), a_vm(phase=phase, attempts=[an_attempt()], deleting=True)
+    vm["status"]["nodeName"] = gone["status"]["nodeName"] = "node1"
+    for each in (vm, gone):
+        assert plan(seen(each, lingers=50.0)) == (LookAgain(50.0),)
+        assert plan(seen(each, lingers=0.0, silence=MUTE)) == (LookAgain(17.0),)  # without its kubelet no container ends
+        assert "LookAgain" not in kinds(plan(seen(each, lingers=50.0, silence=LOST)))  # a person's word that the node is off
+        assert "LookAgain" not in kinds(plan(seen(each, lingers=0.0)))
+    assert kinds(plan(seen(a_vm(phase="Scheduling", attempts=[an_attempt()]), lingers=50.0)))[0] == "WriteStatus"  # no guest was in it
 
 
 @pytest.mark.parametrize("strategy", ["Manual", "Halted"])
@@ -129,11 +181,11 @@ def test_a_machine_that_waits_for_an_image_can_be_stopped_and_deleted() -> None:
 
 def test_a_machine_that_ended_is_on_no_node() -> None:
     vm = a_vm(phase="Running", attempts=[an_attempt(nodeName="node1", runningTime="2026-01-01T00:00:10Z")])
-    here = {"nodeName": "node1", "podUID": "u", "podIP": "10.0.0.1", "domain": {"state": "running"}, "interfaces": [], "graphics": []}
+    here = {"nodeName": "node1", "podIP": "10.0.0.1", "domain": {"state": "running"}, "interfaces": [], "graphics": []}
     vm["status"] |= here
     status = written(plan(seen(vm, a_pod(phase="Failed", exit_code=1))))
     assert not set(here) & set(status)
-    assert status["podName"] == vm["status"]["podName"]
+    assert (status["podName"], status["podUID"]) == (vm["status"]["podName"], vm["status"]["podUID"])
     assert status["attempts"][0]["nodeName"] == "node1"
 
 
@@ -170,7 +222,7 @@ def test_a_guest_that_moved_and_ended_at_once_ended_where_it_was_last() -> None:
     source, target = a_pod(phase="Succeeded", exit_code=0), a_pod(phase="Succeeded", exit_code=0, migration="m", node="node2")
     source["status"]["containerStatuses"][0]["state"]["terminated"]["message"] = "migrated: the guest runs on in another pod"
     vm = a_vm(phase="Running", attempts=[an_attempt(runningTime="2026-01-01T00:00:10Z")])
-    assert written(plan(seen(vm, source, target)))["phase"] == "Succeeded"
+    assert written(plan(seen(vm, source, target, targets=TARGETS)))["phase"] == "Succeeded"
 
 
 def test_what_a_launcher_says_of_its_end_is_one_bounded_line() -> None:
@@ -230,12 +282,14 @@ def test_a_restart_ends_the_old_pod_before_the_new_one_is_made() -> None:
 
 def test_the_target_of_a_migration_is_left_alone() -> None:
     vm = a_vm(phase="Running", attempts=[an_attempt()])
-    assert plan(seen(vm, a_pod(), a_pod(migration="m", node="node2"))) == ()
+    assert plan(seen(vm, a_pod(), a_pod(migration="m", node="node2"), targets=TARGETS)) == ()
 
 
 def test_a_source_pod_that_ended_does_not_end_the_attempt_while_the_target_lives() -> None:
     vm = a_vm(phase="Running", attempts=[an_attempt()])
-    assert plan(seen(vm, a_pod(phase="Succeeded", exit_code=0), a_pod(migration="m", node="node2"))) == ()
+    target = a_pod(migration="m", node="node2")
+    assert plan(seen(vm, a_pod(phase="Succeeded", exit_code=0), target, targets=TARGETS)) == ()
+    assert kinds(plan(seen(vm, a_pod(phase="Succeeded", exit_code=0), target))) == ["DeletePod"]  # of no Migration: nobody else ends it
 
 
 def test_stopping_in_the_middle_of_a_migration_stops_both_sides() -> None:
@@ -378,16 +432,21 @@ def observations(draw: st.DrawFn) -> Observed:
     silent = draw(st.sets(st.sampled_from(["node1", "node2"])))
     mute = draw(st.sets(st.sampled_from(["node1", "node2"]))) - silent
     silence = Silence(frozenset(silent), dict.fromkeys(sorted(mute), 17.0))
-    return seen(vm, *draw(PODS), silence=silence, now=NOW + timedelta(hours=draw(st.integers(0, 1))))
+    targets = draw(st.sampled_from([frozenset(), TARGETS]))
+    now = NOW + timedelta(hours=draw(st.integers(0, 1)))
+    return seen(vm, *draw(PODS), silence=silence, now=now, targets=targets, lingers=draw(st.sampled_from([0.0, 50.0])))
 
 
 def apply(observed: Observed, actions: tuple[Action, ...]) -> Observed:
     """The world after the actions: a model of what :class:`controller.reconcilers.actions.Deeds` does."""
-    vm, pods = copy.deepcopy(observed.vm), {name_of(pod): copy.deepcopy(pod) for pod in observed.pods}
+    vm, pods, made = copy.deepcopy(observed.vm), {name_of(pod): copy.deepcopy(pod) for pod in observed.pods}, ""
     for action in actions:
         match action:
             case CreatePod():
-                assert name_of(action.pod) not in pods
+                made = f"uid-of-{name_of(action.pod)}"
+                if (found := pods.get(name_of(action.pod))) is not None:  # the name is taken by what differs: it is to go first
+                    found["metadata"]["deletionTimestamp"] = "2026-01-01T00:01:00Z"
+                    break
                 pods[name_of(action.pod)] = {**action.pod, "status": {"phase": "Pending"}}
                 pods[name_of(action.pod)]["metadata"]["uid"] = f"uid-of-{name_of(action.pod)}"
             case DeletePod():
@@ -398,12 +457,12 @@ def apply(observed: Observed, actions: tuple[Action, ...]) -> Observed:
                 else:
                     pod["metadata"]["deletionTimestamp"] = "2026-01-01T00:01:00Z"
             case WriteStatus():
-                vm["status"] = copy.deepcopy(action.status)
+                vm["status"] = copy.deepcopy(action.status) | ({action.uid_field: made} if action.uid_field else {})
             case RemoveFinalizer():
                 vm["metadata"]["finalizers"].remove(action.finalizer)
             case Emit() | LookAgain():
                 pass
-    return Observed(vm, tuple(pods.values()), observed.claims, observed.now, observed.settings, silence=observed.silence)
+    return dataclasses.replace(observed, vm=vm, pods=tuple(pods.values()))
 
 
 @given(observations())
@@ -420,9 +479,12 @@ def test_a_plan_carried_out_leads_to_rest(observed: Observed) -> None:
 def test_no_pod_is_ever_made_beside_one_that_may_run(observed: Observed) -> None:
     before = copy.deepcopy(observed.vm), copy.deepcopy(observed.pods)
     actions = plan(observed)
-    if any(isinstance(each, CreatePod) for each in actions):
-        assert all(pod_state.is_over(pod) for pod in observed.pods)
-        assert len([each for each in actions if isinstance(each, CreatePod)]) == 1
+    if created := [each for each in actions if isinstance(each, CreatePod)]:
+        assert len(created) == 1
+        # A living pod of the very same name is the lock of this attempt: kube-apiserver makes no second one.
+        assert all(pod_state.is_over(pod) or name_of(pod) == name_of(created[0].pod) for pod in observed.pods)
+        own = [pod for pod in observed.pods if uid_of(pod) == observed.vm["status"].get("podUID")]
+        assert own or not (observed.lingers and is_handled(observed.vm))
         assert not is_deleting(observed.vm)
     assert (observed.vm, observed.pods) == before
     assert plan(observed) == actions
@@ -437,3 +499,11 @@ def test_a_status_is_written_at_most_once_a_pass(observed: Observed) -> None:
 def test_a_machine_is_let_go_only_without_pods_that_may_run(observed: Observed) -> None:
     if any(isinstance(each, RemoveFinalizer) for each in plan(observed)):
         assert all(pod_state.is_over(pod) for pod in observed.pods)
+
+
+@given(observations())
+def test_a_guest_goes_only_into_the_pod_whose_uid_was_written_down(observed: Observed) -> None:
+    before = observed.vm["status"].get("podUID")
+    for each in plan(observed):
+        if isinstance(each, WriteStatus) and not each.uid_field:
+            assert each.status.get("podUID") == before

@@ -78,8 +78,8 @@ def test_an_end_clears_what_only_a_running_guest_has() -> None:
     running = {**a_vm(), "status": guest_status.running(a_vm(), a_running(), WIRED, NOW)}
     status = guest_status.ended(running, guest_status.End("Succeeded", "GuestPoweredOff", "bye"), NOW)
 
-    assert not {"nodeName", "podUID", "podIP", "domain", "interfaces", "graphics"} & set(status)
-    assert status["podName"] == "p"
+    assert not {"nodeName", "podIP", "domain", "interfaces", "graphics"} & set(status)
+    assert (status["podName"], status["podUID"]) == ("p", running["status"]["podUID"])  # the next attempt waits for this very pod
     assert [each["type"] for each in status["conditions"]] == ["Ready"]
     assert status["attempts"][0]["nodeName"] == "n"
     assert status["attempts"][0]["endTime"] == "2026-11-21T08:00:00Z"

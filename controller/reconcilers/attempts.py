@@ -1,0 +1,73 @@
+"""The start attempts of a machine, as its status keeps them, and the times that bound a start. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Final
+
+from apiserver.apis.meta import times
+from apiserver.apis.meta.objects import Object, condition, dig
+from apiserver.apis.virt import conditions as words
+from apiserver.apis.virt import power
+from controller.reconcilers import pod_state
+
+BACKOFF_SECONDS: Final = (0.0, 5.0, 10.0, 20.0, 40.0, 80.0, 160.0, 300.0)
+"""Before the attempt that follows so many failed ones in a row: kubelet's crash-loop times, but without ten idle seconds at first."""
+DEFAULT_START_SECONDS: Final = 180
+
+
+def is_open(vm: Object) -> bool:
+    """True if the newest attempt was begun and its end was not written down."""
+    current = power.current_attempt(vm)
+    return current > 0 and not any(int(each["number"]) == current and power.has_ended(each) for each in _all(vm))
+
+
+def changed(vm: Object, number: int, changes: Mapping[str, str]) -> list[Object]:
+    """Return ``status.attempts`` with ``changes`` in the attempt of this number, which is added where it is absent."""
+    known = _all(vm)
+    if not any(int(each["number"]) == number for each in known):
+        known = [*known, {"number": number}]
+    return [{**each, **changes} if int(each["number"]) == number else dict(each) for each in known][-power.MAX_ATTEMPTS_KEPT :]
+
+
+def failed_nodes(vm: Object) -> tuple[str, ...]:
+    """Return the nodes of the failed starts in a row that came before the next one."""
+    nodes: list[str] = []
+    for each in reversed(_all(vm)):
+        if each.get("result") != power.RESULT_FAILED or each.get("runningTime"):
+            break
+        if each.get("nodeName"):
+            nodes.append(each["nodeName"])
+    return tuple(sorted(set(nodes)))
+
+
+def pause_before(vm: Object, wish: power.Power, now: datetime) -> float:
+    """Return for how many seconds the next attempt has to wait, because those before it failed."""
+    ended = [each for each in _all(vm) if each.get("endTime")]
+    if not wish.failures or not ended:
+        return 0.0
+    pause = BACKOFF_SECONDS[min(wish.failures - 1, len(BACKOFF_SECONDS) - 1)]
+    left = times.parse(ended[-1]["endTime"]) + timedelta(seconds=pause) - now
+    return max(left.total_seconds(), 0.0)
+
+
+def start_left(vm: Object, pod: Object, now: datetime) -> timedelta | None:
+    """Return how long the guest may still take to run; None while its pod waits for what another node would lack as well."""
+    bound_at = pod_state.bound_at(pod)
+    if bound_at is None or words.waits_for_image(vm):
+        return None  # no node has room, or nobody has filled a claim yet
+    begins = times.parse(bound_at)
+    disks_ready = condition(dig(vm, "status", "conditions"), words.DISKS_READY) or {}
+    if disks_ready.get("status") == "True" and disks_ready.get("lastTransitionTime"):
+        begins = max(begins, times.parse(disks_ready["lastTransitionTime"]))  # the wait for an image was not the node's
+    return begins + timedelta(seconds=start_seconds(vm)) - now
+
+
+def start_seconds(vm: Object) -> int:
+    """Return the time after which a start counts as failed."""
+    return int(dig(vm, "spec", "rerun", "startTimeoutSeconds") or DEFAULT_START_SECONDS)
+
+
+def _all(vm: Object) -> list[Object]:
+    return dig(vm, "status", "attempts") or []

@@ -1,0 +1,140 @@
+"""Which pods are a virtual machine's. Pure.
+
+A pod is a machine's for one of two reasons. Its controller ``ownerReference`` has the machine's uid, in the machine's namespace, and it
+could have been made by virt-controller: nobody elsewhere can claim that, because owners are of one's own namespace. Or the status names it
+by uid: then what has become of its metadata does not matter, because a guest may run in it.
+
+Labels say nothing. Whoever may edit pods in the namespace can put ours on any pod, and can take them, and the owner, off a pod of a running
+guest; they only serve to find pods without reading every pod of the cluster. So being owned means that a pod is waited for and ended with
+the machine, and never that a guest is put into it: that takes the uid, which is written down when the pod is made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from apiserver.apis.meta.objects import Object, controller_of, dig, finalizers_of, labels_of, name_of, namespace_of, uid_of
+from apiserver.apis.virt import layout, names, phases
+from apiserver.apis.virt.resources import VIRTUAL_MACHINES
+
+_PREFIX: Final = f"{names.GROUP}/"
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """A pod that a status names."""
+
+    name: str
+    uid: str
+    """Empty where it was not written down: then the name says where to look, and the owner whether that is it."""
+
+
+def is_launcher(pod: Object) -> bool:
+    """True if virt-controller of some version could have made this pod, by what cannot be changed in one that exists.
+
+    The policy of the chart lets virt-controller delete just these (``charts/kubevirt/templates/admissionpolicies.yaml``), so that nothing
+    which claims to be a machine's can hold that up for ever.
+    """
+    spec: Object = pod.get("spec") or {}
+    return (
+        name_of(pod).startswith(f"{names.LAUNCHER}-")
+        and spec.get("automountServiceAccountToken") is False
+        and spec.get("restartPolicy") == "Never"
+        and any(_has_run_directory(each) for each in spec.get("containers") or () if each.get("name") == names.CONTAINER)
+    )
+
+
+def _has_run_directory(container: Object) -> bool:
+    return any(each.get("mountPath") == layout.RUN_DIRECTORY for each in container.get("volumeMounts") or ())
+
+
+def owner_of(pod: Object) -> Object | None:
+    """Return the controlling ownerReference of a launcher pod, if that is a VirtualMachine of ours, in any version."""
+    if not is_launcher(pod):
+        return None
+    found = controller_of(pod)
+    if found is None or found.get("kind") != VIRTUAL_MACHINES.kind or not str(found.get("apiVersion") or "").startswith(_PREFIX):
+        return None
+    return found
+
+
+def owner_key(namespace: str, uid: str) -> str:
+    """Return what a pod of this machine has in the index of :func:`owners_of`."""
+    return f"{namespace}/{uid}"
+
+
+def owners_of(pod: Object) -> list[str]:
+    """Index function of pods: ``namespace/uid`` of the machine that controls the pod."""
+    owner = owner_of(pod)
+    return [owner_key(namespace_of(pod), owner["uid"])] if owner is not None and owner.get("uid") else []
+
+
+def owner_names(*pods: Object | None) -> set[tuple[str, str]]:
+    """Return (namespace, name) of the machines that control these pods: for one state of a pod and the next, before and after an edit."""
+    return {(namespace_of(pod), str(owner.get("name") or "")) for pod in pods if pod is not None and (owner := owner_of(pod)) is not None}
+
+
+def is_controlled_by(pod: Object, vm: Object) -> bool:
+    """True if this is a launcher pod whose controller is this machine."""
+    return namespace_of(pod) == namespace_of(vm) and owners_of(pod) == [owner_key(namespace_of(vm), uid_of(vm))]
+
+
+def is_labelled(pod: Object) -> bool:
+    """True if the informer of pods, which asks for a label, is told of this one."""
+    return labels_of(pod).get(names.COMPONENT_LABEL) == names.LAUNCHER
+
+
+def is_meant(pod: Object, reference: Reference, vm: Object | None) -> bool:
+    """True if the reference means this very pod, and not one that was made later under its name.
+
+    Where no uid was written down, ``vm`` has to control it; a machine that is gone controls nothing.
+    """
+    if name_of(pod) != reference.name:
+        return False
+    if reference.uid:
+        return uid_of(pod) == reference.uid
+    return vm is not None and is_controlled_by(pod, vm)
+
+
+def of_status(vm: Object) -> Reference | None:
+    """Return the pod that the machine's status names."""
+    name = dig(vm, "status", "podName")
+    return Reference(str(name), str(dig(vm, "status", "podUID") or "")) if name else None
+
+
+def source_of(migration: Object, vm: Object | None) -> Reference | None:
+    """Return the pod that a Migration leaves; before that is written down, the one that the machine is in."""
+    own = of_status(vm) if vm is not None else None
+    name = str(dig(migration, "status", "sourcePod") or "")
+    if not name:
+        return own
+    uid = str(dig(migration, "status", "sourcePodUID") or "")
+    return Reference(name, uid or (own.uid if own is not None and own.name == name else ""))
+
+
+def target_name(migration: Object) -> str:
+    """Return the name of the Migration's target pod, whether it exists or not."""
+    return names.target_pod_name(dig(migration, "spec", "selector", "name") or "", uid_of(migration))
+
+
+def target_of(migration: Object) -> Reference:
+    """Return the pod that a Migration goes to."""
+    return Reference(target_name(migration), str(dig(migration, "status", "targetPodUID") or ""))
+
+
+def held_by(migration: Object) -> bool:
+    """True as long as the Migration may have a guest on its way, or has not asked for the deletion of the pod that lost."""
+    return phases.is_unfinished(migration) or names.MIGRATION_FINALIZER in finalizers_of(migration)
+
+
+def references(vm: Object, migrations: Iterable[Object]) -> tuple[Reference, ...]:
+    """Return every pod in which a guest of this machine may run, by what was written down: its own, and both sides of its Migrations."""
+    own = of_status(vm)
+    found = [own] if own is not None else []
+    for each in migrations:
+        if held_by(each):
+            source = source_of(each, vm)
+            found += [target_of(each)] if source is None else [source, target_of(each)]
+    return tuple(dict.fromkeys(found))

@@ -1,0 +1,446 @@
+"""A tenant who may do everything with pods in a namespace, against virt-controller: no second QEMU, no guest in a pod that is not its own.
+
+The test plays kubelet, virt-handler and the tenant. That the API server is the real one changes nothing about these; what it does to
+pods and owners on its own is shown by ``test_pod_policy.py`` and ``tests/cluster/test_owners.py``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from apiserver.apis.meta import errors
+from apiserver.apis.meta.objects import condition, dig, name_of, uid_of
+from apiserver.apis.virt import layout, names, release
+from controller.reconcilers import virtual_machines
+from controller.reconcilers.absences import KUBELET_SECONDS
+from tests.component.controller.test_controller import EVENTS, LEASES, MIGRATIONS, NODES, PODS, VMS, Cluster, a_vm, working
+from tests.fakes.kubeapi import FakeAPI
+
+Pod = dict[str, Any]
+ENOUGH = 0.5
+"""Seconds in which virt-controller does what it is going to do; a second pod came within 50 ms before."""
+KNOWN = "known-beforehand"
+"""A uid: whoever may make pods can make them as soon as the machine exists, which a test cannot time."""
+FORGED_IMAGE = "registry.example/evil:v1"
+
+
+class Tenant(Cluster):
+    def __init__(self, api: FakeAPI) -> None:
+        super().__init__(api)
+        self.now = 0.0
+
+    def elapsed(self) -> float:
+        return self.now
+
+    async def strip(self, pod: Pod, *fields: str) -> None:
+        def strip(obj: Pod) -> None:
+            for each in fields:
+                del obj["metadata"][each]
+
+        await self.api.edit(PODS, "ns", name_of(pod), strip)
+
+    def forged(self, name: str, namespace: str = "ns", uid: str = "") -> Pod:
+        """A pod that bears everything by which ours were known, and runs what the tenant likes."""
+        uid = uid or self.vm()["metadata"]["uid"]
+        owner = {"apiVersion": "kubevirt.io/v1alpha1", "kind": "VirtualMachine", "name": "testvm", "uid": uid, "controller": True}
+        labels = {names.COMPONENT_LABEL: names.LAUNCHER, names.VM_NAME_LABEL: "testvm", names.CREATED_BY_LABEL: uid}
+        annotations = {names.ATTEMPT_ANNOTATION: "1"}
+        metadata = {"name": name, "namespace": namespace, "labels": labels, "annotations": annotations, "ownerReferences": [owner]}
+        mount = {"name": layout.RUN_VOLUME, "mountPath": layout.RUN_DIRECTORY}
+        spec = {
+            "nodeName": "node2",
+            "terminationGracePeriodSeconds": 30,
+            "restartPolicy": "Never",
+            "automountServiceAccountToken": False,
+            "containers": [{"name": names.CONTAINER, "image": FORGED_IMAGE, "volumeMounts": [mount]}],
+        }
+        state = {"running": {"startedAt": "2026-01-01T00:00:00Z"}}
+        status = {"phase": "Running", "podIP": "10.0.0.66", "containerStatuses": [{"name": names.CONTAINER, "state": state}]}
+        return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec, "status": status}
+
+    def pods(self) -> list[Pod]:
+        return [each for each in self.api.all(PODS) if each["metadata"]["namespace"] == "ns"]
+
+    async def nothing_happens(self, vm: Any, pods: list[Pod]) -> None:
+        """Neither a pod nor what the status says of the attempt changes, over several looks."""
+        await asyncio.sleep(ENOUGH)
+        assert [uid_of(each) for each in self.pods()] == [uid_of(each) for each in pods]
+        assert {key: vm["status"].get(key) for key in ("phase", "podUID", "attempt", "attempts")} == {
+            key: self.vm()["status"].get(key) for key in ("phase", "podUID", "attempt", "attempts")
+        }
+
+
+@pytest.fixture
+async def api() -> FakeAPI:
+    return FakeAPI()
+
+
+@pytest.fixture
+async def tenant(api: FakeAPI, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Tenant]:
+    monkeypatch.setattr(virtual_machines, "UNWATCHED_SECONDS", 0.1)
+    tenant = Tenant(api)
+    async with working(api, "--no-leader-elect", elapsed=tenant.elapsed):
+        yield tenant
+
+
+# A stranger's pod
+
+
+@pytest.mark.parametrize("phase", ["first start", "Running"])
+async def test_a_pod_of_another_namespace_with_every_mark_is_neither_adopted_nor_waited_for(
+    api: FakeAPI, tenant: Tenant, phase: str
+) -> None:
+    vm = a_vm()
+    vm["metadata"]["uid"] = KNOWN
+    stranger = await api.put(PODS, tenant.forged(names.launcher_pod_name("testvm", KNOWN, 1), "elsewhere", KNOWN))
+    await api.put(VMS, vm)
+    own = await tenant.pod()
+    await tenant.start_pod(own)
+    await tenant.phase_is("Scheduled")
+    assert tenant.vm()["status"]["podUID"] == uid_of(own) != uid_of(stranger)
+    if phase == "Running":
+        await tenant.report_running()
+    await api.edit(VMS, "ns", "testvm", lambda obj: obj["metadata"].update(deletionTimestamp="2026-01-01T00:00:00Z"))
+    await tenant.until(lambda: api.get(PODS, "ns", name_of(own))["metadata"].get("deletionTimestamp"), "deletion of the pod")
+    await tenant.end_pod(own)
+    await tenant.until(lambda: api.all(VMS) == [], "the end of the machine")
+    assert [each for method, path, each in api.writes if method == "DELETE" and "elsewhere" in path] == []
+
+
+async def test_a_forged_pod_beside_the_running_one_gets_nothing_and_goes_with_the_attempt(api: FakeAPI, tenant: Tenant) -> None:
+    own = await tenant.running()
+    forged = await api.put(PODS, tenant.forged("virt-launcher-aaa-first-by-name"))
+    await tenant.nothing_happens(tenant.vm(), [forged, own])
+
+    await tenant.end_pod(own)  # the guest powers off by itself
+    await tenant.until(
+        lambda: dig(api.get(PODS, "ns", "virt-launcher-aaa-first-by-name"), "metadata", "deletionTimestamp") or False, "deletion"
+    )
+    assert tenant.vm()["status"]["podUID"] == uid_of(own)
+    await api.remove(PODS, "ns", "virt-launcher-aaa-first-by-name")
+    await tenant.phase_is("Succeeded")
+
+
+async def test_a_forged_pod_under_the_name_of_the_next_attempt_is_replaced_and_never_used(api: FakeAPI, tenant: Tenant) -> None:
+    vm = a_vm()
+    vm["metadata"]["uid"] = KNOWN
+    forged = await api.put(PODS, tenant.forged(names.launcher_pod_name("testvm", KNOWN, 1), uid=KNOWN))
+    await api.put(VMS, vm)
+    gone = await tenant.until(lambda: dig(api.get(PODS, "ns", name_of(forged)), "metadata", "deletionTimestamp"), "deletion")
+    assert gone
+    await tenant.phase_is("Pending")
+    ready = condition(tenant.vm()["status"]["conditions"], "Ready")
+    assert ready is not None
+    assert ready["reason"] == "FailedCreate"
+    assert "is not what virt-controller would make" in ready["message"]
+    assert "podUID" not in tenant.vm()["status"]
+
+    await api.remove(PODS, "ns", name_of(forged))
+    await tenant.until(lambda: tenant.vm()["status"].get("podUID"), "a start")
+    (own,) = tenant.pods()
+    assert own["spec"]["containers"][0]["image"] == "launcher:test"
+    assert tenant.vm()["status"]["podUID"] == uid_of(own)
+
+
+async def test_a_pod_of_nobody_under_that_name_is_said_and_left_alone(api: FakeAPI, tenant: Tenant) -> None:
+    vm = a_vm()
+    vm["metadata"]["uid"] = KNOWN
+    name = names.launcher_pod_name("testvm", KNOWN, 1)
+    await api.put(PODS, {"metadata": {"name": name, "namespace": "ns"}, "spec": {"containers": []}, "status": {"phase": "Running"}})
+    await api.put(VMS, vm)
+    await tenant.phase_is("Pending")
+    ready = condition(tenant.vm()["status"]["conditions"], "Ready")
+    assert ready is not None
+    assert "it has not the shape of a launcher pod; delete it" in ready["message"]
+    assert not [path for method, path, _ in api.writes if method == "DELETE"]
+
+
+async def test_a_pod_that_claims_the_machine_and_is_no_launcher_holds_nothing_up(api: FakeAPI, tenant: Tenant) -> None:
+    """virt-controller may not delete it, so a tenant could keep a machine from starting or going for ever."""
+    shapeless = tenant.forged("virt-launcher-squatter", uid=KNOWN)
+    del shapeless["spec"]["containers"][0]["volumeMounts"]
+    await api.put(PODS, shapeless)
+    vm = a_vm()
+    vm["metadata"]["uid"] = KNOWN
+    await api.put(VMS, vm)
+    own = await tenant.pod()
+    await tenant.start_pod(own)
+    await tenant.phase_is("Scheduled")
+    await api.edit(VMS, "ns", "testvm", lambda obj: obj["metadata"].update(deletionTimestamp="2026-01-01T00:00:00Z"))
+    await tenant.until(lambda: dig(api.get(PODS, "ns", name_of(own)), "metadata", "deletionTimestamp"), "deletion of the pod")
+    await tenant.end_pod(own)
+    await tenant.until(lambda: api.all(VMS) == [], "the end of the machine")
+    assert not [path for method, path, _ in api.writes if method == "DELETE" and "squatter" in path]
+
+
+async def test_a_pod_in_the_way_that_may_not_be_deleted_is_said(api: FakeAPI, tenant: Tenant, monkeypatch: pytest.MonkeyPatch) -> None:
+    own = await tenant.running()
+    forged = await api.put(PODS, tenant.forged("virt-launcher-protected"))
+    real = api._delete
+
+    async def delete(key: tuple[str, str, str], options: Any) -> Any:
+        if key[2] == "virt-launcher-protected":
+            raise errors.Forbidden("a policy of the cluster protects it")
+        return await real(key, options)
+
+    monkeypatch.setattr(api, "_delete", delete)
+    await tenant.end_pod(own)
+    await tenant.until(lambda: "FailedDelete" in tenant.events(), "an event")
+    said = next(each for each in api.all(EVENTS) if each["reason"] == "FailedDelete")
+    assert "pod virt-launcher-protected is in the way of this machine" in said["message"]
+    await tenant.nothing_happens(tenant.vm(), [forged, own])
+
+
+async def test_a_pod_left_by_an_interrupted_start_is_used_when_it_is_what_would_be_made_now(api: FakeAPI, tenant: Tenant) -> None:
+    await api.put(VMS, a_vm())
+    made = await tenant.pod()
+    await tenant.phase_is("Scheduling")
+    await api.edit(VMS, "ns", "testvm", lambda obj: obj.pop("status"))  # as if the pass had ended before it wrote
+    await tenant.until(lambda: tenant.vm().get("status", {}).get("podUID"), "the uid")
+    assert tenant.vm()["status"]["podUID"] == uid_of(made)
+    assert tenant.pods() == [made]
+
+    def other_memory(obj: Pod) -> None:
+        obj.pop("status")
+        obj["spec"]["domain"]["memory"]["guest"] = "96Mi"
+
+    await api.edit(VMS, "ns", "testvm", other_memory)
+    other = await tenant.until(lambda: [each for each in tenant.pods() if uid_of(each) != uid_of(made)], "another pod")
+    await tenant.until(lambda: tenant.vm().get("status", {}).get("podUID") == uid_of(other[0]), "its uid")
+
+
+# Marks taken off
+
+
+@pytest.mark.parametrize("fields", [("labels",), ("ownerReferences",), ("labels", "annotations", "ownerReferences")])
+async def test_a_running_pod_without_its_marks_is_still_the_machines(api: FakeAPI, tenant: Tenant, fields: tuple[str, ...]) -> None:
+    own = await tenant.running()
+    await tenant.strip(own, *fields)
+    await tenant.nothing_happens(tenant.vm(), [own])
+    await tenant.until(lambda: "PodNotMarked" in tenant.events(), "an event")
+    assert tenant.events().count("PodNotMarked") == 1
+
+    await api.edit(
+        VMS, "ns", "testvm", lambda obj: obj["status"].update(request={"action": "Restart", "runStrategy": "RerunOnFailure", "attempt": 2})
+    )
+    await tenant.until(lambda: dig(api.get(PODS, "ns", name_of(own)), "metadata", "deletionTimestamp"), "deletion of the pod")
+    await asyncio.sleep(ENOUGH)
+    assert [uid_of(each) for each in tenant.pods()] == [uid_of(own)]
+    await tenant.end_pod(own)  # no event tells of it
+    await tenant.pod(2)
+
+
+@pytest.mark.parametrize("fields", [("labels",), ("ownerReferences",), ("labels", "annotations", "ownerReferences")])
+async def test_a_machine_does_not_go_before_its_unmarked_pod(api: FakeAPI, tenant: Tenant, fields: tuple[str, ...]) -> None:
+    own = await tenant.running()
+    await tenant.strip(own, *fields)
+    await api.edit(VMS, "ns", "testvm", lambda obj: obj["metadata"].update(deletionTimestamp="2026-01-01T00:00:00Z"))
+    await tenant.until(lambda: dig(api.get(PODS, "ns", name_of(own)), "metadata", "deletionTimestamp"), "deletion of the pod")
+    await asyncio.sleep(ENOUGH)
+    assert tenant.vm()["metadata"]["finalizers"] == [names.VM_FINALIZER]
+    await tenant.end_pod(own)
+    await tenant.until(lambda: api.all(VMS) == [], "the end of the machine")
+
+
+async def test_marks_that_are_given_to_another_machine_move_nothing(api: FakeAPI, tenant: Tenant) -> None:
+    own = await tenant.running()
+    other = await api.put(VMS, a_vm("othervm", runStrategy="Halted"))
+
+    def give(obj: Pod) -> None:
+        obj["metadata"]["ownerReferences"][0] |= {"name": "othervm", "uid": uid_of(other)}
+        obj["metadata"]["labels"] |= {names.VM_NAME_LABEL: "othervm", names.CREATED_BY_LABEL: uid_of(other)}
+
+    await api.edit(PODS, "ns", name_of(own), give)
+    await tenant.until(
+        lambda: dig(api.get(PODS, "ns", name_of(own)), "metadata", "deletionTimestamp"), "the halted machine ends what it owns"
+    )
+    await asyncio.sleep(ENOUGH)
+    assert tenant.phase() == "Running"
+    assert [uid_of(each) for each in tenant.pods()] == [uid_of(own)]
+
+
+async def test_a_pod_that_is_unmarked_before_it_runs_is_handed_over_by_its_uid(api: FakeAPI, tenant: Tenant) -> None:
+    await api.put(VMS, a_vm())
+    own = await tenant.pod()
+    await tenant.phase_is("Scheduling")
+    await tenant.strip(own, "labels", "ownerReferences")
+    await tenant.start_pod(own)
+    await tenant.phase_is("Scheduled")
+    assert tenant.vm()["status"]["podUID"] == uid_of(own)
+    assert len(tenant.pods()) == 1
+
+
+# Deleted, and made again
+
+
+async def test_a_pod_remade_under_the_same_name_before_it_ran_gets_no_guest(api: FakeAPI, tenant: Tenant) -> None:
+    await api.put(VMS, a_vm())
+    own = await tenant.pod()
+    await tenant.phase_is("Scheduling")
+    await api.remove(PODS, "ns", name_of(own))
+    forged = await api.put(PODS, tenant.forged(name_of(own)))
+    await tenant.until(lambda: dig(api.get(PODS, "ns", name_of(own)), "metadata", "deletionTimestamp") or False, "deletion")
+    assert tenant.vm()["status"]["podUID"] == uid_of(own)
+    assert tenant.phase() == "Scheduling"
+    await api.remove(PODS, "ns", name_of(forged))
+    second = await tenant.pod(2)
+    assert tenant.vm()["status"]["attempts"][0]["result"] == "Failed"
+    assert second["spec"]["containers"][0]["image"] == "launcher:test"
+
+
+async def test_a_pod_remade_under_the_same_name_while_the_guest_ran_waits_for_what_may_still_run(api: FakeAPI, tenant: Tenant) -> None:
+    own = await tenant.running()
+    await api.remove(PODS, "ns", name_of(own))  # by force: its kubelet has not heard of it
+    bare = tenant.forged(name_of(own))
+    del bare["metadata"]["ownerReferences"]
+    bare = await api.put(PODS, bare)
+    await asyncio.sleep(ENOUGH)
+    assert tenant.phase() == "Running"
+    assert tenant.vm()["status"]["podUID"] == uid_of(own)
+    assert [uid_of(each) for each in tenant.pods()] == [uid_of(bare)]
+
+
+async def test_a_pod_deleted_by_force_has_its_grace_period_before_the_next_one_is_made(api: FakeAPI, tenant: Tenant) -> None:
+    own = await tenant.running()
+    grace = own["spec"]["terminationGracePeriodSeconds"]
+    await api.remove(PODS, "ns", name_of(own))
+    await tenant.nothing_happens(tenant.vm(), [])
+    tenant.now += grace + KUBELET_SECONDS - 1
+    await api.edit(VMS, "ns", "testvm", lambda obj: obj["metadata"].update(labels={"look": "again"}))
+    await tenant.nothing_happens(tenant.vm(), [])
+    tenant.now += 1
+    await tenant.pod(2)
+
+
+async def test_virt_handler_ends_the_wait_and_a_dead_node_needs_none(api: FakeAPI, tenant: Tenant) -> None:
+    own = await tenant.running()
+    await api.remove(PODS, "ns", name_of(own))
+    await tenant.nothing_happens(tenant.vm(), [])
+
+    def ended(obj: Pod) -> None:
+        obj["status"]["phase"] = "Stopped"
+        obj["status"]["attempts"][0] |= {"endTime": "2026-01-01T00:00:00Z", "result": "Stopped"}
+
+    await api.edit(VMS, "ns", "testvm", ended)
+    second = await tenant.pod(2)
+    await tenant.start_pod(second)
+    await tenant.phase_is("Scheduled")
+    await api.edit(NODES, "", "node1", lambda obj: obj["status"]["conditions"][0].update(status="Unknown"))
+    await tenant.phase_is("Unknown")
+    await api.remove(PODS, "ns", name_of(second))
+    await tenant.pod(3)
+
+
+async def test_the_kubelet_of_a_forced_deletion_that_is_silent_ends_nothing(api: FakeAPI, tenant: Tenant) -> None:
+    own = await tenant.running()
+    lease = {"metadata": {"name": names.handler_lease("node1"), "namespace": "kubevirt", "labels": {names.COMPONENT_LABEL: names.HANDLER}}}
+    await api.put(LEASES, lease | {"spec": {"renewTime": "1990-01-01T00:00:00.000000Z", "leaseDurationSeconds": 10000}})
+    await asyncio.sleep(0.1)
+    await api.edit(NODES, "", "node1", lambda obj: obj["status"]["conditions"][0].update(status="Unknown"))
+    await api.remove(PODS, "ns", name_of(own))
+    tenant.now += 1000
+    await tenant.nothing_happens(tenant.vm(), [])
+
+
+# Migrations
+
+
+async def migrating(api: FakeAPI, tenant: Tenant) -> tuple[Pod, Pod]:
+    """Bring testvm to the middle of a migration; returns its source and target pods."""
+    source = await tenant.running()
+    made = await api.put(
+        MIGRATIONS,
+        {"metadata": {"name": "m", "namespace": "ns", "finalizers": [names.MIGRATION_FINALIZER]}, "spec": {"selector": {"name": "testvm"}}},
+    )
+    name = names.target_pod_name("testvm", uid_of(made))
+    target = await tenant.until(lambda: api.get(PODS, "ns", name), "target pod")
+    await tenant.start_pod(target, "node2")
+    await tenant.until(lambda: move(api)["phase"] == "PreparingTarget", "PreparingTarget")
+    await api.edit(MIGRATIONS, "ns", "m", lambda obj: obj["status"].update(phase="Running"))
+    return source, target
+
+
+def move(api: FakeAPI) -> dict[str, Any]:
+    status: dict[str, Any] = api.get(MIGRATIONS, "ns", "m").get("status") or {}
+    return status
+
+
+async def test_both_sides_of_a_migration_are_written_down_by_uid(api: FakeAPI, tenant: Tenant) -> None:
+    source, target = await migrating(api, tenant)
+    assert (move(api)["sourcePodUID"], move(api)["targetPodUID"]) == (uid_of(source), uid_of(target))
+
+
+async def test_a_forged_target_is_never_migrated_into(api: FakeAPI, tenant: Tenant) -> None:
+    await tenant.running()
+    name = names.target_pod_name("testvm", KNOWN)
+    forged = await api.put(PODS, tenant.forged(name))
+    await api.put(MIGRATIONS, {"metadata": {"name": "m", "namespace": "ns", "uid": KNOWN}, "spec": {"selector": {"name": "testvm"}}})
+    await tenant.until(lambda: move(api).get("phase") == "Pending", "Pending")
+    assert "is not what virt-controller would make" in move(api)["message"]
+    assert "targetPodUID" not in move(api)
+    await tenant.until(lambda: dig(api.get(PODS, "ns", name), "metadata", "deletionTimestamp") or False, "deletion")
+    await api.remove(PODS, "ns", name_of(forged))
+    await tenant.until(lambda: move(api).get("targetPodUID"), "another target")
+    assert api.get(PODS, "ns", name)["spec"]["containers"][0]["image"] == "launcher:test"
+
+
+async def test_a_target_remade_under_its_name_fails_the_migration(api: FakeAPI, tenant: Tenant) -> None:
+    await tenant.running()
+    made = await api.put(MIGRATIONS, {"metadata": {"name": "m", "namespace": "ns"}, "spec": {"selector": {"name": "testvm"}}})
+    name = names.target_pod_name("testvm", uid_of(made))
+    await tenant.until(lambda: move(api).get("targetPodUID"), "target pod")
+    await api.remove(PODS, "ns", name)
+    await api.put(PODS, tenant.forged(name))
+    await tenant.until(lambda: move(api).get("phase") == "Failed", "Failed")
+    assert "targetNode" not in move(api)
+
+
+async def test_the_last_words_of_a_pod_that_was_remade_as_the_source_release_nobody(api: FakeAPI, tenant: Tenant) -> None:
+    source, target = await migrating(api, tenant)
+    await api.remove(PODS, "ns", name_of(source))  # by force: QEMU still runs
+    forged = tenant.forged(name_of(source))
+    forged["status"] = {
+        "phase": "Succeeded",
+        "containerStatuses": [{"name": names.CONTAINER, "state": {"terminated": {"exitCode": 0, "message": "migrated: by nobody"}}}],
+    }
+    await api.put(PODS, forged)
+    await tenant.until(lambda: move(api).get("conditions"), "that the guest is withheld")
+    await asyncio.sleep(ENOUGH)
+    assert not release.is_released({"status": move(api)})
+    assert uid_of(api.get(PODS, "ns", name_of(target))) == uid_of(target)
+
+
+async def test_a_target_without_its_marks_keeps_the_attempt_open(api: FakeAPI, tenant: Tenant) -> None:
+    """The guest went over, and nobody has written that down yet: the source is over, and the target is found by its uid alone."""
+    source, target = await migrating(api, tenant)
+    await tenant.strip(target, "labels", "annotations", "ownerReferences")
+    before = copy.deepcopy(tenant.vm())
+    await tenant.end_pod(source, message="migrated: the guest runs on in another pod")
+    await tenant.nothing_happens(before, [target, source] if name_of(target) < name_of(source) else [source, target])
+    assert release.is_released({"status": move(api)})
+    await api.edit(VMS, "ns", "testvm", lambda obj: obj["status"].update(podName=name_of(target), podUID=uid_of(target), nodeName="node2"))
+    await tenant.until(lambda: move(api)["phase"] == "Succeeded", "Succeeded")
+    await asyncio.sleep(ENOUGH)
+    assert tenant.phase() == "Running"
+    assert uid_of(target) in {uid_of(each) for each in tenant.pods()}
+
+
+async def test_a_pod_forged_as_the_target_of_a_migration_that_is_over_blocks_nothing(api: FakeAPI, tenant: Tenant) -> None:
+    own = await tenant.running()
+    over = {
+        "metadata": {"name": "m", "namespace": "ns", "uid": KNOWN},
+        "spec": {"selector": {"name": "testvm"}},
+        "status": {"phase": "Failed"},
+    }
+    await api.put(MIGRATIONS, over)
+    name = names.target_pod_name("testvm", KNOWN)
+    await api.put(PODS, tenant.forged(name))
+    await tenant.end_pod(own)
+    await tenant.until(lambda: dig(api.get(PODS, "ns", name), "metadata", "deletionTimestamp"), "deletion")
+    await api.remove(PODS, "ns", name)
+    await tenant.phase_is("Succeeded")
