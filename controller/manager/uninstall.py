@@ -24,6 +24,7 @@ from apiserver.apis.virt import names
 from apiserver.apis.virt.resources import MIGRATIONS, VIRTUAL_MACHINES
 from apiserver.client.config import Config, ConfigError
 from apiserver.client.rest import Client, TransportError
+from controller.reconcilers import ownership
 
 POLL_SECONDS: Final = 2.0
 SAY_EVERY: Final = 5
@@ -97,7 +98,9 @@ async def _observe(client: Client) -> Left:
             return ()
 
     pods = await client.list(PODS, label_selector=f"{names.COMPONENT_LABEL}={names.LAUNCHER}")
-    return Left(await items(MIGRATIONS), await items(VIRTUAL_MACHINES), tuple(pods.get("items") or ()))
+    # Anybody may put our label on a pod. One that claims a machine as its controller goes with it, whoever made it.
+    owned = tuple(each for each in pods.get("items") or () if ownership.owner_of(each) is not None)
+    return Left(await items(MIGRATIONS), await items(VIRTUAL_MACHINES), owned)
 
 
 async def _delete(client: Client, left: Left) -> None:

@@ -50,8 +50,13 @@ async def test_migrations_go_before_the_machines_that_they_move() -> None:
 async def test_it_waits_for_the_pods_of_guests_and_names_what_is_left_when_time_is_up() -> None:
     async with cluster() as (api, client):
         await api.put(VMS, machine("stuck", finalizers=["kubevirt.io/virtual-machine"]))
-        await api.put(PODS, machine("virt-launcher-stuck-abcde", labels={"kubevirt.io": "virt-launcher"}))
+        ours = {"kubevirt.io": "virt-launcher"}
+        owner = {"apiVersion": "kubevirt.io/v1alpha1", "kind": "VirtualMachine", "name": "stuck", "uid": "u", "controller": True}
+        pod = machine("virt-launcher-stuck-abcde", labels=ours, ownerReferences=[owner])
+        container = {"name": "compute", "volumeMounts": [{"name": "run", "mountPath": "/run/kubevirt"}]}
+        await api.put(PODS, {**pod, "spec": {"automountServiceAccountToken": False, "restartPolicy": "Never", "containers": [container]}})
         await api.put(PODS, machine("innocent"))
+        await api.put(PODS, machine("labelled-by-a-stranger", labels=ours))
 
         done, said = await shut_down(client)
 
@@ -59,8 +64,16 @@ async def test_it_waits_for_the_pods_of_guests_and_names_what_is_left_when_time_
         assert "virtualmachine default/stuck" in said
         assert "pod default/virt-launcher-stuck-abcde" in said
         assert "innocent" not in said
+        assert "stranger" not in said
         assert "--no-hooks" in said
         assert len([1 for method, _, _ in api.writes if method == "DELETE"]) == 1  # asked once, then waited
+
+
+async def test_a_strangers_pod_with_our_label_holds_nothing_up() -> None:
+    async with cluster() as (api, client):
+        await api.put(PODS, machine("squatter", labels={"kubevirt.io": "virt-launcher"}))
+
+        assert await shut_down(client) == (True, "no guest is left")
 
 
 async def test_an_api_that_refuses_is_told_and_ends_in_time() -> None:
