@@ -169,6 +169,7 @@ def _kube_apiserver(made: Certificates, etcd_url: str, port: int) -> Sequence[st
         f"--service-account-signing-key-file={made.key('service-account')}",
         "--service-account-issuer=https://kubernetes.default.svc.cluster.local",
         "--authorization-mode=RBAC",
+        "--allow-privileged=true",  # so that what refuses a privileged pod is what is tested
         "--disable-admission-plugins=ServiceAccount",  # there is no controller that makes service accounts
         f"--requestheader-client-ca-file={made.front_proxy_authority}",
         "--requestheader-allowed-names=front-proxy",

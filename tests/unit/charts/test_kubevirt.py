@@ -473,3 +473,23 @@ def test_the_namespace_is_labelled_unless_the_installer_does_it() -> None:
         assert granted == (
             [{"apiGroups": [""], "resources": ["namespaces"], "resourceNames": ["kubevirt"], "verbs": ["get", "patch"]}] if labelled else []
         )
+
+
+def test_virt_controller_may_make_pods_with_the_image_that_it_is_told_and_with_what_webhooks_make_of_it() -> None:
+    digest = f"sha256:{'a' * 64}"
+    settings = (NODE, f"image.digests.virt-launcher={digest}", "admission.launcherImages={mirror.example/virt-launcher:v1}")
+    arguments = one("Deployment", "virt-controller", *settings)["spec"]["template"]["spec"]["containers"][0]["args"]
+    (image,) = [each.removeprefix("--launcher-image=") for each in arguments if each.startswith("--launcher-image=")]
+    assert image.endswith(f"@{digest}")
+    spec = one("ValidatingAdmissionPolicy", "virt-controller-pods.kubevirt.io", *settings)["spec"]
+    (rule,) = [each for each in spec["validations"] if "each.image in" in each["expression"]]
+    assert f'each.image in ["{image}","mirror.example/virt-launcher:v1"]' in rule["expression"]
+    assert spec["failurePolicy"] == "Fail"
+    binding = one("ValidatingAdmissionPolicyBinding", "virt-controller-pods.kubevirt.io", *settings)["spec"]
+    assert binding == {"policyName": "virt-controller-pods.kubevirt.io", "validationActions": ["Deny"]}
+
+
+def test_an_image_with_a_quote_in_it_does_not_get_into_the_policy() -> None:
+    done = helm("template", "kubevirt", str(CHART), "--set", NODE, "--set", "admission.launcherImages={x'y}")
+    assert done.returncode != 0
+    assert "launcherImages" in done.stderr

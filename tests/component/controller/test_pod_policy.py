@@ -1,0 +1,227 @@
+"""What virt-controller's account may do with pods, by the real kube-apiserver with the chart's roles and policy in it.
+
+And what kube-apiserver makes of our pods: virt-controller compares a pod that has the name of one to be made with that.
+"""
+
+from __future__ import annotations
+
+import copy
+import http.client
+import json
+import ssl
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from apiserver.apis.meta.objects import name_of
+from apiserver.apis.virt import names
+from controller.reconcilers import leftovers
+from controller.reconcilers.launcher_pod import Placement, launcher_pod, target_pod
+from tests.twin import environment
+from tests.twin.certificates import ADMIN, HOST
+from tests.twin.environment import Environment
+from tests.unit.controller.reconcilers import forbidden_pods
+from tests.unit.controller.reconcilers.builders import UID, a_migration
+from tests.unit.controller.reconcilers.forbidden_pods import ACCOUNT, CREATIONS, DELETIONS, OURS, POLICY, SETTINGS, Pod, changed
+from tests.unit.controller.reconcilers.test_launcher_pod import CLAIMS, MOVE, TINY
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+PATHS = {
+    "ClusterRole": "/apis/rbac.authorization.k8s.io/v1/clusterroles",
+    "ClusterRoleBinding": "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
+    "ValidatingAdmissionPolicy": "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies",
+    "ValidatingAdmissionPolicyBinding": "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings",
+}
+PODS = "/api/v1/namespaces/default/pods"
+
+
+class Cluster:
+    """kube-apiserver, asked as anybody."""
+
+    def __init__(self, here: Environment) -> None:
+        self.here = here
+
+    def ask(self, method: str, path: str, body: Any = None, *, user: str = ACCOUNT, kind: str = "application/json") -> tuple[int, Any]:
+        """Return the code and the answer to a request of ``user``; empty: of the administrator."""
+        made = self.here.certificates
+        context = ssl.create_default_context(cafile=str(made.authority))
+        context.load_cert_chain(made.certificate(ADMIN), made.key(ADMIN))
+        connection = http.client.HTTPSConnection(HOST, self.here.kubernetes_port, context=context, timeout=30)
+        headers = {"Content-Type": kind, "Accept": "application/json"} | ({"Impersonate-User": user} if user else {})
+        try:
+            connection.request(method, path, None if body is None else json.dumps(body), headers)
+            response = connection.getresponse()
+            return response.status, json.loads(response.read())
+        finally:
+            connection.close()
+
+    def create(self, pod: Pod, user: str = ACCOUNT) -> tuple[int, Any]:
+        return self.ask("POST", PODS, pod, user=user)
+
+    def clear(self) -> None:
+        for each in self.ask("GET", PODS, user="")[1]["items"]:
+            self.ask("DELETE", f"{PODS}/{name_of(each)}?gracePeriodSeconds=0", user="")
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with environment.environment(tmp_path_factory.mktemp("policy")) as here:
+        known = Cluster(here)
+        for each in forbidden_pods.of_the_chart(*PATHS):
+            if "virt-controller" in name_of(each):
+                code, answer = known.ask("POST", PATHS[each["kind"]], each, user="")
+                assert code == http.client.CREATED, answer
+        account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}
+        known.ask("POST", "/api/v1/namespaces/default/serviceaccounts", account, user="")
+        deadline = time.monotonic() + 60
+        while known.create(changed(CREATIONS["hostPID"]))[0] != http.client.FORBIDDEN:  # until the policy is known
+            known.clear()
+            assert time.monotonic() < deadline
+            time.sleep(0.2)
+        yield known
+
+
+@pytest.fixture(autouse=True)
+def _empty(cluster: Cluster) -> None:
+    cluster.clear()
+
+
+def test_every_pod_that_virt_controller_makes_is_created(cluster: Cluster) -> None:
+    for pod in forbidden_pods.made():
+        if "priorityClassName" in pod["spec"]:
+            pod["spec"]["priorityClassName"] = "system-node-critical"  # that of the example exists nowhere
+        code, answer = cluster.create(pod)
+        assert code == http.client.CREATED, answer
+        code, answer = cluster.ask("DELETE", f"{PODS}/{name_of(pod)}", {"preconditions": {"uid": answer["metadata"]["uid"]}})
+        assert code == http.client.OK, answer
+        cluster.clear()  # one that names its node waits for the kubelet
+
+
+@pytest.mark.parametrize("what", CREATIONS)
+def test_a_pod_with_one_more_power_is_refused_by_the_policy(cluster: Cluster, what: str) -> None:
+    pod = changed(CREATIONS[what])
+    code, answer = cluster.create(pod)
+    assert (code, POLICY in answer["message"]) == (http.client.FORBIDDEN, True), answer
+    assert "resulted in error" not in answer["message"]
+
+
+def test_the_administrator_may_create_what_the_account_may_not(cluster: Cluster) -> None:
+    """Otherwise kube-apiserver, not the policy, would have refused the pods above."""
+    invalid = []
+    for what, change in CREATIONS.items():
+        code, answer = cluster.create(changed(change), user="")
+        if code != http.client.CREATED:
+            invalid.append((what, answer["message"]))
+        cluster.clear()
+    assert invalid == []
+
+
+@pytest.mark.parametrize("what", OURS)
+def test_our_pods_can_be_deleted_whatever_was_done_to_them(cluster: Cluster, what: str) -> None:
+    made = cluster.create(changed(OURS[what]), user="")
+    assert made[0] == http.client.CREATED, made[1]
+    code, answer = cluster.ask("DELETE", f"{PODS}/{name_of(made[1])}")
+    assert code == http.client.OK, answer
+
+
+@pytest.mark.parametrize("what", DELETIONS)
+def test_pods_of_others_cannot_be_deleted(cluster: Cluster, what: str) -> None:
+    made = cluster.create(changed(DELETIONS[what]), user="")
+    assert made[0] == http.client.CREATED, made[1]
+    code, answer = cluster.ask("DELETE", f"{PODS}/{name_of(made[1])}")
+    assert (code, "no launcher pod" in answer["message"]) == (http.client.FORBIDDEN, True), answer
+    assert cluster.ask("GET", f"{PODS}/{name_of(made[1])}")[0] == http.client.OK
+
+
+def test_a_pod_on_a_node_is_deleted_with_grace_and_not_by_force(cluster: Cluster) -> None:
+    pod = changed(OURS["as it was made"])
+    pod["spec"]["nodeName"] = "node1"
+    assert cluster.create(pod)[0] == http.client.CREATED
+    path = f"{PODS}/{name_of(pod)}"
+    for options in ({"gracePeriodSeconds": 0}, {"gracePeriodSeconds": 0, "propagationPolicy": "Background"}):
+        code, answer = cluster.ask("DELETE", path, {"apiVersion": "v1", "kind": "DeleteOptions", **options})
+        assert (code, "by force" in answer["message"]) == (http.client.FORBIDDEN, True), answer
+    code, answer = cluster.ask("DELETE", path, {"apiVersion": "v1", "kind": "DeleteOptions"})
+    assert code == http.client.OK, answer
+    assert answer["metadata"]["deletionGracePeriodSeconds"] == pod["spec"]["terminationGracePeriodSeconds"]
+
+
+def test_pods_are_neither_changed_nor_entered_with_the_account(cluster: Cluster) -> None:
+    """RBAC grants none of it. And if it did one day: so says the policy."""
+    pod = changed(OURS["as it was made"])
+    assert cluster.create(pod)[0] == http.client.CREATED
+    path = f"{PODS}/{name_of(pod)}"
+    merge, labels = "application/merge-patch+json", {"metadata": {"labels": {"a": "b"}}}
+    assert cluster.ask("PATCH", path, labels, kind=merge)[0] == http.client.FORBIDDEN
+    resources = ["pods", "pods/exec", "pods/attach", "pods/portforward", "pods/binding"]
+    rule = {"apiGroups": [""], "resources": resources, "verbs": ["*"]}
+    rbac = "rbac.authorization.k8s.io"
+    role: dict[str, Any] = {"apiVersion": f"{rbac}/v1", "kind": "ClusterRole", "metadata": {"name": "too-much"}, "rules": [rule]}
+    subjects = [{"apiGroup": rbac, "kind": "User", "name": ACCOUNT}]
+    bound = {
+        **role,
+        "kind": "ClusterRoleBinding",
+        "roleRef": {"apiGroup": rbac, "kind": "ClusterRole", "name": "too-much"},
+        "subjects": subjects,
+    }
+    for each in (role, bound):
+        assert cluster.ask("POST", PATHS[each["kind"]], each, user="")[0] == http.client.CREATED
+    try:
+        deadline = time.monotonic() + 30
+        while (answer := cluster.ask("PATCH", path, labels, kind=merge))[0] == http.client.FORBIDDEN and POLICY not in answer[1]["message"]:
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        assert "only creates and deletes" in answer[1]["message"]
+        for subresource in ("exec?command=id&stdout=true", "attach?stdout=true", "portforward?ports=22"):
+            code, said = cluster.ask("POST", f"{path}/{subresource}")
+            assert "only creates and deletes" in said["message"], (code, said)
+        binding = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name_of(pod)}, "target": {"kind": "Node", "name": "node1"}}
+        code, said = cluster.ask("POST", f"{path}/binding", binding)
+        assert "only creates and deletes" in said["message"], (code, said)
+        code, said = cluster.ask("DELETE", PODS)  # a collection: each pod is judged; ours may go
+        assert code == http.client.OK, said
+    finally:
+        for each in (bound, role):
+            cluster.ask("DELETE", f"{PATHS[each['kind']]}/too-much", user="")
+
+
+def test_what_kube_apiserver_makes_of_our_pods_is_known_again(cluster: Cluster) -> None:
+    """The comparison of ``leftovers`` allows for its defaults and for nothing else."""
+    for vm in forbidden_pods.examples():
+        vm["metadata"].setdefault("namespace", "default")
+        for wanted in (
+            launcher_pod(vm, 3, CLAIMS, SETTINGS, Placement(kvm=True, avoid_nodes=("node1",))),
+            target_pod(vm, a_migration(), 1, CLAIMS, SETTINGS, MOVE),
+        ):
+            if "priorityClassName" in wanted["spec"]:
+                wanted["spec"]["priorityClassName"] = "system-node-critical"
+            code, found = cluster.create(wanted)
+            assert code == http.client.CREATED, found
+            assert leftovers.objection(found, wanted, vm) == ""
+            assert cluster.ask("DELETE", f"{PODS}/{name_of(wanted)}", user="")[0] == http.client.OK
+            cluster.clear()
+
+
+def test_a_tenant_can_forge_every_mark_of_our_pods_but_not_what_is_compared(cluster: Cluster) -> None:
+    """Nothing of Kubernetes' keeps a tenant with ``edit`` from naming any uid as a pod's controller: therefore owning is not enough."""
+    rule = {"apiGroups": [""], "resources": ["pods"], "verbs": ["*"]}
+    rbac = "rbac.authorization.k8s.io"
+    role: dict[str, Any] = {"apiVersion": f"{rbac}/v1", "kind": "Role", "metadata": {"name": "edit"}, "rules": [rule]}
+    subjects = [{"apiGroup": rbac, "kind": "User", "name": "tenant"}]
+    bound = {**role, "kind": "RoleBinding", "roleRef": {"apiGroup": rbac, "kind": "Role", "name": "edit"}, "subjects": subjects}
+    for each, plural in ((role, "roles"), (bound, "rolebindings")):
+        assert cluster.ask("POST", f"/apis/{rbac}/v1/namespaces/default/{plural}", each, user="")[0] == http.client.CREATED
+    wanted = changed(OURS["as it was made"])
+    forged = copy.deepcopy(wanted)
+    forged["spec"]["containers"][0] |= {"image": "registry.example/evil:v1", "command": ["sh"]}
+    deadline = time.monotonic() + 30
+    while (answer := cluster.create(forged, user="tenant"))[0] == http.client.FORBIDDEN:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    assert answer[0] == http.client.CREATED, answer
+    assert answer[1]["metadata"]["ownerReferences"] == wanted["metadata"]["ownerReferences"]
+    assert answer[1]["metadata"]["labels"][names.CREATED_BY_LABEL] == UID
+    assert leftovers.objection(answer[1], wanted, TINY) == "spec.containers[].image differs"

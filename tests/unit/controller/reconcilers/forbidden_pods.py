@@ -1,0 +1,213 @@
+"""What virt-controller's account must not make or delete, one feature at a time, for the policy of the chart: on our own evaluator of
+policies (``test_pod_policy.py``) and on kube-apiserver (``tests/component/controller/test_pod_policy.py``)."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final
+
+import yaml
+
+from apiserver.apis.virt import names
+from controller.reconcilers.launcher_pod import Placement, launcher_pod, target_pod
+from controller.reconcilers.settings import Settings
+from tests.unit.controller.reconcilers.builders import a_migration, a_vm
+from tests.unit.controller.reconcilers.test_launcher_pod import CLAIMS, DISKS, MOVE, PLACED, TINY
+
+Pod = dict[str, Any]
+Change = Callable[[Pod], Any]
+
+ROOT: Final = Path(__file__).parents[4]
+GOLDEN: Final = ROOT / "tests/unit/charts/golden.yaml"
+"""The chart, rendered; a test of the chart keeps it what the chart renders."""
+POLICY: Final = "virt-controller-pods.kubevirt.io"
+ACCOUNT: Final = "system:serviceaccount:kubevirt:virt-controller"
+SETTINGS: Final = Settings("localhost/kubevirt/virt-launcher:dev", image_pull_secrets=("regcred",))
+
+
+@cache
+def _rendered() -> list[dict[str, Any]]:
+    return [each for each in yaml.safe_load_all(GOLDEN.read_text()) if each]
+
+
+def of_the_chart(*kinds: str) -> list[dict[str, Any]]:
+    """Return the objects of these kinds that the chart renders."""
+    return [each for each in _rendered() if each["kind"] in kinds]
+
+
+def examples() -> list[dict[str, Any]]:
+    """Return the machines of ``examples/``, and of the tests of launcher pods, as the API hands them out."""
+    found = []
+    for path in sorted((ROOT / "examples").rglob("*.yaml")):
+        found += [each for each in yaml.safe_load_all(path.read_text()) if each and each.get("kind") == "VirtualMachine"]
+    for number, vm in enumerate(found):
+        vm["metadata"] |= {"namespace": "default", "uid": f"6b0a1c1e-0000-4000-8000-00000000010{number}"}
+    labelled = a_vm()
+    labelled["metadata"]["labels"] = {"app": "db", names.COMPONENT_LABEL: "somebody-else"}
+    return [*found, TINY, DISKS, PLACED, labelled]
+
+
+def made() -> list[Pod]:
+    """Return the pods that virt-controller makes of these machines."""
+    placements = (Placement(), Placement(kvm=True, avoid_nodes=("node1",)))
+    claims = (CLAIMS, {"myvolumeclaim": {"spec": {"volumeMode": "Block"}}})
+    starts = [launcher_pod(vm, 3, each, SETTINGS, where) for vm in examples() for each in claims for where in placements]
+    return [*starts, *(target_pod(vm, a_migration(), 1, CLAIMS, SETTINGS, MOVE) for vm in examples())]
+
+
+def _container(pod: Pod) -> dict[str, Any]:
+    found: dict[str, Any] = pod["spec"]["containers"][0]
+    return found
+
+
+def _owner(pod: Pod) -> dict[str, Any]:
+    found: dict[str, Any] = pod["metadata"]["ownerReferences"][0]
+    return found
+
+
+def _with(**fields: Any) -> Change:
+    return lambda pod: pod["spec"].update(fields)
+
+
+def _container_with(**fields: Any) -> Change:
+    return lambda pod: _container(pod).update(fields)
+
+
+def _confined(**fields: Any) -> Change:
+    return lambda pod: _container(pod)["securityContext"].update(fields)
+
+
+def _pod_confined(**fields: Any) -> Change:
+    return lambda pod: pod["spec"]["securityContext"].update(fields)
+
+
+def _volume(**source: Any) -> Change:
+    return lambda pod: pod["spec"]["volumes"].append({"name": "more", **source})
+
+
+_PROBE: Final = {"exec": {"command": ["sh", "-c", "id"]}}
+
+
+def _token_by_projection(pod: Pod) -> None:
+    token = {"serviceAccountToken": {"path": "token", "expirationSeconds": 3600}}
+    pod["spec"]["serviceAccountName"] = "default"
+    pod["spec"]["volumes"].append({"name": "more", "projected": {"sources": [token]}})
+
+
+_CLAIM: Final = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+_BESIDE: Final = {
+    "name": "beside",
+    "image": SETTINGS.launcher_image,
+    "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+}
+
+CREATIONS: Final = MappingProxyType[str, Change](
+    {
+        "another name": lambda pod: pod["metadata"].update(name="debug"),
+        "no owner": lambda pod: pod["metadata"].pop("ownerReferences"),
+        "an owner that is no machine": lambda pod: _owner(pod).update(apiVersion="apps/v1", kind="ReplicaSet"),
+        "an owner of another group": lambda pod: _owner(pod).update(apiVersion="example.com/v1"),
+        "an owner that is no controller": lambda pod: _owner(pod).update(controller=False),
+        "a second owner": lambda pod: pod["metadata"]["ownerReferences"].append({**_owner(pod), "uid": "other", "controller": False}),
+        "no labels": lambda pod: pod["metadata"].pop("labels"),
+        "another component": lambda pod: pod["metadata"]["labels"].update({names.COMPONENT_LABEL: "virt-api"}),
+        "the uid of another machine": lambda pod: pod["metadata"]["labels"].update({names.CREATED_BY_LABEL: "other"}),
+        "the name of another machine": lambda pod: pod["metadata"]["labels"].update({names.VM_NAME_LABEL: "other"}),
+        "hostNetwork": _with(hostNetwork=True),
+        "hostPID": _with(hostPID=True),
+        "hostIPC": _with(hostIPC=True),
+        "shareProcessNamespace": _with(shareProcessNamespace=True),
+        "another service account": _with(serviceAccountName="cluster-admin"),
+        "a service account's token": _with(automountServiceAccountToken=True),
+        "a token by default": lambda pod: pod["spec"].pop("automountServiceAccountToken"),
+        "restarts": _with(restartPolicy="Always"),
+        "a container beside it": lambda pod: pod["spec"]["containers"].append(_BESIDE),
+        "a container before it": _with(initContainers=[_BESIDE]),
+        "another image": _container_with(image="registry.example/evil:v1"),
+        "another tag": _container_with(image=f"{SETTINGS.launcher_image}-evil"),
+        "another container": _container_with(name="shell"),
+        "a command": _container_with(command=["sh"]),
+        "arguments": _container_with(args=["-c", "id"]),
+        "environment": _container_with(env=[{"name": "LD_PRELOAD", "value": "/x.so"}]),
+        "a Secret as environment": _container_with(env=[{"name": "X", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}]),
+        "all of a Secret as environment": _container_with(envFrom=[{"secretRef": {"name": "s"}}]),
+        "a hook": _container_with(lifecycle={"postStart": _PROBE}),
+        "a liveness probe": _container_with(livenessProbe=_PROBE),
+        "a readiness probe": _container_with(readinessProbe=_PROBE),
+        "a startup probe": _container_with(startupProbe=_PROBE),
+        "a port of the host": _container_with(ports=[{"containerPort": 22, "hostPort": 22}]),
+        "another directory": _container_with(workingDir="/proc"),
+        "root": _pod_confined(runAsUser=0, runAsNonRoot=False),
+        "root's group": _pod_confined(runAsGroup=0),
+        "volumes of root's group": _pod_confined(fsGroup=0),
+        "further groups": _pod_confined(supplementalGroups=[0]),
+        "perhaps root": lambda pod: pod["spec"]["securityContext"].pop("runAsNonRoot"),
+        "no user": lambda pod: pod["spec"]["securityContext"].pop("runAsUser"),
+        "no pod security": lambda pod: pod["spec"].pop("securityContext"),
+        "no seccomp": _pod_confined(seccompProfile={"type": "Unconfined"}),
+        "no AppArmor": _pod_confined(appArmorProfile={"type": "Unconfined"}),
+        "another SELinux type": _pod_confined(seLinuxOptions={"type": "spc_t"}),
+        "sysctls": _pod_confined(sysctls=[{"name": "kernel.shm_rmid_forced", "value": "0"}]),
+        "privileged": _confined(privileged=True, allowPrivilegeEscalation=True),
+        "privilege escalation": _confined(allowPrivilegeEscalation=True),
+        "escalation by default": lambda pod: _container(pod)["securityContext"].pop("allowPrivilegeEscalation"),
+        "capabilities": _confined(capabilities={"drop": ["ALL"], "add": ["NET_BIND_SERVICE"]}),
+        "capabilities by default": lambda pod: _container(pod)["securityContext"].pop("capabilities"),
+        "fewer capabilities": _confined(capabilities={"drop": ["NET_RAW"]}),
+        "root in the container": _confined(runAsUser=0, runAsNonRoot=False),
+        "root's group in the container": _confined(runAsGroup=0),
+        "no seccomp in the container": _confined(seccompProfile={"type": "Unconfined"}),
+        "no AppArmor in the container": _confined(appArmorProfile={"type": "Unconfined"}),
+        "another SELinux type in the container": _confined(seLinuxOptions={"type": "spc_t"}),
+        "no container security": lambda pod: _container(pod).pop("securityContext"),
+        "the host's files": _volume(hostPath={"path": "/"}),
+        "a Secret": _volume(secret={"secretName": "s"}),
+        "a ConfigMap": _volume(configMap={"name": "c"}),
+        "a token by projection": _token_by_projection,
+        "the pod's own fields": _volume(downwardAPI={"items": [{"path": "x", "fieldRef": {"fieldPath": "metadata.name"}}]}),
+        "NFS": _volume(nfs={"server": "10.0.0.1", "path": "/"}),
+        "an ephemeral claim": _volume(ephemeral={"volumeClaimTemplate": {"spec": _CLAIM}}),
+        "a CSI volume": _volume(csi={"driver": "secrets-store.csi.k8s.io"}),
+        "claimed devices": _with(resourceClaims=[{"name": "gpu", "resourceClaimName": "gpu"}]),
+    }
+)
+"""Each alone makes a launcher pod one that may not be created."""
+
+
+def _of_a_person(pod: Pod) -> None:
+    for mount in _container(pod)["volumeMounts"]:
+        mount["mountPath"] = mount["mountPath"].replace("/run/kubevirt", "/srv")
+
+
+DELETIONS: Final = MappingProxyType[str, Change](
+    {
+        "another name": lambda pod: pod["metadata"].update(name="database-0"),
+        "another container": _container_with(name="postgres"),
+        "without our sockets": _of_a_person,
+        "restarts": _with(restartPolicy="Always"),
+        "a token": _with(automountServiceAccountToken=True),
+    }
+)
+"""Each alone makes a pod one that may not be deleted."""
+
+OURS: Final = MappingProxyType[str, Change](
+    {
+        "as it was made": lambda _: None,
+        "without labels": lambda pod: pod["metadata"].pop("labels"),
+        "without its owner": lambda pod: pod["metadata"].pop("ownerReferences"),
+        "with another image": _container_with(image="registry.example/virt-launcher:earlier"),
+        "of a version without these": lambda pod: _container(pod)["securityContext"].pop("capabilities"),
+    }
+)
+"""Pods that may be deleted whatever somebody did to them, because all of this can be changed, or came later."""
+
+
+def changed(change: Change, pod: Pod | None = None) -> Pod:
+    """Return a launcher pod after one change."""
+    found = copy.deepcopy(pod if pod is not None else launcher_pod(TINY, 1, {}, SETTINGS, Placement()))
+    change(found)
+    return found

@@ -1,0 +1,125 @@
+"""The policy of the chart about virt-controller's pods, evaluated as kube-apiserver does, by our own evaluator of policies."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from apiserver.admission.metrics import AdmissionMetrics
+from apiserver.admission.policy import validating
+from apiserver.admission.policy.metrics import ValidatingMetrics
+from apiserver.admission.policy.plugin import Judging
+from apiserver.admission.policy.source import Source
+from apiserver.admission.policy.validating import ValidatingPolicies
+from apiserver.apis.core.resources import PODS
+from apiserver.apis.meta.errors import StatusError
+from apiserver.apis.meta.instruments import Registry
+from apiserver.apis.meta.objects import name_of
+from apiserver.apis.meta.resources import Resource
+from apiserver.apis.meta.users import User
+from apiserver.registry.generic.admission import Attributes
+from controller.reconcilers import ownership
+from tests.unit.controller.reconcilers import forbidden_pods
+from tests.unit.controller.reconcilers.forbidden_pods import ACCOUNT, CREATIONS, DELETIONS, OURS, POLICY, Change, Pod, changed
+
+
+class Cluster:
+    """Namespaces without labels; nobody asks for anything else."""
+
+    def __init__(self) -> None:
+        self.synced = asyncio.Event()
+        self.synced.set()
+
+    async def get(self, name: str) -> Pod:
+        return {"metadata": {"name": name}}
+
+    def equivalents(self, resource: Resource) -> Sequence[Resource]:
+        return (resource,)
+
+    def convert(self, obj: Pod, source: Resource, target: Resource) -> Pod:
+        raise AssertionError((source, target))
+
+
+@pytest.fixture(scope="module")
+def policies() -> ValidatingPolicies:
+    cluster: Any = Cluster()
+    metrics = ValidatingMetrics()
+    metrics.register(Registry())
+    nobody: Any = None
+    source = Source(nobody, PODS, PODS, cluster, validating.compile_policy)
+    for each in forbidden_pods.of_the_chart("ValidatingAdmissionPolicy"):
+        if name_of(each) == POLICY:
+            source._policy_changed(None, each)
+    for each in forbidden_pods.of_the_chart("ValidatingAdmissionPolicyBinding"):
+        if each["spec"]["policyName"] == POLICY:
+            source._binding_changed(None, each)
+    source.known.set()
+    return ValidatingPolicies(Judging(source, cluster, cluster, nobody, AdmissionMetrics()), metrics)
+
+
+async def refusal(policies: ValidatingPolicies, **attributes: Any) -> str:
+    """Return why a request is refused; empty if it is not."""
+    obj = attributes.get("obj") or attributes.get("old") or {}
+    given = {"operation": "CREATE", "namespace": "default", "name": name_of(obj), "user": User(ACCOUNT, ()), **attributes}
+    said = ""
+    try:
+        await policies.validate(Attributes(resource=PODS, warn=lambda _: None, annotate=lambda *_: None, **given))
+    except StatusError as error:
+        said = str(error)
+    assert not said or POLICY in said
+    assert "resulted in error" not in said
+    return said
+
+
+async def test_every_pod_that_virt_controller_makes_is_admitted(policies: ValidatingPolicies) -> None:
+    assert len(forbidden_pods.examples()) >= 6
+    for pod in forbidden_pods.made():
+        assert await refusal(policies, obj=pod) == ""
+
+
+@pytest.mark.parametrize("what", CREATIONS)
+async def test_a_pod_with_one_more_power_is_refused(policies: ValidatingPolicies, what: str) -> None:
+    assert await refusal(policies, obj=changed(CREATIONS[what])) != ""
+
+
+@pytest.mark.parametrize("change", OURS.values(), ids=OURS)
+async def test_our_pods_can_be_deleted_whatever_was_done_to_them(policies: ValidatingPolicies, change: Change) -> None:
+    assert await refusal(policies, obj=None, old=changed(change), operation="DELETE") == ""
+
+
+@pytest.mark.parametrize("change", DELETIONS.values(), ids=DELETIONS)
+async def test_pods_of_others_cannot_be_deleted(policies: ValidatingPolicies, change: Change) -> None:
+    assert "no launcher pod" in await refusal(policies, obj=None, old=changed(change), operation="DELETE")
+
+
+@pytest.mark.parametrize(
+    ("operation", "subresource"),
+    [
+        ("UPDATE", ""),
+        ("UPDATE", "ephemeralcontainers"),
+        ("UPDATE", "status"),
+        ("CREATE", "binding"),
+        ("CREATE", "eviction"),
+        ("CONNECT", "exec"),
+    ],
+)
+async def test_whatever_rbac_may_grant_one_day_nothing_else_is_done_with_pods(
+    policies: ValidatingPolicies, operation: str, subresource: str
+) -> None:
+    pod = changed(OURS["as it was made"])
+    assert "only creates and deletes" in await refusal(policies, obj=pod, old=pod, operation=operation, subresource=subresource)
+
+
+async def test_nobody_elses_pods_are_judged(policies: ValidatingPolicies) -> None:
+    for who in ("system:serviceaccount:other:virt-controller", "system:serviceaccount:kubevirt:virt-controller2", "alice"):
+        assert await refusal(policies, obj=changed(CREATIONS["privileged"]), user=User(who, ())) == ""
+
+
+def test_virt_controller_counts_as_a_machines_what_it_may_delete_and_nothing_else() -> None:
+    """A pod that is counted and cannot be deleted holds its machine up for ever; one that is not counted may be a second QEMU."""
+    assert all(ownership.is_launcher(pod) for pod in forbidden_pods.made())
+    assert all(ownership.is_launcher(changed(change)) for change in OURS.values())
+    assert not any(ownership.is_launcher(changed(change)) for change in DELETIONS.values())
