@@ -1,0 +1,238 @@
+"""What a tenant with the role ``edit`` tries with the pods of its machines, and others with pods of theirs."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from apiserver.apis.virt import layout, names
+from tests.cluster import processes
+from tests.cluster.kube import Kubectl, console, eventually
+from tests.cluster.manifests import GUEST_IMAGE, tiny_vm
+from tests.testbed import release
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
+
+Pod = dict[str, Any]
+WATCHED_SECONDS = 20
+"""A second QEMU ran within a minute of the label's removal; its pod was made within a second."""
+
+
+class Tenant:
+    """kubectl as a service account with ``edit`` in one namespace, and nothing elsewhere."""
+
+    def __init__(self, kubectl: Kubectl) -> None:
+        self.admin = kubectl
+        self._as = f"--as=system:serviceaccount:{kubectl.namespace}:tenant"
+        kubectl("create", "serviceaccount", "tenant")
+        kubectl("create", "rolebinding", "tenant", "--clusterrole=edit", f"--serviceaccount={kubectl.namespace}:tenant")
+
+    def __call__(self, *arguments: str, stdin: str | None = None, timeout: float = 60) -> str:
+        return self.admin(self._as, *arguments, stdin=stdin, timeout=timeout)
+
+    def create(self, manifest: Pod) -> Pod:
+        created: Pod = json.loads(self("create", "-o", "json", "-f", "-", stdin=json.dumps(manifest)))
+        return created
+
+
+@pytest.fixture(scope="module")
+def tenant(kubectl: Kubectl, testguest: None) -> Tenant:
+    return Tenant(kubectl)
+
+
+def vm_of(kubectl: Kubectl, name: str) -> dict[str, Any]:
+    found: dict[str, Any] = kubectl.json("get", "vm", name)
+    return found
+
+
+def started(kubectl: Kubectl, name: str, **spec: Any) -> tuple[dict[str, Any], Pod]:
+    """Start a machine; return it and its pod."""
+    kubectl.apply(tiny_vm(name, **spec))
+    kubectl("wait", "vm", name, "--for=condition=Ready", "--timeout=90s", timeout=100)
+    vm = vm_of(kubectl, name)
+    return vm, kubectl.json("get", "pod", vm["status"]["podName"])
+
+
+def stranger(name: str, vm: dict[str, Any], *, owned: bool) -> Pod:
+    """Return a pod that passes Pod Security, runs what its author likes, and bears every mark of the machine's next pod."""
+    owner = {
+        "apiVersion": vm["apiVersion"],
+        "kind": vm["kind"],
+        "name": vm["metadata"]["name"],
+        "uid": vm["metadata"]["uid"],
+        "controller": True,
+    }
+    metadata: dict[str, Any] = {
+        "name": name,
+        "labels": {
+            names.COMPONENT_LABEL: names.LAUNCHER,
+            names.VM_NAME_LABEL: vm["metadata"]["name"],
+            names.CREATED_BY_LABEL: vm["metadata"]["uid"],
+        },
+        "annotations": {names.ATTEMPT_ANNOTATION: str(vm.get("status", {}).get("attempt", 0) + 1)},
+    }
+    container = {
+        "name": names.CONTAINER,
+        "image": GUEST_IMAGE,
+        "imagePullPolicy": "IfNotPresent",
+        "command": ["/bin/sh", "-c", "trap 'exit 0' TERM; while true; do sleep 1; done"],
+        "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+        "volumeMounts": [{"name": layout.RUN_VOLUME, "mountPath": layout.RUN_DIRECTORY}],
+    }
+    restricted = {"runAsNonRoot": True, "runAsUser": 107, "runAsGroup": 107, "seccompProfile": {"type": "RuntimeDefault"}}
+    spec = {
+        "restartPolicy": "Never",
+        "terminationGracePeriodSeconds": 5,
+        "automountServiceAccountToken": False,
+        "securityContext": restricted,
+        "containers": [container],
+        "volumes": [{"name": layout.RUN_VOLUME, "emptyDir": {}}],
+    }
+    return {
+        "apiVersion": "v1", "kind": "Pod", "spec": spec, "metadata": {**metadata, "ownerReferences": [owner]} if owned else metadata,
+    }  # fmt: skip
+
+
+def pods_made_for(kubectl: Kubectl, name: str) -> set[str]:
+    """Return the uids of the pods of a machine, by their names, whatever they bear."""
+    return {
+        each["metadata"]["uid"]
+        for each in kubectl.json("get", "pods")["items"]
+        if each["metadata"]["name"].startswith(f"virt-launcher-{name}-")
+    }
+
+
+def stays_alone(kubectl: Kubectl, name: str, pod: Pod) -> None:
+    """No other pod is made for the machine, nor does its attempt end, for a while."""
+    deadline = time.monotonic() + WATCHED_SECONDS
+    while time.monotonic() < deadline:
+        assert pods_made_for(kubectl, name) == {pod["metadata"]["uid"]}
+        status = vm_of(kubectl, name)["status"]
+        assert (status["phase"], status["podUID"], len(status["attempts"])) == ("Running", pod["metadata"]["uid"], 1)
+        time.sleep(0.5)
+
+
+def test_a_strangers_pod_with_all_labels_is_neither_adopted_nor_waited_for(
+    kubectl: Kubectl, make_namespace: Callable[[str], Kubectl]
+) -> None:
+    elsewhere = make_namespace("stranger")
+    other = Tenant(elsewhere)
+    kubectl.apply(tiny_vm("adopting", runStrategy="Halted"))
+    vm = vm_of(kubectl, "adopting")
+    made = other.create(stranger(names.launcher_pod_name("adopting", vm["metadata"]["uid"], 1), vm, owned=False))
+    elsewhere("wait", "pod", made["metadata"]["name"], "--for=condition=Ready", "--timeout=60s", timeout=70)
+
+    kubectl("virt", "start", "adopting")
+    kubectl("wait", "vm", "adopting", "--for=condition=Ready", "--timeout=90s", timeout=100)
+
+    own = kubectl.json("get", "pod", vm_of(kubectl, "adopting")["status"]["podName"])
+    assert vm_of(kubectl, "adopting")["status"]["podUID"] == own["metadata"]["uid"] != made["metadata"]["uid"]
+    kubectl("delete", "vm", "adopting", "--timeout=90s", timeout=100)
+    assert "deletionTimestamp" not in elsewhere.json("get", "pod", made["metadata"]["name"])["metadata"]
+
+
+@pytest.mark.parametrize("mark", ["labels", "owner", "both"])
+def test_marks_taken_off_the_own_pod_lead_to_no_second_one(kubectl: Kubectl, tenant: Tenant, mark: str) -> None:
+    name = f"bare-{mark}"
+    _, pod = started(kubectl, name)
+    patch: dict[str, Any] = {}
+    if mark in ("labels", "both"):
+        patch["labels"] = None
+    if mark in ("owner", "both"):
+        patch["ownerReferences"] = None
+
+    tenant("patch", "pod", pod["metadata"]["name"], "--type=merge", "-p", json.dumps({"metadata": patch}))
+
+    stays_alone(kubectl, name, pod)
+    with console(kubectl, name) as guest:
+        guest.type("\n")
+        guest.expect(r"(?m)[#$] ", timeout=60)
+    assert "PodNotMarked" in kubectl("describe", "vm", name)
+    kubectl("virt", "restart", name)
+    eventually(lambda: vm_of(kubectl, name)["status"]["podUID"] != pod["metadata"]["uid"], timeout=90, what="another attempt")
+    assert processes.of_pod(pod) == {}
+    kubectl("delete", "vm", name, "--timeout=90s", timeout=100)
+
+
+def test_a_pod_remade_under_the_same_name_gets_no_guest(kubectl: Kubectl, tenant: Tenant) -> None:
+    vm, pod = started(kubectl, "remade")
+    tenant("delete", "pod", pod["metadata"]["name"], "--timeout=90s", timeout=100)
+
+    forged = tenant.create(stranger(pod["metadata"]["name"], vm, owned=True))
+
+    running = eventually(
+        lambda: (vm := vm_of(kubectl, "remade"))["status"]["phase"] == "Running" and len(vm["status"]["attempts"]) == 2 and vm,
+        timeout=120,
+        what="a second attempt that runs",
+    )
+    assert running["status"]["podUID"] not in (pod["metadata"]["uid"], forged["metadata"]["uid"])
+    own = kubectl.json("get", "pod", running["status"]["podName"])
+    assert own["spec"]["containers"][0]["image"].split("/")[-1].startswith("virt-launcher")
+    kubectl("delete", "vm", "remade", "--timeout=90s", timeout=100)
+
+
+def test_a_pod_forged_under_the_name_of_the_next_attempt_is_replaced(kubectl: Kubectl, tenant: Tenant) -> None:
+    kubectl.apply(tiny_vm("squatted", runStrategy="Halted"))
+    vm = vm_of(kubectl, "squatted")
+    forged = tenant.create(stranger(names.launcher_pod_name("squatted", vm["metadata"]["uid"], 1), vm, owned=True))
+    # A halted machine ends what has its shape and claims to be its own: the start has to meet it.
+    kubectl("virt", "start", "squatted")
+    kubectl("wait", "vm", "squatted", "--for=condition=Ready", "--timeout=120s", timeout=130)
+
+    assert vm_of(kubectl, "squatted")["status"]["podUID"] != forged["metadata"]["uid"]
+    own = kubectl.json("get", "pod", vm_of(kubectl, "squatted")["status"]["podName"])
+    assert own["spec"]["containers"][0]["image"] != GUEST_IMAGE
+    kubectl("delete", "vm", "squatted", "--timeout=90s", timeout=100)
+
+
+def test_a_pod_that_is_no_launcher_holds_nothing_up_however_it_is_marked(kubectl: Kubectl, tenant: Tenant) -> None:
+    kubectl.apply(tiny_vm("free", runStrategy="Halted"))
+    vm = vm_of(kubectl, "free")
+    shapeless = stranger("virt-launcher-free-squat", vm, owned=True)
+    del shapeless["spec"]["containers"][0]["volumeMounts"]
+    made = tenant.create(shapeless)
+    kubectl("virt", "start", "free")
+    kubectl("wait", "vm", "free", "--for=condition=Ready", "--timeout=90s", timeout=100)
+    assert "deletionTimestamp" not in kubectl.json("get", "pod", made["metadata"]["name"])["metadata"]
+
+    kubectl("delete", "vm", "free", "--timeout=90s", timeout=100)
+
+
+def test_a_pod_deleted_by_force_is_never_two_qemu(kubectl: Kubectl, tenant: Tenant) -> None:
+    _, pod = started(kubectl, "forced", terminationGracePeriodSeconds=30)
+
+    tenant("delete", "pod", pod["metadata"]["name"], "--grace-period=0", "--force", timeout=100)
+
+    deadline, status = time.monotonic() + 180, {}
+    while time.monotonic() < deadline:
+        status = vm_of(kubectl, "forced")["status"]
+        if status["podUID"] != pod["metadata"]["uid"]:
+            left = [command for command in processes.of_pod(pod).values() if "qemu" in command]
+            assert left == []
+            if status["phase"] == "Running":
+                break
+        time.sleep(0.1)
+    else:
+        raise AssertionError(f"no second attempt: {status}")
+    kubectl("delete", "vm", "forced", "--timeout=90s", timeout=100)
+
+
+def test_the_account_of_virt_controller_makes_and_deletes_launcher_pods_only(kubectl: Kubectl) -> None:
+    account = f"--as=system:serviceaccount:{release.NAMESPACE}:virt-controller"
+    vm = tiny_vm("nobody") | {"metadata": {"name": "nobody", "uid": "6b0a1c1e-0000-4000-8000-000000000009"}}
+    pod = stranger("virt-launcher-nobody-aaaaa", vm, owned=True)
+    pod["spec"] |= {"hostPID": True}
+
+    refused = kubectl.try_run(account, "create", "-f", "-", stdin=json.dumps(pod))
+
+    assert refused.returncode != 0
+    assert "virt-controller-pods.kubevirt.io" in refused.stderr
+    kubectl.create(stranger("bystander", vm, owned=False))
+    kept = kubectl.try_run(account, "delete", "pod", "bystander", "--wait=false")
+    assert kept.returncode != 0
+    assert "virt-controller deletes no others" in kept.stderr
+    kubectl("delete", "pod", "bystander", "--wait=false")
