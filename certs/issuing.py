@@ -5,15 +5,13 @@ from __future__ import annotations
 import ipaddress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Final
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-SKEW: Final = timedelta(minutes=5)
-"""How much earlier than now a certificate begins: nodes whose clocks run behind must not refuse it."""
+from certs.validity import SKEW
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +47,11 @@ def new_authority(common_name: str, lifetime: timedelta, now: datetime) -> Pair:
         data_encipherment=False, key_agreement=False, encipher_only=False, decipher_only=False,
     )  # fmt: skip
     builder = (
-        _builder(name, name, key.public_key(), now, now + lifetime)
+        _builder(name, name, key.public_key(), now - SKEW, now + lifetime)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .add_extension(usage, critical=True)
     )
-    return _pair(builder.sign(key, hashes.SHA256()), key)
+    return Pair(builder.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM), _private(key))
 
 
 def issue(authority: Pair, profile: Profile, lifetime: timedelta, now: datetime) -> Pair:
@@ -62,11 +60,20 @@ def issue(authority: Pair, profile: Profile, lifetime: timedelta, now: datetime)
     Raises:
         ValueError: the authority's PEM cannot be read, or an IP address of the profile is none.
     """
+    key = ec.generate_private_key(ec.SECP256R1())
+    return Pair(sign(authority, key.public_key(), profile, now - SKEW, now + lifetime), _private(key))
+
+
+def sign(authority: Pair, public_key: ec.EllipticCurvePublicKey, profile: Profile, not_before: datetime, not_after: datetime) -> bytes:
+    """Return the certificate (PEM) of a key that somebody else holds, signed by ``authority``; it never outlives the authority.
+
+    Raises:
+        ValueError: the authority's PEM cannot be read, or an IP address of the profile is none.
+    """
     signer = x509.load_pem_x509_certificate(authority.certificate)
     signing_key = serialization.load_pem_private_key(authority.key, password=None)
     if not isinstance(signing_key, ec.EllipticCurvePrivateKey):
         raise ValueError("the authority's key is no EC key")  # noqa: TRY004  the callers handle what is unreadable as ValueError
-    key = ec.generate_private_key(ec.SECP256R1())
     usage = x509.KeyUsage(
         digital_signature=True, key_cert_sign=False, crl_sign=False, content_commitment=False, key_encipherment=False,
         data_encipherment=False, key_agreement=False, encipher_only=False, decipher_only=False,
@@ -74,9 +81,9 @@ def issue(authority: Pair, profile: Profile, lifetime: timedelta, now: datetime)
     purposes = [ExtendedKeyUsageOID.SERVER_AUTH] * profile.server + [ExtendedKeyUsageOID.CLIENT_AUTH] * profile.client
     alternatives: list[x509.GeneralName] = [x509.DNSName(name) for name in profile.dns_names]
     alternatives += [x509.IPAddress(ipaddress.ip_address(address)) for address in profile.ip_addresses]
-    not_after = min(now + lifetime, signer.not_valid_after_utc)
+    name, not_after = _name(profile.common_name, profile.organizations), min(not_after, signer.not_valid_after_utc)
     builder = (
-        _builder(_name(profile.common_name, profile.organizations), signer.subject, key.public_key(), now, not_after)
+        _builder(name, signer.subject, public_key, not_before, not_after)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(usage, critical=True)
         .add_extension(x509.ExtendedKeyUsage(purposes), critical=False)
@@ -84,7 +91,7 @@ def issue(authority: Pair, profile: Profile, lifetime: timedelta, now: datetime)
     )
     if alternatives:
         builder = builder.add_extension(x509.SubjectAlternativeName(alternatives), critical=False)
-    return _pair(builder.sign(signing_key, hashes.SHA256()), key)
+    return builder.sign(signing_key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
 
 
 def _name(common_name: str, organizations: tuple[str, ...] = ()) -> x509.Name:
@@ -93,7 +100,7 @@ def _name(common_name: str, organizations: tuple[str, ...] = ()) -> x509.Name:
 
 
 def _builder(
-    subject: x509.Name, issuer: x509.Name, public_key: ec.EllipticCurvePublicKey, now: datetime, not_after: datetime
+    subject: x509.Name, issuer: x509.Name, public_key: ec.EllipticCurvePublicKey, not_before: datetime, not_after: datetime
 ) -> x509.CertificateBuilder:
     return (
         x509.CertificateBuilder()
@@ -101,14 +108,11 @@ def _builder(
         .issuer_name(issuer)
         .public_key(public_key)
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now.astimezone(UTC) - SKEW)
+        .not_valid_before(not_before.astimezone(UTC))
         .not_valid_after(not_after.astimezone(UTC))
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(public_key), critical=False)
     )
 
 
-def _pair(certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> Pair:
-    return Pair(
-        certificate.public_bytes(serialization.Encoding.PEM),
-        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()),
-    )
+def _private(key: ec.EllipticCurvePrivateKey) -> bytes:
+    return key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import re
 from typing import Final
 
 GROUP: Final = "kubevirt.io"
@@ -29,8 +30,21 @@ HOSTNAME_SELECTOR: Final = "kubevirt.io/hostname"
 KVM_RESOURCE: Final = "devices.kubevirt.io/kvm"
 TUN_RESOURCE: Final = "devices.kubevirt.io/tun"
 
+HANDLER_SIGNER: Final = f"{GROUP}/{HANDLER}"
+"""``spec.signerName`` of the CertificateSigningRequests of virt-handlers; virt-controller signs them."""
+NODE_CLAIM: Final = "authentication.kubernetes.io/node-name"
+"""Key of a user's extra under which kube-apiserver passes on the node that a service account's token is bound to (KEP-4193)."""
+
 CONTAINER: Final = "compute"
 """The container of a launcher pod that holds virt-launcher, libvirtd and QEMU."""
+
+
+_HANDLER_DOMAIN: Final = f".{HANDLER}"
+_MAX_NODE_NAME: Final = 240
+"""With the domain, what a server name may have: 253 characters (RFC 1035, 2.3.4)."""
+_LABEL: Final = "[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
+_NODE: Final = re.compile(rf"{_LABEL}(?:\.{_LABEL})*")
+"""RFC 1123, with labels of at most 63 characters. Kubernetes does not bound those of a node's name, but TLS libraries do."""
 
 
 def _suffix(*parts: str) -> str:
@@ -56,3 +70,23 @@ def node_lease_namespace(namespace: str) -> str:
 def target_pod_name(vm_name: str, migration_uid: str) -> str:
     """Return the one name that the target pod of a Migration can have."""
     return f"virt-launcher-{vm_name}-{_suffix(migration_uid, 'target')}"
+
+
+def handler_server_name(node: str) -> str:
+    """Return the name in the certificate of virt-handler of a node, by which others verify whom they dialled: ``<node>.virt-handler``.
+
+    Raises:
+        ValueError: the name of the node fits into no certificate.
+    """
+    if len(node) > _MAX_NODE_NAME or not _NODE.fullmatch(node):
+        raise ValueError(
+            f"node {node[:64]!r} can have no certificate: its name must be of lower-case letters, digits, '-' and '.', "
+            f"at most 63 characters between dots and {_MAX_NODE_NAME} in all"
+        )
+    return f"{node}{_HANDLER_DOMAIN}"
+
+
+def node_of_server_name(name: str) -> str:
+    """Return the node whose virt-handler has this name in its certificate; empty if it is no such name."""
+    node = name.removesuffix(_HANDLER_DOMAIN)
+    return node if node != name and len(node) <= _MAX_NODE_NAME and _NODE.fullmatch(node) else ""

@@ -1,0 +1,78 @@
+"""Read requests for certificates (PKCS #10, RFC 2986): what they ask for, and what is wrong with that.
+
+Whoever signs takes the public key of a request and nothing else: names and uses come from a :class:`~certs.issuing.Profile` of the
+signer's. That the request asks for just those is demanded all the same, for one that asks for more is a mistake or an attempt, and must
+not look granted.
+"""
+
+from __future__ import annotations
+
+import re
+import warnings
+from dataclasses import dataclass, field
+from typing import Final
+
+from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtensionOID, NameOID
+
+from certs.issuing import Profile
+
+MAX_BYTES: Final = 8 << 10
+_PEM: Final = re.compile(rb"-----BEGIN CERTIFICATE REQUEST-----\n[A-Za-z0-9+/=\n]+\n-----END CERTIFICATE REQUEST-----\n?")
+
+_UNREADABLE: Final = (
+    ValueError, TypeError, UserWarning, UnsupportedAlgorithm, x509.InvalidVersion, x509.DuplicateExtension, x509.UnsupportedGeneralNameType,
+)  # fmt: skip
+_EXTENSION_REQUEST: Final = x509.ObjectIdentifier("1.2.840.113549.1.9.14")
+"""PKCS #9, ``extensionRequest`` (RFC 2985, 5.4.2)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """The key of a request, and what is wrong with the request; nobody signs for a key while there are faults."""
+
+    public_key: ec.EllipticCurvePublicKey | None = field(repr=False)
+    faults: tuple[str, ...]
+
+
+def judge(pem: bytes, profile: Profile) -> Judged:
+    """Hold a request against the one profile that its sender may have; its subject and names must be exactly those."""
+    if len(pem) > MAX_BYTES or not _PEM.fullmatch(pem):
+        return Judged(None, (f"it is not one PEM block CERTIFICATE REQUEST of at most {MAX_BYTES} bytes",))
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")  # the library warns of what it finds doubtful; it has no reason to in what we make
+            return _held_against(x509.load_pem_x509_csr(pem), profile)
+    except _UNREADABLE:
+        return Judged(None, ("it cannot be read",))
+
+
+def _held_against(request: x509.CertificateSigningRequest, profile: Profile) -> Judged:
+    key = request.public_key()
+    if not isinstance(key, ec.EllipticCurvePublicKey) or not isinstance(key.curve, ec.SECP256R1):
+        return Judged(None, ("its key is not an EC key on P-256",))
+    faults = (*_subject(request, profile), *_extensions(request, profile))
+    if not request.is_signature_valid:
+        faults = (*faults, "it is not signed by its own key")
+    return Judged(key if not faults else None, faults)
+
+
+def _subject(request: x509.CertificateSigningRequest, profile: Profile) -> tuple[str, ...]:
+    found = [(attribute.oid, attribute.value) for attribute in request.subject]
+    wanted = [(NameOID.ORGANIZATION_NAME, each) for each in profile.organizations] + [(NameOID.COMMON_NAME, profile.common_name)]
+    return () if found == wanted else (f"its subject is not CN={profile.common_name}",)
+
+
+def _extensions(request: x509.CertificateSigningRequest, profile: Profile) -> tuple[str, ...]:
+    if [attribute.oid for attribute in request.attributes] != [_EXTENSION_REQUEST]:
+        return ("it must have one attribute, the request for extensions",)
+    extensions = list(request.extensions)
+    if [each.oid for each in extensions] != [ExtensionOID.SUBJECT_ALTERNATIVE_NAME]:
+        return ("it must ask for one extension, the alternative names",)
+    names = extensions[0].value
+    wanted = [x509.DNSName(name) for name in profile.dns_names]
+    if not isinstance(names, x509.SubjectAlternativeName) or list(names) != wanted:
+        return (f"its alternative names are not {', '.join(f'DNS:{name}' for name in profile.dns_names)}",)
+    return ()

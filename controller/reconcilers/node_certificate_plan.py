@@ -1,0 +1,129 @@
+"""What to do about a CertificateSigningRequest of a virt-handler: pure, from the request and the revocations.
+
+kube-apiserver writes who asks into ``spec`` (``username``, ``extra``) and takes it from nobody else; for a token that is bound to a
+pod, ``extra`` has the node that the pod is on (KEP-4193). So a node obtains a certificate of its own name and of no other, whoever
+holds its credentials.
+
+====================  ==================================================
+request               action
+====================  ==================================================
+decided               none
+sound, not approved   :class:`Approve`
+sound, approved       :class:`Sign`
+unsound               :class:`Deny`; if somebody has approved it, :class:`Fail`
+====================  ==================================================
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias
+
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from apiserver.apis.meta import objects
+from apiserver.apis.virt import names
+from apiserver.apis.virt.trust import Revocations
+from certs import requests
+from certs.issuing import Profile
+
+USAGES: Final = frozenset({"digital signature", "server auth", "client auth"})
+MAX_MESSAGE: Final = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Nothing:
+    """It is decided, or not ours."""
+
+
+@dataclass(frozen=True, slots=True)
+class Approve:
+    """Note that the requester is who the certificate would name."""
+
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class Sign:
+    """Issue the certificate."""
+
+    node: str
+    profile: Profile
+    public_key: ec.EllipticCurvePublicKey = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Deny:
+    """Refuse it for good, with the reason."""
+
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Fail:
+    """Refuse to sign what somebody else approved, with the reason."""
+
+    message: str
+
+
+Action: TypeAlias = Nothing | Approve | Sign | Deny | Fail
+
+
+def plan(request: Mapping[str, Any], namespace: str, revocations: Revocations) -> Action:
+    """Return what is to be done now; ``namespace`` is the installation's."""
+    spec = request.get("spec") or {}
+    conditions = {str(objects.dig(each, "type")) for each in objects.dig(request, "status", "conditions") or ()}
+    if spec.get("signerName") != names.HANDLER_SIGNER or objects.dig(request, "status", "certificate") or conditions & {"Denied", "Failed"}:
+        return Nothing()
+    judged = _judge(spec, namespace, revocations)
+    if isinstance(judged, str):
+        return Fail(judged[:MAX_MESSAGE]) if "Approved" in conditions else Deny(judged[:MAX_MESSAGE])
+    return judged if "Approved" in conditions else Approve(judged.node)
+
+
+def account(namespace: str) -> str:
+    """Return the name of virt-handler's user."""
+    return f"system:serviceaccount:{namespace}:{names.HANDLER}"
+
+
+def profile_of(node: str) -> Profile:
+    """Return what the certificate of a node's virt-handler says.
+
+    Raises:
+        ValueError: the node can have none.
+    """
+    return Profile(names.HANDLER, (names.handler_server_name(node),), server=True, client=True)
+
+
+def _judge(spec: Mapping[str, Any], namespace: str, revocations: Revocations) -> Sign | str:
+    """Return what may be signed, or why nothing may."""
+    if spec.get("username") != account(namespace):
+        return f"only {account(namespace)} may ask for certificates of this signer"
+    match objects.dig(spec, "extra", names.NODE_CLAIM):
+        case [str(node)]:
+            pass
+        case _:
+            return "the requester's token is not bound to a pod on one node"
+    try:
+        profile = profile_of(node)
+    except ValueError as error:
+        return str(error)
+    if revocations.is_revoked(node):
+        return f"node {node} is revoked (ConfigMap kubevirt-trust)"
+    usages = spec.get("usages")
+    if not isinstance(usages, list) or len(usages) != len(USAGES) or any(each not in usages for each in USAGES):
+        return f"usages must be {', '.join(sorted(USAGES))}"
+    judged = requests.judge(_decode(spec.get("request")), profile)
+    if judged.public_key is None:
+        return f"the request is not one for node {node}: {'; '.join(judged.faults)}"
+    return Sign(node, profile, judged.public_key)
+
+
+def _decode(value: object) -> bytes:
+    try:
+        return base64.b64decode(str(value or ""), validate=True)
+    except (binascii.Error, ValueError):
+        return b""
