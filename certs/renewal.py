@@ -36,11 +36,15 @@ class Policy:
     leaf: timedelta = timedelta(days=365)
     authority: timedelta = timedelta(days=3650)
     spread: timedelta = timedelta(minutes=10)
+    node: timedelta = timedelta(days=1)
+    """Of the certificates of nodes, which are issued on request; as all, they end with their authority at the latest."""
 
     def __post_init__(self) -> None:
         """Refuse lifetimes with which a leaf could be cut short by its authority for ever."""
         if not timedelta(0) < self.leaf <= self.authority / 3:
             raise ValueError(f"a leaf's lifetime ({self.leaf}) must be above zero and at most a third of an authority's ({self.authority})")
+        if self.node <= timedelta(0):
+            raise ValueError(f"the lifetime of a node's certificate ({self.node}) must be above zero")
         if self.spread * 2 > self.authority / 3:
             raise ValueError(
                 f"twice the time to spread ({self.spread}) must fit into the last third of an authority's life ({self.authority})"

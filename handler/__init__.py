@@ -6,6 +6,7 @@
            ├─ pods          from a pod's uid to its launcher: sockets, processes, the wire
            ├─ devices       kvm and tun for the kubelet; whether KVM works; device nodes inside pods
            ├─ network       masquerade: bridge, tap, nft, DHCP in a pod's network namespace
+           ├─ identity      this node's key and certificate; whom to believe
            ├─ relays        the bytes of live migrations, over mTLS
            └─ streams       consoles and displays for virt-api, over mTLS
 
@@ -25,12 +26,12 @@ privileged: a writable /proc/sys          ip_forward in a pod's network namespac
 hostPath ``<kubelet>/pods``               run directories of launcher pods (read and write: migration sockets)
 hostPath ``<kubelet>/device-plugins``     the kubelet's registration socket and ours
 hostPath ``/dev``                         device nodes that appear after the start of the pod
-``/run/kubevirt-handler`` (may be empty)  pid files of DHCP servers
-Secret ``kubevirt-virt-handler-tls``      at /etc/kubevirt/tls; may come later
+``/run/kubevirt-handler`` (may be empty)  pid files of DHCP servers; key and certificate of this node (``tls``)
 ========================================= ================================================================================
 
 It needs no host network. RBAC: ``virtualmachines`` and ``migrations`` get, list, watch; their ``status`` update; ``events`` create,
-patch; in its own namespace ``leases`` create, patch.
+patch; ``certificatesigningrequests`` create, get; in its own namespace ``leases`` create, patch, and the ConfigMap ``kubevirt-trust``
+list, watch.
 
-Programs in its image: ``nsenter`` (util-linux), ``ip``, ``nft``, ``dnsmasq``, ``tee``.
+Programs in its image: ``nsenter`` (util-linux), ``ip``, ``nft``, ``dnsmasq``, ``tee``, ``openssl``.
 """

@@ -22,20 +22,20 @@ from controller.runtime.recorder import Recorder
 from handler import health, heartbeat
 from handler.devices.acceleration import Verdict
 from handler.health import Metrics
+from handler.identity.keeping import Identity
 from handler.network.dhcp import STATE_DIRECTORY, Servers
 from handler.node import Node
 from handler.options import Options
 from handler.pods import launcher
 from handler.pods.links import Links
 from handler.reconcilers import migrate_guest, run_guest
-from handler.relays.incoming import Expected, Incoming, Let
-from handler.relays.outgoing import Outgoing
+from handler.relays.incoming import Expected, Incoming
+from handler.relays.outgoing import Destination, Outgoing
 from handler.relays.running import Relays
 from handler.streams.server import Server, Target
 
 logger = logging.getLogger(__name__)
 
-CERTIFICATE_SECONDS: Final = 2.0
 SWEEP_SECONDS: Final = 60.0
 FIGURES_SECONDS: Final = 5.0
 WORKERS: Final = 8
@@ -64,8 +64,9 @@ class Agent:
         self._servers = Servers(STATE_DIRECTORY / node)
         connect = functools.partial(launcher.connect, kubelet=options.kubelet)
         self.links = Links(connect, changed=self._link_changed, ended=self._servers.end)
+        self.identity = Identity(client, node, options.namespace, options.certificates / node, clock)
         self._relays = Relays(self._outgoing, changed=self._relay_changed)
-        self._tls: tuple[ServerTls, ServerTls, ClientTls] | None = None
+        self._tls: ClientTls | None = None
         self._streams: Server | None = None
         self._incoming = _Door()
         self._loops = self._controllers(Node(verdict.accelerator, self._servers))
@@ -90,7 +91,7 @@ class Agent:
         # A change of the VM can be what its migration away waits for.
         self.machines.subscribe(lambda _, new: self._machine_changed(new))
         async with asyncio.TaskGroup() as tasks:
-            for part in (self.machines, self.leaving, self.coming, self._recorder, self.links, self._relays):
+            for part in (self.identity, self.machines, self.leaving, self.coming, self._recorder, self.links, self._relays):
                 tasks.create_task(part.run())
             for loop in self._loops.values():
                 tasks.create_task(loop.run(self._synced))
@@ -111,6 +112,7 @@ class Agent:
         return {
             "virtual machines": self.machines.synced.is_set,
             "migrations": lambda: self.leaving.synced.is_set() and self.coming.synced.is_set(),
+            "certificate": lambda: not self.identity.problem(),
             "streams": lambda: self._streams is not None and self._streams.ready.is_set(),
         }
 
@@ -140,10 +142,10 @@ class Agent:
         host = self._options.pod_ip
         return f"{f'[{host}]' if ':' in host else host}:{self._options.relay_port}"
 
-    def _outgoing(self, migration_uid: str, pod_uid: str, address: str) -> Outgoing:
+    def _outgoing(self, migration_uid: str, pod_uid: str, destination: Destination) -> Outgoing:
         if self._tls is None:
             raise ValueError("this virt-handler has no certificate yet")
-        return Outgoing(migration_uid, pod_uid, address, self._tls[2], self._options.kubelet)
+        return Outgoing(migration_uid, pod_uid, destination, self._tls, self.identity.trust.node_of, self._options.kubelet)
 
     def _lookup(self, namespace: str, name: str, uid: str) -> Target | None:
         vm = self.machines.get(namespace, name)
@@ -158,23 +160,18 @@ class Agent:
         return Target(pod_uid, moving=link.moving)
 
     async def _serve(self) -> None:
-        """Serve streams and relays as soon as there are certificates: virt-controller may only be making them."""
-        files, told = self._options.files, ""
-        while self._tls is None:
-            try:
-                client = ClientTls(files)
-                self._tls = (ServerTls(files, clients=ssl.CERT_REQUIRED), ServerTls(files, clients=ssl.CERT_REQUIRED), client)
-            except OSError as error:
-                if str(error) != told:
-                    told = str(error)
-                    logger.info("waiting for certificates: %s", told)
-                await asyncio.sleep(CERTIFICATE_SECONDS)
-        options = self._options
-        self._streams = Server(self._lookup, self._tls[0], port=options.streams_port, kubelet=options.kubelet)
-        incoming = Incoming(self._tls[1], port=options.relay_port, kubelet=options.kubelet)
+        """Serve streams and relays as soon as there is a certificate: virt-controller may only be starting."""
+        await self.identity.ready.wait()
+        options, files = self._options, self.identity.files
+        self._tls = ClientTls(files)
+        streams_tls, relays_tls = (ServerTls(files, clients=ssl.CERT_REQUIRED) for _ in range(2))
+        self._streams = Server(self._lookup, streams_tls, port=options.streams_port, kubelet=options.kubelet)
+        incoming = Incoming(relays_tls, self.identity.trust.node_of, port=options.relay_port, kubelet=options.kubelet)
         self._incoming.open(incoming)
+        self.identity.trust.subscribe(incoming.judge_again)
+        self.identity.trust.subscribe(self._relays.judge_again)
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._tls[2].run())
+            tasks.create_task(self._tls.run())
             tasks.create_task(self._streams.run())
             tasks.create_task(incoming.run())
 
@@ -203,6 +200,7 @@ class Agent:
         while True:
             self.metrics.links.set(len(self.links))
             self.metrics.streams.set(self._streams.count if self._streams is not None else 0)
+            self.metrics.certificate.set(self.identity.not_after.timestamp() if self.identity.not_after is not None else 0)
             await asyncio.sleep(FIGURES_SECONDS)
 
 
@@ -216,12 +214,12 @@ class _Door:
     def open(self, server: Incoming) -> None:
         self._server = server
         for migration_uid, expected in self._expected.items():
-            server.expect(migration_uid, expected.pod_uid, expected.release)
+            server.expect(migration_uid, expected)
 
-    def expect(self, migration_uid: str, pod_uid: str, release: Let) -> None:
-        self._expected[migration_uid] = Expected(pod_uid, release)
+    def expect(self, migration_uid: str, expected: Expected) -> None:
+        self._expected[migration_uid] = expected
         if self._server is not None:
-            self._server.expect(migration_uid, pod_uid, release)
+            self._server.expect(migration_uid, expected)
 
     def forget(self, migration_uid: str) -> None:
         self._expected.pop(migration_uid, None)

@@ -30,6 +30,11 @@ class Metrics:
         )
         self.links = prometheus_client.Gauge("kubevirt_launcher_links", "Launchers that are looked after.", registry=self.registry)
         self.streams = prometheus_client.Gauge("kubevirt_streams", "Open consoles and displays.", registry=self.registry)
+        self.certificate = prometheus_client.Gauge(
+            "kubevirt_certificate_expiration_timestamp_seconds",
+            "When this node's certificate ends; 0: there is none.",
+            registry=self.registry,
+        )
         self._reconciles = prometheus_client.Histogram(
             "kubevirt_reconcile_seconds", "Passes of the reconcile loops.", ["loop", "outcome"], buckets=_SECONDS, registry=self.registry
         )

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from apiserver.apis.virt import names, streams
-from certs.reloading import Files
 from handler.devices.acceleration import Choice
 from handler.pods import places
 
@@ -22,7 +21,7 @@ class Options:
     node_lease_namespace: str
     pod_ip: str
     kubeconfig: str | None
-    files: Files
+    certificates: Path
     kubelet: Path
     acceleration: Choice
     streams_port: int
@@ -44,11 +43,11 @@ def parse(arguments: Sequence[str] | None = None, environ: Mapping[str, str] = o
     add("--node-lease-namespace", default=leases, help="where the Lease is that says that this process lives")
     add("--pod-ip", default=environ.get("POD_IP", ""), help="address at which other nodes reach the relay (environment: POD_IP)")
     add("--kubeconfig", default=None, help="file that says how to reach kube-apiserver; without it, the pod's service account")
-    certificates = "/etc/kubevirt/tls"
-    add("--tls-cert-file", type=Path, default=Path(f"{certificates}/tls.crt"), help="certificate, for servers and for dialling other nodes")
-    add("--tls-private-key-file", type=Path, default=Path(f"{certificates}/tls.key"), help="its key")
     add(
-        "--ca-file", type=Path, default=Path(f"{certificates}/ca.crt"), help="authority of virt-api's and other virt-handlers' certificates"
+        "--certificate-directory",
+        type=Path,
+        default=Path("/run/kubevirt-handler/tls"),
+        help="where key, certificate and the authorities to trust are kept, below the node's name; memory that outlives the pod",
     )
     add("--kubelet-directory", type=Path, default=places.KUBELET_DIRECTORY, help="the kubelet's directory, with pods and device-plugins")
     add(
@@ -58,7 +57,7 @@ def parse(arguments: Sequence[str] | None = None, environ: Mapping[str, str] = o
         help="whether guests use KVM: auto runs a trial guest and offers KVM only if that works",
     )
     add("--streams-port", type=int, default=streams.HANDLER_PORT, help="port for consoles and displays (mTLS, virt-api only)")
-    add("--relay-port", type=int, default=streams.RELAY_PORT, help="port for live migrations (mTLS, virt-handler only)")
+    add("--relay-port", type=int, default=streams.RELAY_PORT, help="port for live migrations (mTLS, virt-handler of the source node only)")
     add("--health-port", type=int, default=8080, help="port for /livez, /readyz and /metrics (plain HTTP)")
     add("--log-level", choices=("DEBUG", "INFO", "WARNING", "ERROR"), default="INFO", help="least important messages to print")
     given = parser.parse_args(arguments)
@@ -71,7 +70,7 @@ def parse(arguments: Sequence[str] | None = None, environ: Mapping[str, str] = o
         node_lease_namespace=given.node_lease_namespace,
         pod_ip=given.pod_ip,
         kubeconfig=given.kubeconfig,
-        files=Files(given.tls_cert_file, given.tls_private_key_file, given.ca_file),
+        certificates=given.certificate_directory,
         kubelet=given.kubelet_directory,
         acceleration=given.acceleration,
         streams_port=given.streams_port,

@@ -16,6 +16,7 @@ from apiserver.client.rest import Client
 from apiserver.registry.generic.strategy import Connect
 from apiserver.registry.virt.migrations import MigrationStrategy
 from apiserver.registry.virt.node_restriction import Addresses, NodeRestriction
+from apiserver.registry.virt.revoking import RevokedNodes, trust_config
 from apiserver.registry.virt.streaming import HandlerLocator, handler_pods
 from apiserver.registry.virt.streams import HandlerStream
 from apiserver.registry.virt.virtualmachines import VirtualMachineStrategy
@@ -35,13 +36,14 @@ def kinds(options: Options, client: Client | None, tls: ClientTls | None) -> Kin
     addresses: Addresses = _nowhere
     if client is not None:
         pods = handler_pods(client, options.namespace)
-        informers.append(pods)
-        locate = HandlerLocator(pods)
+        config = trust_config(client, options.namespace)
+        informers += [pods, config]
+        locate, revoked = HandlerLocator(pods), RevokedNodes(config)
         addresses = locate.addresses
         if tls is not None:
             connects = {
-                "console": HandlerStream("console", locate, lambda: tls.context),
-                "vnc": HandlerStream("vnc", locate, lambda: tls.context),
+                "console": HandlerStream("console", locate, lambda: tls.context, revoked),
+                "vnc": HandlerStream("vnc", locate, lambda: tls.context, revoked),
             }
     restriction = NodeRestriction(options.handler_username, required=options.require_node_claims, addresses=addresses, now=now)
     return Kinds((VirtualMachineStrategy(connects), MigrationStrategy()), informers, (restriction,))

@@ -84,7 +84,7 @@ def parse(arguments: Sequence[str] | None = None) -> Options:
     if given.workers < 1:
         parser.error("--workers must be at least 1")
     try:
-        certificates = Policy(given.certificate_lifetime, given.authority_lifetime, given.authority_spread)
+        certificates = Policy(given.certificate_lifetime, given.authority_lifetime, given.authority_spread, given.node_certificate_lifetime)
     except ValueError as error:
         parser.error(str(error))
     return Options(
@@ -124,6 +124,12 @@ def _certificates(parser: argparse.ArgumentParser) -> None:
         "--certificate-lifetime", type=_duration, default="8760h", help="of what authorities sign; renewed when a third of it is left"
     )
     parser.add_argument("--authority-lifetime", type=_duration, default="87600h", help="of authorities; at least three times as long")
+    parser.add_argument(
+        "--node-certificate-lifetime",
+        type=_duration,
+        default="24h",
+        help="of the certificates of virt-handlers, which they ask for; renewed after about two thirds of it",
+    )
     parser.add_argument(
         "--authority-spread", type=_duration, default="10m", help="how long everybody gets to hear of a new authority before it signs"
     )

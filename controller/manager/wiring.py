@@ -5,6 +5,7 @@
     process ─ health
             └ leader election ─ leading ┬ recorder
                                         ├ certificates (need only the core API)
+                                        ├ signing of nodes' certificates (likewise)
                                         ├ informers
                                         └ loops of virtual machines and migrations (start when every informer is in sync)
 
@@ -30,7 +31,7 @@ from apiserver.client.rest import Client
 from controller.manager.metrics import Metrics
 from controller.manager.namespace_labels import NamespaceLabels
 from controller.manager.options import Options
-from controller.reconcilers import migrations, node_reports, ownership, virtual_machines
+from controller.reconcilers import migrations, node_certificates, node_reports, ownership, virtual_machines
 from controller.reconcilers.absences import Absences
 from controller.reconcilers.rotate_certificates import CertificateRotation
 from controller.runtime.clock import Clock
@@ -72,7 +73,10 @@ class Environment:
 def runnables(environment: Environment) -> Sequence[Runnable]:
     """Return everything that only the leader runs. A part of its own goes in here; parts that need our API wait for it themselves."""
     certificates = CertificateRotation(environment.client, environment.namespace, policy=environment.options.certificates)
-    parts: tuple[Runnable, ...] = (certificates, environment.recorder, Machines(environment))
+    lifetime = environment.options.certificates.node
+    signing = node_certificates.Signing(environment.client, environment.namespace, lifetime, environment.clock, environment.metrics)
+    environment.metrics.watch_queue(signing.loop)
+    parts: tuple[Runnable, ...] = (certificates, signing, environment.recorder, Machines(environment))
     if environment.options.label_namespace:
         parts += (NamespaceLabels(environment.client, environment.namespace),)
     return parts

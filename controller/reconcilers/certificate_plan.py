@@ -8,7 +8,8 @@ step                  signs               bundle                   goes on when
 ====================  ==================  =======================  ==============================================
 at rest               old                 old                      less than a third of its life is left
 staged                old                 old, next                every consumer has had the bundle for ``spread``
-promoted              next                next, old                every leaf is signed anew and ``spread`` passed
+promoted              next                next, old                every leaf is signed anew and ``spread`` passed;
+                                                                   of the nodes' authority, the life of a node's certificate
 at rest               next                next
 ====================  ==================  =======================  ==============================================
 
@@ -59,6 +60,8 @@ class Authority:
     secret: str
     common_name: str
     leaves: tuple[Leaf, ...]
+    signs_for_nodes: bool = False
+    """It signs certificates that stand in no Secret, too (``node_certificates``): they are renewed by those who hold them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,9 +200,11 @@ def _advance(
     began = _time(since) if mark == state else None
     if began is None or began > now:
         return (MarkSpread(wanted.secret, f"{state} {times.to_rfc3339_micro(now)}"),)
-    if now - began < policy.spread:
-        return ()
-    return (PromoteAuthority(wanted.secret),) if staged is not None else (WriteBundle(wanted.secret, signer.pem),)
+    if staged is not None:
+        return () if now - began < policy.spread else (PromoteAuthority(wanted.secret),)
+    # Who holds a certificate of a node renews it in its own time: the old authority is trusted for as long as one may live.
+    trusted = max(policy.spread, policy.node) if wanted.signs_for_nodes else policy.spread
+    return () if now - began < trusted else (WriteBundle(wanted.secret, signer.pem),)
 
 
 def _staged(data: Data, now: datetime) -> Certificate | None:

@@ -13,17 +13,18 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
+import contextlib
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final, Protocol, assert_never
 
-from apiserver.apis.core.resources import API_SERVICES, SECRETS
+from apiserver.apis.core.resources import API_SERVICES, CONFIG_MAPS, SECRETS
 from apiserver.apis.meta import errors
 from apiserver.apis.meta.objects import Object, annotations_of, dig, resource_version_of
 from apiserver.apis.meta.resources import Resource
-from apiserver.apis.virt import names
+from apiserver.apis.virt import names, trust
 from apiserver.client.rest import Client, TransportError
 from certs import issuing
 from certs.issuing import Pair, Profile
@@ -57,6 +58,8 @@ ETCD: Final = "kubevirt-etcd"
 """The StatefulSet, its Service, and the prefix of its Secrets."""
 ETCD_BUNDLE_ANNOTATION: Final = "kubevirt.io/ca-bundle"
 """On etcd's StatefulSet: the fingerprint of the bundle it was told; in its pod template, to replace the pods."""
+OBSOLETE: Final = "kubevirt-virt-handler-tls"
+"""A Secret with one key for all nodes, of releases before nodes had their own."""
 TLS_TYPE: Final = "kubernetes.io/tls"
 LABELS: Final = {"app.kubernetes.io/part-of": "kubevirt", "app.kubernetes.io/managed-by": "virt-controller"}
 INTERVAL_SECONDS: Final = 30.0
@@ -90,8 +93,8 @@ def authorities(namespace: str) -> tuple[Authority, Authority]:
                     "kubevirt-virt-controller-tls",
                     Profile("virt-controller", (*_service("virt-controller", namespace), "localhost"), server=True),
                 ),
-                Leaf("kubevirt-virt-handler-tls", Profile("virt-handler", ("virt-handler",), server=True, client=True)),
             ),
+            signs_for_nodes=True,
         ),
         Authority(
             "kubevirt-etcd-ca",
@@ -130,6 +133,33 @@ class ApiServiceBundle:
         """Write ``caBundle``, and have it verified."""
         patch = {"spec": {"caBundle": _encode(bundle), "insecureSkipTLSVerify": False}}
         await self.client.patch(API_SERVICES, self.name, patch, field_manager="virt-controller")
+
+
+@dataclass(frozen=True, slots=True)
+class TrustBundle:
+    """``ca.crt`` of the ConfigMap that virt-handlers follow (``apiserver.apis.virt.trust``); what else is in it is the operator's."""
+
+    client: Client
+    namespace: str
+    name: str = trust.CONFIG_MAP
+
+    async def carries(self) -> str:
+        """Return the fingerprint of what it has; it is made when it does not exist."""
+        try:
+            config_map = await self.client.get(CONFIG_MAPS, self.name, self.namespace)
+        except errors.NotFound:
+            return ""
+        return certificate_plan.fingerprint(str((config_map.get("data") or {}).get(trust.AUTHORITIES, "")).encode())
+
+    async def tell(self, bundle: bytes) -> None:
+        """Write the bundle beside what is there."""
+        data = {trust.AUTHORITIES: bundle.decode()}
+        try:
+            await self.client.patch(CONFIG_MAPS, self.name, {"data": data}, self.namespace, field_manager="virt-controller")
+        except errors.NotFound:
+            metadata = {"name": self.name, "namespace": self.namespace, "labels": dict(LABELS)}
+            config_map = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}
+            await self.client.create(CONFIG_MAPS, config_map, self.namespace, field_manager="virt-controller")
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,9 +226,10 @@ class CertificateRotation:
         self._policy = policy or Policy()
         self._interval = interval
         self._clock = clock
+        self._tidied = False
         api, etcd = authorities(namespace)
         self._wanted: tuple[tuple[Authority, Mapping[str, Consumer]], ...] = (
-            (api, {"APIService": ApiServiceBundle(client)}),
+            (api, {"APIService": ApiServiceBundle(client), "ConfigMap": TrustBundle(client, namespace)}),
             (etcd, {"StatefulSet": EtcdRestart(client, namespace)}),
         )
 
@@ -230,6 +261,10 @@ class CertificateRotation:
                 failure = error
         if failure is not None:
             raise failure
+        if not self._tidied:
+            with contextlib.suppress(errors.NotFound):
+                await self._client.delete(SECRETS, OBSOLETE, self._namespace)
+            self._tidied = True
 
     async def _reconcile(self, wanted: Authority, consumers: Mapping[str, Consumer]) -> None:
         for _ in range(MAX_ROUNDS):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, Protocol
 
@@ -24,6 +24,8 @@ from handler.pods.launcher import Connection, Disconnected, Refused
 from handler.pods.links import Link, Links
 from handler.reconcilers import guest_status, migration_plan
 from handler.reconcilers.run_guest import Events, Node, machine_of
+from handler.relays.incoming import Expected
+from handler.relays.outgoing import Destination
 from launcher.protocol import messages
 
 logger = logging.getLogger(__name__)
@@ -65,11 +67,11 @@ class Outgoing(Protocol):
         """Whether those of this migration do."""
         ...
 
-    async def open(self, migration_uid: str, pod_uid: str, address: str) -> None:
+    async def open(self, migration_uid: str, pod_uid: str, destination: Destination) -> None:
         """Relay."""
         ...
 
-    async def release(self, migration_uid: str, pod_uid: str, address: str, *, paused: bool) -> None:
+    async def release(self, migration_uid: str, pod_uid: str, destination: Destination, *, paused: bool) -> None:
         """Have the target's handler release the domain."""
         ...
 
@@ -81,8 +83,8 @@ class Outgoing(Protocol):
 class Door(Protocol):
     """The server for relays of other nodes."""
 
-    def expect(self, migration_uid: str, pod_uid: str, release: Callable[[bool], Awaitable[None]]) -> None:
-        """Let this migration through; call ``release`` when its source says that the domain left (True: its user paused it)."""
+    def expect(self, migration_uid: str, expected: Expected) -> None:
+        """Let this migration through from its source node; ``expected.release`` is called when that says that the domain left."""
         ...
 
     def forget(self, migration_uid: str) -> None:
@@ -203,29 +205,31 @@ class MigrateSource(_Side):
                 return False
 
     async def _migrate(self, migration: Object, pod_uid: str, connection: Connection) -> bool:
-        uid, address = objects.uid_of(migration), str(objects.dig(migration, "status", "targetAddress") or "")
+        uid, destination = objects.uid_of(migration), _destination(migration)
         try:
-            await self._relays.open(uid, pod_uid, address)
+            await self._relays.open(uid, pod_uid, destination)
             await connection.call(messages.Migrate(uid))
         except Refused as refused:
             if refused.status.migration_of(uid) is not None or refused.reason == "Timeout":
                 return True  # its status says more
             await self._fail(migration, f"the launcher refused: {refused}")
         except (OSError, TimeoutError, ValueError) as error:
-            await self._fail(migration, f"the way to {address or 'the target'} cannot be opened: {str(error) or 'it took too long'}")
+            await self._fail(
+                migration, f"the way to {destination.address or 'the target'} cannot be opened: {str(error) or 'it took too long'}"
+            )
         else:
             self._say(migration, "Normal", "MigrationStarted", f"the guest moves to node {objects.dig(migration, 'status', 'targetNode')}")
         return True
 
     async def _tell(self, migration: Object, link: Link | None) -> Result:
         """The domain left: have it released. Without the target's answer the word goes into the Migration, too, and is said again."""
-        uid, address = objects.uid_of(migration), str(objects.dig(migration, "status", "targetAddress") or "")
+        uid, destination = objects.uid_of(migration), _destination(migration)
         vm = self._ports.machines.get(objects.namespace_of(migration), _vm_name(migration))
         paused = vm is not None and power.wants_paused(vm)
         try:
-            await self._relays.release(uid, link.pod_uid if link else "", address, paused=paused)
+            await self._relays.release(uid, link.pod_uid if link else "", destination, paused=paused)
         except (OSError, TimeoutError, ValueError) as error:
-            logger.warning("release the guest of migration %s at %s: %s", uid, address, str(error) or "no answer")
+            logger.warning("release the guest of migration %s at %s: %s", uid, destination, str(error) or "no answer")
         else:
             self._told.add(uid)
             return Result()
@@ -289,7 +293,8 @@ class MigrateTarget(_Side):
                 await self._prepare(migration, link)
                 return True
             case migration_plan.Expect():
-                self._door.expect(uid, link.pod_uid, functools.partial(self._release, uid, link))
+                source = str(objects.dig(migration, "status", "sourceNode") or "")
+                self._door.expect(uid, Expected(link.pod_uid, source, functools.partial(self._release, uid, link)))
                 self._expected[request] = uid
                 return True
             case migration_plan.Offer():
@@ -357,6 +362,11 @@ class MigrateTarget(_Side):
 
 def _vm_name(migration: Object) -> str:
     return str(objects.dig(migration, "spec", "selector", "name") or "")
+
+
+def _destination(migration: Object) -> Destination:
+    status = migration.get("status") or {}
+    return Destination(str(status.get("targetNode") or ""), str(status.get("targetAddress") or ""))
 
 
 def _live(link: Link | None) -> Connection:

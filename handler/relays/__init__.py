@@ -6,7 +6,9 @@
     migration/libvirt.sock ─▶ ``outgoing`` ═══ TLS, 8445 ═══▶ ``incoming`` ─▶ libvirt/libvirt-sock
     migration/data.sock    ─▶      one connection per channel    ─▶ migration/data.sock (QEMU's)
 
-Each TLS connection begins with one header line (``header``) that names the migration and the channel. The target's virt-handler lets
-it through only from a virt-handler's certificate and only while it expects that migration.
-A third kind of connection carries no bytes: the source's virt-handler says that the guest left its pod, so that it may run in the target.
+Each TLS connection begins with one header line (``header``) that names the migration and the channel. The target's virt-handler lets it
+through only while it expects that migration, and only from virt-handler of the migration's source node; the source's sends nothing
+before OpenSSL has found the target node's name in the certificate of whom it dialled. A node that is revoked loses its open relays,
+too. A third kind of connection carries no bytes: the source's virt-handler says that the guest left its pod, so that it may run in the
+target.
 """

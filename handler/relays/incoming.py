@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from apiserver.apis.virt import names, streams
-from certs import peers
+from apiserver.apis.virt import streams
 from certs.reloading import ServerTls
+from handler.identity.trust import Stranger
 from handler.pods import places
 from handler.pods.launcher import Disconnected, Refused
 from handler.relays import copying, header
@@ -28,34 +28,57 @@ Let = Callable[[bool], Awaitable[None]]
 """Lets the guest that arrived run, or only makes it the target's (True: its user paused it). Raises ``Disconnected`` or ``Refused``."""
 
 
+NodeOf = Callable[[asyncio.BaseTransport | None], str]
+"""Returns the node whose virt-handler is at the other end of a connection; raises ``Stranger``."""
+
+
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """Where a migration leads, and what to do when the source says that the guest left."""
+    """Where a migration leads, whence it comes, and what to do when the source says that the guest left."""
 
     pod_uid: str
+    source_node: str
     release: Let
 
 
 class Incoming:
     """Serves relays of other nodes' virt-handlers until cancelled. :meth:`expect` opens the door for one migration."""
 
-    def __init__(self, tls: ServerTls, *, host: str = "", port: int = streams.RELAY_PORT, kubelet: Path = places.KUBELET_DIRECTORY) -> None:
+    def __init__(
+        self,
+        tls: ServerTls,
+        node_of: NodeOf,
+        *,
+        host: str = "",
+        port: int = streams.RELAY_PORT,
+        kubelet: Path = places.KUBELET_DIRECTORY,
+    ) -> None:
         self.port = port
         self.ready = asyncio.Event()
         self._tls = tls
+        self._node_of = node_of
         self._host = host
         self._kubelet = kubelet
         self._expected: dict[str, Expected] = {}
         self._connections: dict[str, set[asyncio.StreamWriter]] = {}
         self._all: set[asyncio.StreamWriter] = set()
 
-    def expect(self, migration_uid: str, pod_uid: str, release: Let) -> None:
-        """Let connections of this migration through to this pod; ``release`` is called when the source says that the guest left."""
-        self._expected[migration_uid] = Expected(pod_uid, release)
+    def expect(self, migration_uid: str, expected: Expected) -> None:
+        """Let connections of this migration through from its source node to its pod."""
+        self._expected[migration_uid] = expected
 
     def forget(self, migration_uid: str) -> None:
         """Let no more through. What is open stays: the source's libvirt may still be reading how it ended, and then closes it."""
         self._expected.pop(migration_uid, None)
+
+    def judge_again(self) -> None:
+        """End the connections of nodes that are not believed any more."""
+        for writer in list(self._all):
+            try:
+                self._node_of(writer.transport)
+            except Stranger as error:
+                logger.warning("end a relay: %s", error)
+                writer.transport.abort()
 
     async def run(self) -> None:
         """Listen until cancelled."""
@@ -80,20 +103,23 @@ class Incoming:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._all.add(writer)
         try:
-            peer = peers.common_name(writer.transport)
-            if peer != names.HANDLER:
-                logger.warning("refused a relay: it comes with the certificate of %r", peer)
-                return
+            node = self._node_of(writer.transport)
             async with asyncio.timeout(HEADER_SECONDS):
                 line = await reader.readuntil(b"\n")
             wanted = header.decode(line) if len(line) <= header.MAX_BYTES else None
             expected = self._expected.get(wanted.migration_uid) if wanted is not None else None
             if wanted is None or expected is None:
-                logger.warning("refused a relay: %s", f"migration {wanted.migration_uid} is not expected here" if wanted else "no header")
+                why = f"migration {wanted.migration_uid} is not expected here" if wanted else "no header"
+                logger.warning("refused a relay of node %s: %s", node, why)
+            elif node != expected.source_node:
+                why = f"migration {wanted.migration_uid} comes from {expected.source_node}"
+                logger.warning("refused a relay of node %s: %s", node, why)
             elif isinstance(wanted, header.Release):
                 await self._release(wanted, expected, writer)
             else:
                 await self._lead(wanted, expected.pod_uid, (reader, writer))
+        except Stranger as error:
+            logger.warning("refused a relay: %s", error)
         except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, ValueError) as error:
             logger.warning("a relay ended: %s", str(error) or type(error).__name__)
         finally:

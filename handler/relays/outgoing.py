@@ -11,19 +11,30 @@ import socket
 import stat
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from apiserver.apis.virt import layout, names
 from certs.reloading import ClientTls
+from handler.identity.trust import Stranger
 from handler.pods import opening, places
 from handler.relays import copying, header
+from handler.relays.incoming import NodeOf
 
 logger = logging.getLogger(__name__)
 
 CONNECT_SECONDS: Final = 10.0
 RELEASE_SECONDS: Final = 20.0
 """Beyond it the target's virt-handler or its launcher does not work; the answer may be lost, the request may be repeated."""
+
+
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """Where a migration goes: the node, and the address that the Migration gives for its virt-handler."""
+
+    node: str
+    address: str
 
 
 def split_address(address: str) -> tuple[str, int]:
@@ -74,15 +85,33 @@ def listening(directory: int, path: str, user: int = layout.USER_ID) -> Iterator
 
 
 class Outgoing:
-    """The relays of one migration away from this node."""
+    """The relays of one migration away from this node.
 
-    def __init__(self, migration_uid: str, pod_uid: str, address: str, tls: ClientTls, kubelet: Path = places.KUBELET_DIRECTORY) -> None:
+    The address is what somebody wrote into the API. Nothing is sent there before the certificate has shown that virt-handler of the
+    node is at the other end.
+
+    Raises:
+        ValueError: the address is none, or the node can have no certificate.
+    """
+
+    def __init__(
+        self,
+        migration_uid: str,
+        pod_uid: str,
+        destination: Destination,
+        tls: ClientTls,
+        node_of: NodeOf,
+        kubelet: Path = places.KUBELET_DIRECTORY,
+    ) -> None:
         self.migration_uid = migration_uid
-        self.address = address
+        self.destination = destination
         self.ready = asyncio.Event()
         """Set once both sockets are there."""
         self._pod_uid = pod_uid
-        self._host, self._port = split_address(address)
+        self._host, self._port = split_address(destination.address)
+        self._server_name = names.handler_server_name(destination.node)
+        self._node_of = node_of
+        self._open: set[asyncio.StreamWriter] = set()
         self._tls = tls
         self._kubelet = kubelet
 
@@ -121,10 +150,27 @@ class Outgoing:
             why = "".join(each for each in answer.decode(errors="replace") if each.isprintable())
             raise ConnectionRefusedError(why or "the target's virt-handler hung up")
 
+    def judge_again(self) -> None:
+        """End what is open to a node that is not believed any more."""
+        for writer in list(self._open):
+            try:
+                self._node_of(writer.transport)
+            except Stranger as error:
+                logger.warning("end a relay of migration %s: %s", self.migration_uid, error)
+                writer.transport.abort()
+
     async def _connect(self) -> copying.Connection:
-        return await asyncio.open_connection(
-            self._host, self._port, ssl=self._tls.context, server_hostname=names.HANDLER, limit=copying.CHUNK_BYTES
+        reader, writer = await asyncio.open_connection(
+            self._host, self._port, ssl=self._tls.context, server_hostname=self._server_name, limit=copying.CHUNK_BYTES
         )
+        try:
+            node = self._node_of(writer.transport)
+            if node != self.destination.node:  # OpenSSL has compared the name; this holds whatever its options are
+                raise Stranger(f"it is node {node}, not {self.destination.node}")
+        except Stranger as error:
+            writer.transport.abort()
+            raise ConnectionRefusedError(str(error)) from error
+        return reader, writer
 
     @asynccontextmanager
     async def _served(self, listener: socket.socket, first: header.Header) -> AsyncIterator[None]:
@@ -145,10 +191,14 @@ class Outgoing:
             try:
                 async with asyncio.timeout(CONNECT_SECONDS):
                     target = await self._connect()
-                target[1].write(first.encode())
-                await copying.both_ways((reader, writer), target)
+                self._open.add(target[1])
+                try:
+                    target[1].write(first.encode())
+                    await copying.both_ways((reader, writer), target)
+                finally:
+                    self._open.discard(target[1])
             except (OSError, TimeoutError) as error:
-                logger.warning("relay %s of migration %s to %s: %s", first.channel, self.migration_uid, self.address, error)
+                logger.warning("relay %s of migration %s to %s: %s", first.channel, self.migration_uid, self.destination, error)
             finally:
                 writers.discard(writer)
                 writer.close()

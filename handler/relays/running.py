@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from handler.relays.outgoing import Outgoing
+from handler.relays.outgoing import Destination, Outgoing
 
 logger = logging.getLogger(__name__)
 
@@ -17,37 +17,43 @@ READY_SECONDS: Final = 10.0
 class Relays:
     """Starts and ends outgoing relays; :meth:`run` carries them."""
 
-    def __init__(self, make: Callable[[str, str, str], Outgoing], *, changed: Callable[[str], None]) -> None:
+    def __init__(self, make: Callable[[str, str, Destination], Outgoing], *, changed: Callable[[str], None]) -> None:
         self._make = make
         self._changed = changed
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._running: dict[str, Outgoing] = {}
         self._starting: asyncio.Queue[Outgoing] = asyncio.Queue()
 
     def __contains__(self, migration_uid: str) -> bool:
         return migration_uid in self._tasks
 
-    async def open(self, migration_uid: str, pod_uid: str, address: str) -> None:
-        """Relay from this pod to that address; returns when the sockets are there, at once if they are.
+    async def open(self, migration_uid: str, pod_uid: str, destination: Destination) -> None:
+        """Relay from this pod to that node; returns when the sockets are there, at once if they are.
 
         Raises:
             TimeoutError: they did not come to be.
-            ValueError: the address is none.
+            ValueError: the address is none, or the node can have no certificate.
         """
         if migration_uid in self._tasks:
             return
-        relay = self._make(migration_uid, pod_uid, address)
+        relay = self._make(migration_uid, pod_uid, destination)
         self._starting.put_nowait(relay)
         async with asyncio.timeout(READY_SECONDS):
             await relay.ready.wait()
 
-    async def release(self, migration_uid: str, pod_uid: str, address: str, *, paused: bool) -> None:
+    async def release(self, migration_uid: str, pod_uid: str, destination: Destination, *, paused: bool) -> None:
         """Tell the target's virt-handler that the guest left this pod; see :meth:`Outgoing.release`."""
-        await self._make(migration_uid, pod_uid, address).release(paused=paused)
+        await self._make(migration_uid, pod_uid, destination).release(paused=paused)
 
     def close(self, migration_uid: str) -> None:
         """End the relays of this migration, if there are any."""
         if (task := self._tasks.get(migration_uid)) is not None:
             task.cancel()
+
+    def judge_again(self) -> None:
+        """End what is open to nodes that are not believed any more."""
+        for relay in list(self._running.values()):
+            relay.judge_again()
 
     async def run(self) -> None:
         """Carry relays until cancelled."""
@@ -57,10 +63,12 @@ class Relays:
                 self._tasks[relay.migration_uid] = tasks.create_task(self._carry(relay))
 
     async def _carry(self, relay: Outgoing) -> None:
+        self._running[relay.migration_uid] = relay
         try:
             await relay.run()
         except OSError as error:
             logger.warning("relays of migration %s: %s", relay.migration_uid, error)
         finally:
+            self._running.pop(relay.migration_uid, None)
             self._tasks.pop(relay.migration_uid, None)
             self._changed(relay.migration_uid)

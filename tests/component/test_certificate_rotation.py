@@ -23,6 +23,7 @@ from tests.fakes.kubeapi import FakeAPI
 
 NAMESPACE = "kubevirt"
 SECRETS = "/api/v1/secrets"
+CONFIG_MAPS = "/api/v1/configmaps"
 API_SERVICES = "/apis/apiregistration.k8s.io/v1/apiservices"
 STATEFUL_SETS = "/apis/apps/v1/statefulsets"
 POLICY = Policy()
@@ -64,6 +65,10 @@ class World:
     def published(self) -> bytes:
         return base64.b64decode(self.api.get(API_SERVICES, "", API_SERVICE)["spec"]["caBundle"])
 
+    def trust(self) -> dict[str, str]:
+        data: dict[str, str] = self.api.get(CONFIG_MAPS, NAMESPACE, "kubevirt-trust")["data"]
+        return data
+
     def snapshot(self) -> dict[str, Any]:
         return {each["metadata"]["name"]: each["metadata"]["resourceVersion"] for each in self.api.all(SECRETS)}
 
@@ -81,6 +86,7 @@ class World:
                 ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_verify_locations(cadata=data["ca.crt"].decode())
         assert reading.read_bundle(self.published())
         assert {each.pem for each in reading.read_bundle(self.published())} == set(self.bundle())
+        assert {each.pem for each in reading.read_bundle(self.trust()["ca.crt"].encode())} == set(self.bundle())
 
 
 @asynccontextmanager
@@ -123,7 +129,7 @@ async def test_etcds_authority_vouches_for_nobody_outside_etcd(world: World) -> 
 
     ca = world.certificate("kubevirt-ca")
     assert not reading.signed_by(world.certificate("kubevirt-etcd-client-tls"), ca)
-    assert not reading.signed_by(world.certificate("kubevirt-virt-handler-tls"), world.certificate("kubevirt-etcd-ca"))
+    assert not reading.signed_by(world.certificate("kubevirt-virt-api-tls"), world.certificate("kubevirt-etcd-ca"))
 
 
 @pytest.mark.parametrize("crash_at", range(1, 11))
@@ -222,7 +228,11 @@ async def test_a_rotation_of_the_authority_never_asks_anyone_for_what_they_have_
     assert old.pem in world.bundle()  # somebody may present a leaf of the old one for a while
     world.check()
 
-    world.now += POLICY.spread + timedelta(seconds=1)
+    world.now += POLICY.node - timedelta(seconds=2)
+    await world.settle()
+    assert old.pem in world.bundle()  # a node renews its certificate in its own time
+    assert len(world.bundle("kubevirt-etcd-ca")) == 1  # which signs for no node
+    world.now += timedelta(seconds=3)
     await world.settle()
     assert world.bundle() == [new.pem]
     assert set(world.data("kubevirt-ca")) == {"tls.crt", "tls.key", "ca.crt"}
@@ -296,3 +306,35 @@ async def test_private_keys_reach_no_log(world: World, caplog: pytest.LogCapture
     for name in ALL:
         key = base64.b64encode(world.data(name)["tls.key"]).decode()
         assert key[40:80] not in said
+
+
+async def test_what_the_operator_revoked_outlives_every_change_of_the_authorities(world: World) -> None:
+    await world.settle()
+    await world.api.edit(CONFIG_MAPS, NAMESPACE, "kubevirt-trust", lambda found: found["data"].update({"revoked.node1": "stolen"}))
+    await world.api.remove(SECRETS, NAMESPACE, "kubevirt-ca")
+
+    await world.settle()
+
+    assert world.trust()["revoked.node1"] == "stolen"
+    world.check()
+
+
+@pytest.mark.parametrize("garbage", [None, {}, {"ca.crt": "nonsense"}])
+async def test_trusted_authorities_that_are_removed_or_garbled_come_back(world: World, garbage: dict[str, str] | None) -> None:
+    await world.settle()
+    await world.api.remove(CONFIG_MAPS, NAMESPACE, "kubevirt-trust")
+    if garbage is not None:
+        await world.api.put(CONFIG_MAPS, {"metadata": {"name": "kubevirt-trust", "namespace": NAMESPACE}, "data": garbage})
+
+    await world.settle()
+
+    world.check()
+
+
+async def test_the_key_that_all_nodes_shared_is_removed(world: World) -> None:
+    shared = {"metadata": {"name": "kubevirt-virt-handler-tls", "namespace": NAMESPACE}, "type": "kubernetes.io/tls", "data": {}}
+    await world.api.put(SECRETS, shared)
+
+    await world.settle()
+
+    world.check()

@@ -22,6 +22,8 @@ from aiohttp import web
 from apiserver.apis.meta import errors
 from apiserver.client.config import Config
 
+SIGNING_REQUESTS = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
+DECISIONS = ("Approved", "Denied")
 Object = dict[str, Any]
 Key = tuple[str, str, str]
 
@@ -51,6 +53,8 @@ class FakeAPI:
         self.forbidden: list[tuple[str, str]] = []
         self.discovery: dict[str, list[Object]] = {}
         """Resources by group version path (``/api/v1``): what discovery tells of them."""
+        self.users: dict[str, Object] = {}
+        """Who comes with a bearer token: ``username``, ``groups``, ``extra``; what is stamped into CertificateSigningRequests."""
         self._changed = asyncio.Condition()
         self._generation = itertools.count()
         self._cut = 0
@@ -186,7 +190,10 @@ class FakeAPI:
                 return await self._watch(request, collection, namespace)
             return self._list(request, collection, namespace)
         if request.method == "POST":
-            return web.json_response(await self._create(collection, namespace, await request.json()), status=201)
+            made = await request.json()
+            if collection == SIGNING_REQUESTS:
+                _stamp(made, self.users.get(request.headers.get("Authorization", "").removeprefix("Bearer "), {"username": "system:admin"}))
+            return web.json_response(await self._create(collection, namespace, made), status=201)
         key = (collection, namespace, name)
         if key not in self.objects:
             plural = collection.rsplit("/", 1)[-1]
@@ -219,7 +226,9 @@ class FakeAPI:
             raise errors.Conflict(f'Operation cannot be fulfilled on "{key[2]}": the object has been modified')
         if (uid := (body.get("metadata") or {}).get("uid")) and uid != old["metadata"]["uid"]:
             raise errors.Conflict(f"Precondition failed: UID in precondition: {uid}, UID in object meta: {old['metadata']['uid']}")
-        if subresource == "status":
+        if key[0] == SIGNING_REQUESTS:
+            new = _decided(old, new, subresource)
+        elif subresource == "status":
             new = {**copy.deepcopy(old), "status": new.get("status")}
             if self.judge:
                 self.judge(token, key[0], old, new)
@@ -284,6 +293,36 @@ class FakeAPI:
         if request.transport is not None:
             request.transport.abort()
         return response
+
+
+def _stamp(request: Object, user: Object) -> None:
+    """Write who asks into a CertificateSigningRequest, whatever it says itself, as kube-apiserver does."""
+    for field in ("username", "uid", "groups", "extra"):
+        request["spec"].pop(field, None)
+    request["spec"] |= copy.deepcopy(user)
+    request["status"] = {}
+
+
+def _decided(old: Object, new: Object, subresource: str) -> Object:
+    """Return a CertificateSigningRequest after a write: ``approval`` changes conditions alone, ``status`` all but approval and denial."""
+    before, after = (each.get("status") or {} for each in (old, new))
+    conditions = after.get("conditions") or []
+    kinds = [each["type"] for each in conditions]
+    if subresource == "approval":
+        status = {**before, "conditions": conditions}
+    elif subresource == "status":
+        if [each for each in kinds if each in DECISIONS] != [
+            each["type"] for each in before.get("conditions") or [] if each["type"] in DECISIONS
+        ]:
+            raise errors.Invalid("status.conditions: Forbidden: updates may not add a condition of type Approved or Denied")
+        if before.get("certificate") and after.get("certificate") != before["certificate"]:
+            raise errors.Invalid("status.certificate: Forbidden: updates may not modify certificate content once set")
+        status = after
+    else:
+        status = before  # the rest is immutable
+    if len(set(kinds)) != len(kinds) or set(kinds) >= set(DECISIONS):
+        raise errors.Invalid("status.conditions: Invalid value: Approved and Denied conditions are mutually exclusive")
+    return {**copy.deepcopy(old), "status": status}
 
 
 async def _send(response: web.StreamResponse, kind: str, obj: Object) -> None:

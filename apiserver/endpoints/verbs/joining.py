@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from typing import Final
 
 import orjson
@@ -72,7 +72,38 @@ async def dialled(destination: Destination, stream: Connect) -> AsyncIterator[Cl
         why = f"the server of the stream at {destination.url.partition('/v1')[0]} cannot be reached: {error}"
         raise ServiceUnavailable(why, Details(retry_after_seconds=1)) from error
     async with server:
-        yield server
+        with _judged(server, destination):
+            yield server
+
+
+@contextlib.contextmanager
+def _judged(server: ClientConnection, destination: Destination) -> Iterator[None]:
+    """Cut the connection as soon as its server is not to be spoken to any more; whoever reads from it sees it broken.
+
+    Raises:
+        ServiceUnavailable: it is not to be spoken to now.
+    """
+    trust, certificate = destination.trust, _certificate(server)
+    if trust is None:
+        yield
+        return
+    if why := trust.refusal(certificate):
+        raise ServiceUnavailable(f"the server of the stream at {destination.url.partition('/v1')[0]} is not believed: {why}")
+
+    def judge() -> None:
+        if trust.refusal(certificate):
+            server.transport.abort()
+
+    unsubscribe = trust.subscribe(judge)
+    try:
+        yield
+    finally:
+        unsubscribe()
+
+
+def _certificate(server: ClientConnection) -> Mapping[str, object]:
+    tls = server.transport.get_extra_info("ssl_object")
+    return tls.getpeercert() or {} if tls is not None else {}
 
 
 def _refusal(answer: Response) -> StatusError:

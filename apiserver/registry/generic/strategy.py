@@ -20,11 +20,11 @@ did not change. A status is defaulted and validated by the same functions as the
 from __future__ import annotations
 
 import ssl
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, Protocol
 
 from apiserver.apis.meta import decoding
 from apiserver.apis.meta.objects import Object
@@ -89,6 +89,18 @@ class CreatingVerb:
         raise NotImplementedError
 
 
+class ServerTrust(Protocol):
+    """Says of the server of a stream whether it may be spoken to, beyond what TLS verifies."""
+
+    def refusal(self, certificate: Mapping[str, object]) -> str:
+        """Return why not, given its verified certificate (as of ``ssl.SSLSocket.getpeercert``); empty if it may."""
+        ...
+
+    def subscribe(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Call it whenever the answer may be another, for streams that are refused then end; returns what ends that."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Destination:
     """Where the bytes of a stream go: a websocket server over mutual TLS."""
@@ -98,6 +110,7 @@ class Destination:
     server_name: str
     """The name that the server's certificate must carry."""
     tls: ssl.SSLContext
+    trust: ServerTrust | None = None
 
 
 class Connect:

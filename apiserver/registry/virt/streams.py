@@ -11,6 +11,7 @@ from apiserver.apis.meta.objects import Object
 from apiserver.apis.virt import hardware, names, phases, streams
 from apiserver.apis.virt.resources import VIRTUAL_MACHINES
 from apiserver.registry.generic.strategy import Connect, Destination
+from apiserver.registry.virt.revoking import RevokedNodes
 
 CONNECTABLE: Final = frozenset({phases.RUNNING, phases.STOPPING})
 """A guest that shuts down still has something to say."""
@@ -50,17 +51,27 @@ class HandlerStream(Connect):
     subprotocols: ClassVar[tuple[str, ...]] = (streams.SUBPROTOCOL,)
     ping_seconds: ClassVar[float] = streams.PING_SECONDS
 
-    def __init__(self, stream: streams.Stream, locate_handler: LocateHandler, tls: Callable[[], ssl.SSLContext]) -> None:
+    def __init__(
+        self, stream: streams.Stream, locate_handler: LocateHandler, tls: Callable[[], ssl.SSLContext], revoked: RevokedNodes
+    ) -> None:
         """``tls`` returns the present context with our client certificate: certificates are renewed while we run."""
         self._stream = stream
         self._locate_handler = locate_handler
         self._tls = tls
+        self._revoked = revoked
 
     async def locate(self, obj: Object) -> Destination:
-        """Return virt-handler's address for this stream of ``obj``."""
+        """Return virt-handler's address for this stream of ``obj``, and the name of its node that it has to prove."""
         check(obj, self._stream)
-        host, port = await self._locate_handler(obj["status"]["nodeName"])
+        node = str(obj["status"]["nodeName"])
+        try:
+            server_name = names.handler_server_name(node)
+        except ValueError as error:
+            raise errors.ServiceUnavailable(str(error)) from error
+        if self._revoked.is_revoked(node):
+            raise errors.ServiceUnavailable(f'node "{node}" is revoked: nothing of it is believed')
+        host, port = await self._locate_handler(node)
         metadata = obj["metadata"]
         path = streams.handler_path(metadata["namespace"], metadata["name"], metadata["uid"], self._stream)
         shown = f"[{host}]" if ":" in host else host
-        return Destination(url=f"https://{shown}:{port}{path}", server_name=names.HANDLER, tls=self._tls())
+        return Destination(f"https://{shown}:{port}{path}", server_name, self._tls(), self._revoked.of_node(node))

@@ -12,6 +12,7 @@ import pytest
 
 from apiserver.apis.meta import errors
 from apiserver.apis.virt import release
+from handler.relays.outgoing import Destination
 from launcher.protocol import messages
 from tests.component.handler.world import MIGS, VMS, Handler, World, a_world, eventually, relay
 from tests.fakes.launcher import FakeLauncher
@@ -81,8 +82,8 @@ async def test_a_migration_moves_the_machine_and_then_succeeds(scene: Scene) -> 
         await scene.begin()
         await eventually(lambda: scene.state() == "running")
         assert scene.phase() == "Running"
-        assert source.relays.open_ones == {"mig-1": ("pod-1", relay("n2"))}
-        assert target.relays.expected == {"mig-1": "pod-2"}
+        assert source.relays.open_ones == {"mig-1": ("pod-1", Destination("n2", relay("n2")))}
+        assert [(uid, each.pod_uid, each.source_node) for uid, each in target.relays.expected.items()] == [("mig-1", "pod-2", "n")]
         scene.arrive()
         await asyncio.sleep(0.1)
         assert (scene.phase(), scene.at_target()) == ("Running", "paused")

@@ -14,33 +14,40 @@ from pathlib import Path
 import pytest
 
 from apiserver.apis.virt import layout
-from certs.reloading import ClientTls, ServerTls
+from certs.reloading import ClientTls, Files, ServerTls
+from handler.identity.trust import Trust
 from handler.pods import launcher, places
 from handler.relays import copying, outgoing
 from handler.relays.header import Header, Release
-from handler.relays.incoming import Incoming
-from handler.relays.outgoing import Outgoing
-from tests.component.handler.tls import Authority
+from handler.relays.incoming import Expected, Incoming
+from handler.relays.outgoing import Destination, Outgoing
+from tests.component.handler.tls import Authority, Operator, trusting
+from tests.component.handler.world import eventually
 from tests.fakes.launcher import run_directory
 
 SIZE = 3 << 20
 
 
 class Scene:
-    """A target node with a pod that echoes, and the certificates."""
+    """Node n2 with a pod that echoes, from which and to which node n migrates, and the certificates."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, authority: Authority, trust: Trust, operator: Operator) -> None:
         self.root = root
-        self.authority = Authority(root / "certs")
-        self.files = self.authority.issue("virt-handler")
-        self.incoming = Incoming(ServerTls(self.files, clients=ssl.CERT_REQUIRED), host="127.0.0.1", port=0, kubelet=root)
+        self.authority, self.trust, self.operator = authority, trust, operator
+        self.source, self.files = authority.node("n"), authority.node("n2")
+        tls = ServerTls(self.files, clients=ssl.CERT_REQUIRED)
+        self.incoming = Incoming(tls, trust.node_of, host="127.0.0.1", port=0, kubelet=root)
         self.seen: list[str] = []
         self.released: list[bool] = []
         self.refusal: launcher.Disconnected | None = None
         self.echoing: set[asyncio.StreamWriter] = set()
 
-    def relay(self) -> Outgoing:
-        return Outgoing("mig-1", "source", f"127.0.0.1:{self.incoming.port}", ClientTls(self.files), self.root)
+    def relay(self, node: str = "n2", files: Files | None = None) -> Outgoing:
+        destination = Destination(node, f"127.0.0.1:{self.incoming.port}")
+        return Outgoing("mig-1", "source", destination, ClientTls(files or self.source), self.trust.node_of, self.root)
+
+    def expect(self) -> None:
+        self.incoming.expect("mig-1", Expected("target", "n", self.release))
 
     async def release(self, paused: bool) -> None:
         if self.refusal is not None:
@@ -77,10 +84,13 @@ class Scene:
 
         return serve
 
-    async def dial(self, header: bytes, name: str = "virt-handler") -> bytes:
+    async def connect(self, files: Files | None = None) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        context = ClientTls(files or self.source).context
+        return await asyncio.open_connection("127.0.0.1", self.incoming.port, ssl=context, server_hostname="n2.virt-handler")
+
+    async def dial(self, header: bytes, files: Files | None = None) -> bytes:
         """Connect by hand, send a header and a word, return what comes back."""
-        context = ClientTls(self.authority.issue(name)).context
-        reader, writer = await asyncio.open_connection("127.0.0.1", self.incoming.port, ssl=context, server_hostname="virt-handler")
+        reader, writer = await self.connect(files)
         writer.write(header + b"ping")
         try:
             async with asyncio.timeout(5):
@@ -93,9 +103,11 @@ class Scene:
 
 @pytest.fixture
 async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
-    made = Scene(tmp_path)
-    async with made.target():
-        yield made
+    authority = Authority(tmp_path / "certs")
+    async with trusting(tmp_path, authority) as (trust, operator):
+        made = Scene(tmp_path, authority, trust, operator)
+        async with made.target():
+            yield made
 
 
 async def exchange(root: Path, path: str) -> bytes:
@@ -118,7 +130,7 @@ async def exchange(root: Path, path: str) -> bytes:
 
 async def test_both_channels_lead_from_pod_to_pod(scene: Scene) -> None:
     run_directory(scene.root, "source")
-    scene.incoming.expect("mig-1", "target", scene.release)
+    scene.expect()
     relay = scene.relay()
     async with asyncio.TaskGroup() as tasks:
         task = tasks.create_task(relay.run())
@@ -137,9 +149,9 @@ async def test_both_channels_lead_from_pod_to_pod(scene: Scene) -> None:
 async def test_only_an_expected_migration_of_another_handler_gets_through(scene: Scene) -> None:
     header = Header("mig-1", "libvirt").encode()
     assert await scene.dial(header) == b""
-    scene.incoming.expect("mig-1", "target", scene.release)
+    scene.expect()
     assert await scene.dial(header) == b"ping"
-    assert await scene.dial(header, name="virt-api") == b""
+    assert await scene.dial(header, scene.authority.virt_api()) == b""
     assert await scene.dial(Header("mig-2", "libvirt").encode()) == b""
     assert await scene.dial(b"GET / HTTP/1.1\r\n\n") == b""
     scene.incoming.forget("mig-1")
@@ -147,7 +159,7 @@ async def test_only_an_expected_migration_of_another_handler_gets_through(scene:
 
 
 async def test_the_word_that_the_guest_left_is_acknowledged(scene: Scene) -> None:
-    scene.incoming.expect("mig-1", "target", scene.release)
+    scene.expect()
     for paused in (False, True, True):
         await scene.relay().release(paused=paused)
 
@@ -157,7 +169,7 @@ async def test_the_word_that_the_guest_left_is_acknowledged(scene: Scene) -> Non
 async def test_a_release_that_could_not_be_carried_out_is_no_success(scene: Scene) -> None:
     with pytest.raises(ConnectionRefusedError):
         await scene.relay().release(paused=False)
-    scene.incoming.expect("mig-1", "target", scene.release)
+    scene.expect()
     scene.refusal = launcher.Disconnected("the launcher is\n not connected" + "é" * 2000)
     with pytest.raises(ConnectionRefusedError, match="the launcher is not connected"):
         await scene.relay().release(paused=False)
@@ -168,8 +180,8 @@ async def test_a_release_that_could_not_be_carried_out_is_no_success(scene: Scen
 
 
 async def test_only_another_handler_may_say_that_the_guest_left(scene: Scene) -> None:
-    scene.incoming.expect("mig-1", "target", scene.release)
-    assert await scene.dial(Release("mig-1").encode(), name="virt-api") == b""
+    scene.expect()
+    assert await scene.dial(Release("mig-1").encode(), scene.authority.virt_api()) == b""
     assert await scene.dial(b"kubevirt-relay/1 mig-1 released now\n") == b""
     assert scene.released == []
     assert await scene.dial(Release("mig-1").encode()) == b"ok\n"
@@ -177,9 +189,8 @@ async def test_only_another_handler_may_say_that_the_guest_left(scene: Scene) ->
 
 async def test_forgetting_a_migration_leaves_what_is_open_to_end_by_itself(scene: Scene) -> None:
     """The source's libvirt may still be reading the outcome when the target's handler is done."""
-    scene.incoming.expect("mig-1", "target", scene.release)
-    context = ClientTls(scene.files).context
-    reader, writer = await asyncio.open_connection("127.0.0.1", scene.incoming.port, ssl=context, server_hostname="virt-handler")
+    scene.expect()
+    reader, writer = await scene.connect()
     writer.write(Header("mig-1", "data").encode() + b"ping")
     assert await reader.readexactly(4) == b"ping"
     scene.incoming.forget("mig-1")
@@ -208,10 +219,134 @@ async def test_a_stale_socket_is_replaced(scene: Scene) -> None:
     stale = run_directory(scene.root, "source") / "migration"
     stale.mkdir()
     (stale / "data.sock").write_text("left by an earlier try")
-    scene.incoming.expect("mig-1", "target", scene.release)
+    scene.expect()
     relay = scene.relay()
     async with asyncio.TaskGroup() as tasks:
         task = tasks.create_task(relay.run())
         await relay.ready.wait()
         await exchange(scene.root, layout.MIGRATION_DATA_SOCKET)
+        task.cancel()
+
+
+STRANGERS = {
+    "a third node": lambda authority: authority.node("n3"),
+    "the target itself": lambda authority: authority.node("n2"),
+    "virt-api": lambda authority: authority.virt_api(),
+    "the key that all nodes shared": lambda authority: authority.shared(),
+    "two nodes at once": lambda authority: authority.node("n", dns_names=("n.virt-handler", "n3.virt-handler")),
+    "a node and an address": lambda authority: authority.node("n", ip_addresses=("127.0.0.1",)),
+    "a name below another domain": lambda authority: authority.node("n", dns_names=("n.virt-handler.example",)),
+    "no name": lambda authority: authority.node("n", dns_names=()),
+    "the name under another common name": lambda authority: authority.node("n", common_name="virt-api"),
+}
+"""Certificates of our own authority that are not the source node's."""
+
+
+@pytest.mark.parametrize("stranger", STRANGERS)
+async def test_only_the_migrations_source_node_gets_a_relay_or_is_believed_that_the_guest_left(scene: Scene, stranger: str) -> None:
+    files = STRANGERS[stranger](scene.authority)
+    scene.expect()
+
+    assert await scene.dial(Header("mig-1", "libvirt").encode(), files) == b""
+    assert await scene.dial(Header("mig-1", "data").encode(), files) == b""
+    assert await scene.dial(Release("mig-1").encode(), files) == b""
+
+    assert (scene.seen, scene.released) == ([], [])
+    assert await scene.dial(Header("mig-1", "data").encode()) == b"ping"
+
+
+@pytest.mark.parametrize("node", ["n3", "n", "virt-api", "N2", "*", ""])
+async def test_an_address_that_is_not_of_the_target_node_gets_no_byte_of_the_guest(scene: Scene, node: str) -> None:
+    """The relay at the address is that of n2, whatever the Migration says."""
+    scene.expect()
+    with pytest.raises((OSError, ValueError)):
+        await scene.relay(node).release(paused=False)
+
+    assert (scene.seen, scene.released) == ([], [])
+    await scene.relay("n2").release(paused=False)
+    assert scene.released == [False]
+
+
+@pytest.mark.parametrize("stranger", sorted(set(STRANGERS) - {"the target itself"}))
+async def test_a_server_that_is_not_the_target_node_gets_no_byte_of_the_guest(scene: Scene, stranger: str) -> None:
+    """Somebody else listens at the target's address."""
+    heard = b""
+
+    async def listen(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal heard
+        heard += await reader.read(100)
+        writer.write(b"ok\n")
+        writer.close()
+
+    tls = ServerTls(STRANGERS[stranger](scene.authority), clients=ssl.CERT_REQUIRED)
+    server = await asyncio.start_server(listen, "127.0.0.1", 0, ssl=tls.context)
+    destination = Destination("n2", f"127.0.0.1:{server.sockets[0].getsockname()[1]}")
+    relay = Outgoing("mig-1", "source", destination, ClientTls(scene.source), scene.trust.node_of, scene.root)
+    with pytest.raises(OSError, match=r"(?i)certificate|mismatch|refused"):
+        await relay.release(paused=False)
+    server.close()
+
+    assert heard == b""
+
+
+async def test_a_revoked_node_is_refused_both_ways_and_comes_back_when_it_is_pardoned(scene: Scene) -> None:
+    scene.expect()
+    await scene.operator.revoke("n")
+    await eventually(lambda: scene.trust.revocations.is_revoked("n"))
+    assert await scene.dial(Header("mig-1", "data").encode()) == b""
+    await scene.operator.pardon("n")
+    await eventually(lambda: not scene.trust.revocations.is_revoked("n"))
+    assert await scene.dial(Header("mig-1", "data").encode()) == b"ping"
+
+    await scene.operator.revoke("n2")
+    await eventually(lambda: scene.trust.revocations.is_revoked("n2"))
+    with pytest.raises(ConnectionRefusedError, match="n2 is revoked"):
+        await scene.relay().release(paused=False)
+    assert scene.released == []
+
+
+async def test_a_time_revokes_what_was_issued_before_it_and_not_what_comes_after(scene: Scene) -> None:
+    scene.expect()
+    await scene.operator.revoke("n", "2126-01-01T00:00:00Z")
+    await eventually(lambda: "n" in scene.trust.revocations.nodes)
+    assert await scene.dial(Header("mig-1", "data").encode()) == b""
+    await scene.operator.revoke("n", "2020-01-01T00:00:00Z")
+    await eventually(lambda: scene.trust.revocations.nodes["n"] is not None and scene.trust.revocations.nodes["n"].year == 2020)
+    assert await scene.dial(Header("mig-1", "data").encode()) == b"ping"
+
+
+async def test_open_relays_of_a_node_end_when_it_is_revoked(scene: Scene) -> None:
+    scene.expect()
+    scene.trust.subscribe(scene.incoming.judge_again)
+    reader, writer = await scene.connect()
+    writer.write(Header("mig-1", "data").encode() + b"ping")
+    assert await reader.readexactly(4) == b"ping"
+
+    await scene.operator.revoke("n3")
+    await asyncio.sleep(0.1)
+    writer.write(b"pong")
+    assert await reader.readexactly(4) == b"pong"  # another's revocation ends nothing
+    await scene.operator.revoke("n")
+    async with asyncio.timeout(5):
+        with contextlib.suppress(OSError):
+            assert await reader.read(4) == b""
+    writer.close()
+
+
+async def test_open_relays_to_a_node_end_when_it_is_revoked(scene: Scene) -> None:
+    run_directory(scene.root, "source")
+    scene.expect()
+    relay = scene.relay()
+    scene.trust.subscribe(relay.judge_again)
+    async with asyncio.TaskGroup() as tasks:
+        task = tasks.create_task(relay.run())
+        await relay.ready.wait()
+        with places.run_directory("source", scene.root) as directory:
+            reader, writer = await asyncio.open_unix_connection(sock=places.connect(directory, layout.MIGRATION_DATA_SOCKET))
+        writer.write(b"ping")
+        assert await reader.readexactly(4) == b"ping"
+        await scene.operator.revoke("n2")
+        async with asyncio.timeout(5):
+            assert await reader.read(4) == b""
+        writer.close()
         task.cancel()

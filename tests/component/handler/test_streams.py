@@ -13,7 +13,7 @@ import aiohttp
 import pytest
 
 from apiserver.apis.virt import layout, streams
-from certs.reloading import ClientTls, ServerTls
+from certs.reloading import ClientTls, Files, ServerTls
 from handler.streams.server import Server, Target
 from tests.component.handler.tls import Authority
 from tests.fakes.launcher import run_directory
@@ -45,7 +45,7 @@ class Scene:
         self.authority = Authority(root / "certs")
         self.targets: dict[str, Target] = {"uid-1": Target("pod-1")}
         self.guest = Guest()
-        tls = ServerTls(self.authority.issue("virt-handler"), clients=ssl.CERT_REQUIRED)
+        tls = ServerTls(self.authority.node("n"), clients=ssl.CERT_REQUIRED)
         self.server = Server(lambda _namespace, _name, uid: self.targets.get(uid), tls, host="127.0.0.1", port=0, kubelet=root)
 
     @asynccontextmanager
@@ -64,8 +64,8 @@ class Scene:
             os.close(directory)
 
     @asynccontextmanager
-    async def session(self, name: str = "virt-api") -> AsyncIterator[aiohttp.ClientSession]:
-        context = ClientTls(self.authority.issue(name)).context
+    async def session(self, files: Files | None = None) -> AsyncIterator[aiohttp.ClientSession]:
+        context = ClientTls(files or self.authority.virt_api()).context
         async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=context)) as session:
             yield session
 
@@ -76,11 +76,11 @@ class Scene:
     async def console(self) -> AsyncIterator[aiohttp.ClientWebSocketResponse]:
         async with (
             self.session() as session,
-            session.ws_connect(self.url(), protocols=(streams.SUBPROTOCOL,), server_hostname="virt-handler") as socket,
+            session.ws_connect(self.url(), protocols=(streams.SUBPROTOCOL,), server_hostname="n.virt-handler") as socket,
         ):
             yield socket
 
-    async def refused(self, url: str, name: str = "virt-api", protocol: str = streams.SUBPROTOCOL) -> dict[str, object]:
+    async def refused(self, url: str, files: Files | None = None, protocol: str = streams.SUBPROTOCOL) -> dict[str, object]:
         headers = {
             "Connection": "Upgrade",
             "Upgrade": "websocket",
@@ -88,8 +88,8 @@ class Scene:
             "Sec-WebSocket-Key": "AAAAAAAAAAAAAAAAAAAAAA==",
         }
         async with (
-            self.session(name) as session,
-            session.get(url, headers={**headers, "Sec-WebSocket-Protocol": protocol}, server_hostname="virt-handler") as response,
+            self.session(files) as session,
+            session.get(url, headers={**headers, "Sec-WebSocket-Protocol": protocol}, server_hostname="n.virt-handler") as response,
         ):
             body: dict[str, object] = await response.json()
             assert body["kind"] == "Status"
@@ -121,7 +121,7 @@ async def test_several_may_attach_to_one_console(scene: Scene) -> None:
 
 
 async def test_only_virt_api_is_served(scene: Scene) -> None:
-    body = await scene.refused(scene.url(), name="virt-handler")
+    body = await scene.refused(scene.url(), scene.authority.node("n2"))
 
     assert body["code"] == 403
     assert "virt-handler" in str(body["message"])
@@ -208,7 +208,7 @@ async def test_a_stopping_handler_closes_streams_with_going_away(tmp_path: Path)
     messages: list[aiohttp.WSMessage] = []
     async with scene.session() as session:
         async with scene.running():
-            socket = await session.ws_connect(scene.url(), protocols=(streams.SUBPROTOCOL,), server_hostname="virt-handler")
+            socket = await session.ws_connect(scene.url(), protocols=(streams.SUBPROTOCOL,), server_hostname="n.virt-handler")
             await socket.receive_bytes()
 
             async def read() -> None:

@@ -1,28 +1,85 @@
-"""Certificates for the tests of the agent's servers."""
+"""Certificates for the tests of the agent's servers, and the ConfigMap that says whom to believe."""
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from apiserver.apis.virt import names, trust
+from apiserver.client.rest import Client
 from certs import files, issuing
 from certs.issuing import Profile
 from certs.reloading import Files
+from controller.reconcilers.node_certificate_plan import profile_of
+from handler.identity.store import Store
+from handler.identity.trust import Trust
+from tests.fakes.kubeapi import FakeAPI
+
+CONFIG_MAPS = "/api/v1/configmaps"
+NAMESPACE = "kubevirt"
 
 
 class Authority:
-    """A CA that hands out what a Secret would hold."""
+    """A CA that hands out what a Secret or a node would hold."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
+        self._issued = 0
         self._now = datetime.now(UTC)
         self._pair = issuing.new_authority("kubevirt-ca", timedelta(days=1), self._now)
+        self.certificate = self._pair.certificate
 
-    def issue(self, common_name: str) -> Files:
-        """Return the files of a certificate with this name."""
-        leaf = issuing.issue(
-            self._pair, Profile(common_name, dns_names=(common_name,), server=True, client=True), timedelta(days=1), self._now
-        )
-        directory = self._root / common_name
-        files.publish(directory, {"tls.crt": leaf.certificate, "tls.key": leaf.key, "ca.crt": self._pair.certificate})
+    def node(self, node: str, **changes: object) -> Files:
+        """Return the files of virt-handler of a node; ``changes`` are to its profile."""
+        return self._publish(node, replace(profile_of(node), **changes))  # type: ignore[arg-type]  # of whatever field
+
+    def virt_api(self) -> Files:
+        """Return the files of virt-api."""
+        return self._publish("virt-api", Profile("virt-api", ("virt-api", "localhost"), ("127.0.0.1",), server=True, client=True))
+
+    def shared(self) -> Files:
+        """Return the files that all virt-handlers shared before nodes had their own."""
+        return self._publish("shared", Profile(names.HANDLER, (names.HANDLER,), server=True, client=True))
+
+    def _publish(self, name: str, profile: Profile) -> Files:
+        leaf = issuing.issue(self._pair, profile, timedelta(days=1), self._now)
+        self._issued += 1
+        directory = self._root / f"{name}-{self._issued}"
+        files.publish(directory, {"tls.crt": leaf.certificate, "tls.key": leaf.key, "ca.crt": self.certificate})
         return Files.in_directory(directory)
+
+
+class Operator:
+    """Who revokes nodes."""
+
+    def __init__(self, api: FakeAPI) -> None:
+        self._api = api
+
+    async def revoke(self, node: str, value: str = "its key was stolen") -> None:
+        await self._api.edit(CONFIG_MAPS, NAMESPACE, trust.CONFIG_MAP, lambda found: found["data"].update({f"revoked.{node}": value}))
+
+    async def pardon(self, node: str) -> None:
+        await self._api.edit(CONFIG_MAPS, NAMESPACE, trust.CONFIG_MAP, lambda found: found["data"].pop(f"revoked.{node}"))
+
+
+async def publish_trust(api: FakeAPI, authorities: bytes) -> None:
+    """Write the ConfigMap as virt-controller does."""
+    metadata = {"name": trust.CONFIG_MAP, "namespace": NAMESPACE}
+    await api.put(CONFIG_MAPS, {"metadata": metadata, "data": {trust.AUTHORITIES: authorities.decode()}})
+
+
+@asynccontextmanager
+async def trusting(root: Path, authority: Authority) -> AsyncIterator[tuple[Trust, Operator]]:
+    """Yield what a virt-handler believes, following an API server that only has the ConfigMap."""
+    api = FakeAPI()
+    await publish_trust(api, authority.certificate)
+    async with api.serving() as config, Client(config, user_agent="test") as client:
+        made = Trust(client, NAMESPACE, Store(root / "identity"))
+        async with asyncio.TaskGroup() as tasks:
+            following = tasks.create_task(made.run())
+            yield made, Operator(api)
+            following.cancel()

@@ -28,6 +28,8 @@ from handler.pods.launcher import Connection
 from handler.pods.links import Links
 from handler.pods.process import Launcher
 from handler.reconcilers import migrate_guest, run_guest
+from handler.relays.incoming import Expected
+from handler.relays.outgoing import Destination
 from launcher.protocol import messages
 from tests.fakes import rbac
 from tests.fakes.kubeapi import FakeAPI
@@ -73,39 +75,37 @@ class FakeRelays:
     def __init__(self, doors: dict[str, FakeRelays], address: str) -> None:
         self.doors = doors
         doors[address] = self
-        self.releases: dict[str, Callable[[bool], Awaitable[None]]] = {}
-        self.open_ones: dict[str, tuple[str, str]] = {}
-        self.expected: dict[str, str] = {}
+        self.open_ones: dict[str, tuple[str, Destination]] = {}
+        self.expected: dict[str, Expected] = {}
         self.fault: Exception | None = None
 
     def __contains__(self, migration_uid: str) -> bool:
         return migration_uid in self.open_ones
 
-    async def open(self, migration_uid: str, pod_uid: str, address: str) -> None:
+    async def open(self, migration_uid: str, pod_uid: str, destination: Destination) -> None:
         if self.fault is not None:
             raise self.fault
-        self.open_ones[migration_uid] = (pod_uid, address)
+        self.open_ones[migration_uid] = (pod_uid, destination)
 
     def close(self, migration_uid: str) -> None:
         self.open_ones.pop(migration_uid, None)
 
-    async def release(self, migration_uid: str, pod_uid: str, address: str, *, paused: bool) -> None:
+    async def release(self, migration_uid: str, pod_uid: str, destination: Destination, *, paused: bool) -> None:
         if self.fault is not None:
             raise self.fault
-        if address not in self.doors or migration_uid not in self.doors[address].releases:
-            raise ConnectionRefusedError(address)
+        door = self.doors.get(destination.address)
+        if door is None or migration_uid not in door.expected:
+            raise ConnectionRefusedError(destination.address)
         try:
-            await self.doors[address].releases[migration_uid](paused)
+            await door.expected[migration_uid].release(paused)
         except (launcher.Refused, launcher.Disconnected) as error:
             raise ConnectionRefusedError(str(error)) from error
 
-    def expect(self, migration_uid: str, pod_uid: str, release: Callable[[bool], Awaitable[None]]) -> None:
-        self.expected[migration_uid] = pod_uid
-        self.releases[migration_uid] = release
+    def expect(self, migration_uid: str, expected: Expected) -> None:
+        self.expected[migration_uid] = expected
 
     def forget(self, migration_uid: str) -> None:
         self.expected.pop(migration_uid, None)
-        self.releases.pop(migration_uid, None)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,10 @@ from pathlib import Path
 import pytest
 
 from apiserver.apis.meta.objects import Object
+from apiserver.apis.virt.trust import Revocations
+from certs import peers
 from certs.reloading import ClientTls, ServerTls
+from handler.identity import trust
 from handler.pods import places
 from handler.pods.process import Launcher, NotOfThisPod
 from handler.relays.incoming import Incoming
@@ -26,6 +29,11 @@ from tests.host.launcher import guest, sandbox
 from tests.unit.handler.reconcilers.builders import a_migration, a_request, a_vm
 
 pytestmark = [pytest.mark.host, pytest.mark.timeout(150)]
+
+
+def node_of(transport: asyncio.BaseTransport | None) -> str:
+    """Return the node that the other side's certificate names; nobody is revoked here."""
+    return trust.node_of(peers.presented(transport), Revocations())
 
 
 class Pods:
@@ -88,10 +96,12 @@ def machine(pod_uid: str) -> Object:
 class Node:
     """The relay of one node, and what leads to its pods."""
 
-    def __init__(self, pods: Pods, authority: Authority, changed: Callable[[str], None] = lambda _: None) -> None:
-        files = authority.issue("virt-handler")
-        self.incoming = Incoming(ServerTls(files, clients=ssl.CERT_REQUIRED), host="127.0.0.1", port=0, kubelet=pods.kubelet)
-        self.relays = Relays(lambda uid, pod, address: Outgoing(uid, pod, address, ClientTls(files), pods.kubelet), changed=changed)
+    def __init__(self, pods: Pods, authority: Authority, node: str, changed: Callable[[str], None] = lambda _: None) -> None:
+        files = authority.node(node)
+        self.incoming = Incoming(ServerTls(files, clients=ssl.CERT_REQUIRED), node_of, host="127.0.0.1", port=0, kubelet=pods.kubelet)
+        self.relays = Relays(
+            lambda uid, pod, destination: Outgoing(uid, pod, destination, ClientTls(files), node_of, pods.kubelet), changed=changed
+        )
         self._pods = pods
 
     @asynccontextmanager
@@ -116,7 +126,7 @@ def ask(launcher: sandbox.Launcher) -> str:
 async def test_a_guest_runs_and_stops(world: World, pods: Pods, tmp_path: Path) -> None:
     pod_uid = pods.start()
     await world.api.put(VMS, machine(pod_uid))
-    async with Node(pods, Authority(tmp_path / "certs")).running() as way, world.handler(way=way):
+    async with Node(pods, Authority(tmp_path / "certs"), "n").running() as way, world.handler(way=way):
         await eventually(lambda: world.status()["phase"] in ("Running", "Failed"), seconds=30)
         assert world.status()["phase"] == "Running", world.status()
         assert world.status()["domain"] == {"state": "running", "reason": "unpaused", "type": "qemu"}
@@ -133,8 +143,8 @@ async def test_a_guest_migrates_through_the_relays_of_two_nodes(world: World, po
     await world.api.put(VMS, machine(source))
     authority = Authority(tmp_path / "certs")
     async with (
-        Node(pods, authority).running() as here,
-        Node(pods, authority).running() as there,
+        Node(pods, authority, "n").running() as here,
+        Node(pods, authority, "n2").running() as there,
         world.handler("n", here),
         world.handler("n2", there),
     ):

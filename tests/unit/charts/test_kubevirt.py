@@ -258,6 +258,7 @@ def test_virt_handler_and_virt_api_may_do_little() -> None:
         ("events", "patch"),
         ("leases", "create"),
         ("leases", "patch"),
+        ("certificatesigningrequests", "create"),
     }
     assert {verb for _, _, _, verb, _ in rbac.permissions("virt-api")} == {"get", "list", "watch"}
 

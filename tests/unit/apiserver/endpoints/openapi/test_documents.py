@@ -7,10 +7,15 @@ from typing import Any
 import pytest
 from openapi_spec_validator import OpenAPIV2SpecValidator, OpenAPIV30SpecValidator
 
+from apiserver.apis.core.resources import CONFIG_MAPS
 from apiserver.apis.meta import strategic_patch
+from apiserver.client.config import Config
+from apiserver.client.informer import Informer
+from apiserver.client.rest import Client
 from apiserver.endpoints.openapi import metatypes, version2, version3
 from apiserver.endpoints.openapi.descriptions import Described
 from apiserver.registry.virt.migrations import MigrationStrategy
+from apiserver.registry.virt.revoking import RevokedNodes
 from apiserver.registry.virt.streams import HandlerStream
 from apiserver.registry.virt.virtualmachines import VirtualMachineStrategy
 
@@ -24,7 +29,8 @@ def _described() -> list[Described]:
     def tls() -> Any:
         raise AssertionError
 
-    streams = {"console": HandlerStream("console", locate, tls), "vnc": HandlerStream("vnc", locate, tls)}
+    revoked = RevokedNodes(Informer(Client(Config("http://127.0.0.1:1"), user_agent="test"), CONFIG_MAPS))
+    streams = {"console": HandlerStream("console", locate, tls, revoked), "vnc": HandlerStream("vnc", locate, tls, revoked)}
     return [Described.of(VirtualMachineStrategy(streams)), Described.of(MigrationStrategy())]
 
 

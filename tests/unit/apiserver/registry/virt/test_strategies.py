@@ -6,13 +6,18 @@ from typing import Any, get_args
 
 import pytest
 
+from apiserver.apis.core.resources import CONFIG_MAPS
 from apiserver.apis.meta import errors
 from apiserver.apis.virt import power
 from apiserver.apis.virt.streams import CLOSE_GOING_AWAY, CLOSE_POLICY_VIOLATION, Stream
+from apiserver.client.config import Config
+from apiserver.client.informer import Informer
+from apiserver.client.rest import Client
 from apiserver.endpoints.http import upgrade
 from apiserver.registry.generic.strategy import CreatingVerb, Verb
 from apiserver.registry.virt import streams, verbs
 from apiserver.registry.virt.migrations import MigrationStrategy
+from apiserver.registry.virt.revoking import RevokedNodes
 from apiserver.registry.virt.virtualmachines import VirtualMachineStrategy
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -251,16 +256,17 @@ async def test_a_stream_leads_to_the_handler_of_the_machines_node() -> None:
         return "fd00::1", 8444
 
     context: Any = object()
-    destination = await streams.HandlerStream("console", locate, lambda: context).locate(_vm())
+    revoked = RevokedNodes(Informer(Client(Config("http://127.0.0.1:1"), user_agent="test"), CONFIG_MAPS))
+    destination = await streams.HandlerStream("console", locate, lambda: context, revoked).locate(_vm())
     assert destination.url == "https://[fd00::1]:8444/v1/namespaces/acc/virtualmachines/vm1/u1/console"
-    assert destination.server_name == "virt-handler"
+    assert destination.server_name == "node1.virt-handler"
     assert destination.tls is context
 
 
 def test_every_stream_is_interactive_because_whoever_sees_the_screen_can_type() -> None:
     context: Any = None
     for stream in get_args(Stream):
-        assert streams.HandlerStream(stream, context, context).interactive
+        assert streams.HandlerStream(stream, context, context, context).interactive
 
 
 def test_the_plugin_knows_the_close_codes_of_the_server() -> None:

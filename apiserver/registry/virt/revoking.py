@@ -1,0 +1,68 @@
+"""Which nodes the operator revoked: the ConfigMap ``kubevirt-trust``, known by an informer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from apiserver.apis.core.resources import CONFIG_MAPS
+from apiserver.apis.meta.objects import Object
+from apiserver.apis.virt import trust
+from apiserver.apis.virt.trust import Revocations
+from apiserver.client.informer import Informer
+from apiserver.client.rest import Client
+from certs import peers
+
+
+def trust_config(client: Client, namespace: str) -> Informer:
+    """Return the informer of the one ConfigMap, in the namespace that we are installed in."""
+    return Informer(client, CONFIG_MAPS, namespace, field_selector=f"metadata.name={trust.CONFIG_MAP}")
+
+
+class RevokedNodes:
+    """The revocations of today."""
+
+    def __init__(self, config: Informer) -> None:
+        self._revocations = Revocations()
+        self._callbacks: list[Callable[[], None]] = []
+        config.subscribe(lambda _, new: self._changed(new))
+
+    def is_revoked(self, node: str) -> bool:
+        """True if nothing that comes with this node's claim or certificate is believed."""
+        return self._revocations.is_revoked(node)
+
+    def of_node(self, node: str) -> NodeTrust:
+        """Return the judge of the connections to one node."""
+        return NodeTrust(self, node)
+
+    def refusal(self, node: str, certificate: Mapping[str, object]) -> str:
+        """Return why a node's verified certificate (as of ``ssl.SSLSocket.getpeercert``) is not believed; empty if it is."""
+        peer = peers.described(certificate)
+        return self._revocations.refusal(node, peer.not_before) if peer is not None else "it presented no certificate"
+
+    def subscribe(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Call it after every change; returns what ends that."""
+        self._callbacks.append(callback)
+        return lambda: self._callbacks.remove(callback)
+
+    def _changed(self, config_map: Object | None) -> None:
+        if config_map is None:
+            return  # whoever removed it, what it said holds until it says otherwise
+        self._revocations = trust.revocations(config_map.get("data") or {})
+        for callback in list(self._callbacks):
+            callback()
+
+
+class NodeTrust:
+    """Says of connections to one node whether they may go on."""
+
+    def __init__(self, revoked: RevokedNodes, node: str) -> None:
+        self._revoked = revoked
+        self._node = node
+
+    def refusal(self, certificate: Mapping[str, object]) -> str:
+        """Return why whoever presented this verified certificate is not to be spoken to; empty if it is."""
+        return self._revoked.refusal(self._node, certificate)
+
+    def subscribe(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Call it whenever the answer may be another; returns what ends that."""
+        return self._revoked.subscribe(callback)

@@ -1,0 +1,154 @@
+"""Sign the certificates of virt-handlers: one for each node, for the node that asks (``node_certificate_plan`` decides).
+
+The authority and the revocations are read when they are needed, not from a cache: signing is rare, and must follow a revocation, or the
+rotation of the authority, at once. Requests that are decided are removed by kube-controller-manager after an hour, pending ones after a
+day.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import logging
+from datetime import datetime, timedelta
+from typing import Final, assert_never
+
+from apiserver.apis.core.resources import CERTIFICATE_SIGNING_REQUESTS, CONFIG_MAPS, SECRETS
+from apiserver.apis.meta import errors, objects
+from apiserver.apis.meta.objects import Object
+from apiserver.apis.virt import names, trust
+from apiserver.apis.virt.trust import Revocations
+from apiserver.client.informer import Informer
+from apiserver.client.rest import Client
+from certs import issuing, renewal
+from certs.issuing import Pair
+from certs.validity import SKEW
+from controller.reconcilers import node_certificate_plan
+from controller.reconcilers.certificate_plan import CERTIFICATE, KEY
+from controller.reconcilers.node_certificate_plan import Approve, Deny, Fail, Nothing, Sign
+from controller.runtime.clock import Clock
+from controller.runtime.reconciling import Controller, Observer, Request, Result
+
+logger = logging.getLogger(__name__)
+
+AUTHORITY: Final = "kubevirt-ca"
+NO_AUTHORITY_SECONDS: Final = 2.0
+MAX_STEPS: Final = 4
+
+
+def signing_requests(client: Client) -> Informer:
+    """Return the informer of the requests that are addressed to us."""
+    selector = f"spec.signerName={names.HANDLER_SIGNER}"
+    return Informer(client, CERTIFICATE_SIGNING_REQUESTS, field_selector=selector, trim=objects.without_managed_fields)
+
+
+class NodeCertificates:
+    """The reconciler of certificate signing requests."""
+
+    def __init__(self, client: Client, requests: Informer, namespace: str, lifetime: timedelta, clock: Clock) -> None:
+        self._client = client
+        self._requests = requests
+        self._namespace = namespace
+        self._lifetime = lifetime
+        self._clock = clock
+
+    async def reconcile(self, request: Request) -> Result:
+        """Decide one request."""
+        for _ in range(MAX_STEPS):
+            found = self._requests.get("", request.name)
+            if found is None:
+                return Result()
+            revocations = await self._revocations() if _is_open(found) else Revocations()
+            action = node_certificate_plan.plan(found, self._namespace, revocations)
+            match action:
+                case Nothing():
+                    return Result()
+                case Approve(node):
+                    message = f"its token is bound to a pod on node {node}"
+                    await self._condition(found, "approval", "Approved", "NodeClaim", message)
+                case Sign():
+                    if not await self._sign(found, action, revocations):
+                        return Result(requeue_after=NO_AUTHORITY_SECONDS)
+                case Deny(message):
+                    logger.warning("refuse a certificate", extra={**_about(found), "why": message})
+                    await self._condition(found, "approval", "Denied", "NotItsNode", message)
+                case Fail(message):
+                    logger.warning("refuse a certificate that was approved", extra={**_about(found), "why": message})
+                    await self._condition(found, "status", "Failed", "NotItsNode", message)
+                case _:
+                    assert_never(action)
+        return Result(requeue_after=NO_AUTHORITY_SECONDS)
+
+    async def _revocations(self) -> Revocations:
+        try:
+            found = await self._client.get(CONFIG_MAPS, trust.CONFIG_MAP, self._namespace)
+        except errors.NotFound:
+            return Revocations()
+        return trust.revocations(found.get("data") or {})
+
+    async def _sign(self, request: Object, action: Sign, revocations: Revocations) -> bool:
+        """Issue it; return False while there is no authority that could."""
+        now = self._clock.now()
+        try:
+            data = (await self._client.get(SECRETS, AUTHORITY, self._namespace)).get("data") or {}
+        except errors.NotFound:
+            data = {}
+        authority = Pair(_decode(data.get(CERTIFICATE)), _decode(data.get(KEY)))
+        if (reason := renewal.authority_unusable(authority.certificate, authority.key, now)) is not None:
+            logger.info("a certificate waits for the authority", extra={**_about(request), "why": f"of the authority, {reason}"})
+            return False
+        begins = _begins(now, revocations.nodes.get(action.node))
+        certificate = issuing.sign(authority, action.public_key, action.profile, begins, now + self._lifetime)
+        logger.info("issue a certificate", extra={**_about(request), "node": action.node})
+        status = {**(request.get("status") or {}), "certificate": base64.b64encode(certificate).decode()}
+        await self._write({**request, "status": status}, "status")
+        return True
+
+    async def _condition(self, request: Object, subresource: str, kind: str, reason: str, message: str) -> None:
+        status = request.get("status") or {}
+        new = {"type": kind, "status": "True", "reason": reason, "message": message}
+        await self._write({**request, "status": {**status, "conditions": [*(status.get("conditions") or []), new]}}, subresource)
+
+    async def _write(self, request: Object, subresource: str) -> None:
+        self._requests.remember(await self._client.update(CERTIFICATE_SIGNING_REQUESTS, request, subresource=subresource))
+
+
+class Signing:
+    """The informer and the loop of :class:`NodeCertificates`; run it under the leader's lease."""
+
+    def __init__(self, client: Client, namespace: str, lifetime: timedelta, clock: Clock, observer: Observer | None = None) -> None:
+        self._requests = signing_requests(client)
+        reconciler = NodeCertificates(client, self._requests, namespace, lifetime, clock)
+        self.loop = Controller("nodecertificates", reconciler, workers=2, observer=observer)
+        self._requests.subscribe(lambda _, new: self.loop.enqueue("", objects.name_of(new)) if new is not None else None)
+
+    async def run(self) -> None:
+        """Sign until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._requests.run())
+            tasks.create_task(self.loop.run(self._synced))
+
+    async def _synced(self) -> None:
+        await self._requests.synced.wait()
+
+
+def _is_open(request: Object) -> bool:
+    return not objects.dig(request, "status", "certificate")
+
+
+def _begins(now: datetime, revoked_before: datetime | None) -> datetime:
+    """Return the beginning of a certificate issued now: early, for clocks that run behind, but not among those that were revoked."""
+    begins = now - SKEW
+    return max(begins, revoked_before) if revoked_before is not None else begins
+
+
+def _about(request: Object) -> dict[str, str]:
+    return {"request": objects.name_of(request), "requester": str(objects.dig(request, "spec", "username") or "")}
+
+
+def _decode(value: object) -> bytes:
+    try:
+        return base64.b64decode(str(value or ""))
+    except binascii.Error:
+        return b""

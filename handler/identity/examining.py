@@ -1,0 +1,74 @@
+"""Whether others would accept a certificate: a TLS handshake with ourselves, in memory.
+
+OpenSSL judges as it will in our peers: the key, the chain to the authorities, the dates, both purposes and the name.
+"""
+
+from __future__ import annotations
+
+import os
+import ssl
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from apiserver.apis.virt import names
+from certs import peers
+from certs.peers import Peer
+
+
+class Unacceptable(Exception):
+    """Others would refuse the certificate; the message says why."""
+
+
+def examine(certificate: bytes, key: bytes, authorities: bytes, node: str) -> Peer:
+    """Return the facts of a certificate (PEM) that others accept as that of virt-handler of this node.
+
+    Raises:
+        Unacceptable: they would not.
+    """
+    try:
+        server, client = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        with _as_file(certificate) as chain, _as_file(key) as private:
+            for context in (server, client):
+                context.load_cert_chain(chain, private)
+                context.load_verify_locations(cadata=authorities.decode("ascii"))
+        server.verify_mode = ssl.CERT_REQUIRED
+        seen = _shake_hands(server, client, names.handler_server_name(node))
+    except (OSError, ValueError) as error:
+        raise Unacceptable(str(error)) from error
+    if any(peer is None or peer.common_name != names.HANDLER or names.node_of_server_name(peer.dns_name) != node for peer in seen):
+        raise Unacceptable("it has other names")
+    assert seen[0] is not None  # noqa: S101  the line above
+    return seen[0]
+
+
+def _shake_hands(server: ssl.SSLContext, client: ssl.SSLContext, name: str) -> tuple[Peer | None, Peer | None]:
+    """Return what each side saw of the other.
+
+    Raises:
+        ssl.SSLError: one side refused.
+    """
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    served = server.wrap_bio(to_server, to_client, server_side=True)
+    dialled = client.wrap_bio(to_client, to_server, server_hostname=name)
+    done: set[ssl.SSLObject] = set()
+    while len(done) < 2:
+        for end in (dialled, served):
+            try:
+                end.do_handshake()
+                done.add(end)
+            except ssl.SSLWantReadError:
+                continue
+    dialled.write(b"x")
+    served.read(1)  # only then has TLS 1.3 judged the client's certificate
+    return peers.described(served.getpeercert()), peers.described(dialled.getpeercert())
+
+
+@contextmanager
+def _as_file(content: bytes) -> Iterator[str]:
+    """Yield a path of this content that exists in memory only: ``ssl`` reads certificates from files alone."""
+    handle = os.memfd_create("identity")
+    try:
+        os.write(handle, content)
+        yield f"/proc/self/fd/{handle}"
+    finally:
+        os.close(handle)

@@ -1,0 +1,194 @@
+"""The certificate of this node's virt-handler: asked for, renewed without a restart, kept while nobody signs.
+
+A request is a CertificateSigningRequest; kube-apiserver writes the node of our token into it, virt-controller signs it for that node
+alone. Until a new certificate has come the present one serves; when it expires, peers refuse it: consoles and migrations of this node
+stop, its guests do not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import contextlib
+import logging
+import random
+from datetime import datetime
+from pathlib import Path
+from typing import Final
+
+from apiserver.apis.core.resources import CERTIFICATE_SIGNING_REQUESTS
+from apiserver.apis.meta import errors, objects
+from apiserver.apis.meta.objects import Object
+from apiserver.apis.virt import names
+from apiserver.client.backoff import Backoff
+from apiserver.client.rest import Client, TransportError
+from certs.reloading import Files
+from controller.runtime.clock import Clock
+from handler.identity import examining, keys
+from handler.identity.plan import Ask, Held, Observed, plan, problem
+from handler.identity.store import AUTHORITIES, CERTIFICATE, KEY, Store
+from handler.identity.trust import Trust
+
+logger = logging.getLogger(__name__)
+
+USAGES: Final = ("digital signature", "server auth", "client auth")
+LOOK_SECONDS: Final = 0.1
+MAX_LOOK_SECONDS: Final = 10.0
+"""Between looks at a request that waits: an answer comes in a tenth of a second, or somebody has to be started first."""
+RETRY_SECONDS: Final = 1.0
+MAX_RETRY_SECONDS: Final = 120.0
+
+
+class NotSigned(Exception):
+    """The request was refused or is gone; the message says why."""
+
+
+class Identity:
+    """This node's certificate and whom it trusts; :meth:`run` keeps both."""
+
+    def __init__(self, client: Client, node: str, namespace: str, directory: Path, clock: Clock) -> None:
+        self.ready = asyncio.Event()
+        """Set once there is a certificate to serve with; stays set when it expires, for then it is renewed."""
+        self._client = client
+        self._node = node
+        self._clock = clock
+        self._store = Store(directory)
+        self._store.load()
+        self.trust = Trust(client, namespace, self._store)
+        self.trust.subscribe(self._look_again)
+        self._changed = asyncio.Event()
+        self._spread = random.random()  # noqa: S311  not a secret
+        self._held: Held | None = None
+        self._look()
+
+    @property
+    def files(self) -> Files:
+        """Certificate, key and authorities: for ``certs.reloading``, once :attr:`ready` is set."""
+        return self._store.files
+
+    @property
+    def not_after(self) -> datetime | None:
+        """When the certificate expires; None while there is none."""
+        return self._held.not_after if self._held is not None else None
+
+    def problem(self) -> str:
+        """Return why others do not believe that this is its node; empty if they do."""
+        return problem(self._observed(), self._clock.now())
+
+    async def run(self) -> None:
+        """Follow the ConfigMap and renew the certificate, until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self.trust.run())
+            tasks.create_task(self._keep())
+
+    async def _keep(self) -> None:
+        backoff = Backoff(RETRY_SECONDS, MAX_RETRY_SECONDS)
+        while True:
+            self._changed.clear()
+            action = plan(self._observed(), self._clock.now())
+            if isinstance(action, Ask):
+                pause = 0.0 if await self._renew(action.reason) else backoff.next()
+                if not pause:
+                    backoff.reset()
+            else:
+                pause = action.time.total_seconds()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(pause):
+                    await self._changed.wait()
+
+    async def _renew(self, reason: str) -> bool:
+        """Ask for a certificate and take it into use; return False, and say why, where that did not work."""
+        logger.info("ask for a certificate", extra={"node": self._node, "of_the_present_one": reason})
+        try:
+            made = await keys.make(self._node)
+            certificate = await self._signed(made.request)
+            examining.examine(certificate, made.key, self._store.get(AUTHORITIES), self._node)
+            self._store.put({CERTIFICATE: certificate, KEY: made.key})
+        except (errors.StatusError, TransportError, keys.KeyFailed, NotSigned, examining.Unacceptable, OSError, ValueError) as error:
+            until = f"until {self._held.not_after}" if self._held is not None else "there is none"
+            logger.warning("no new certificate: %s", error, extra={"node": self._node, "present_one": until})
+            return False
+        self._spread = random.random()  # noqa: S311
+        self._look()
+        logger.info("took a new certificate into use", extra={"node": self._node, "until": str(self.not_after)})
+        return True
+
+    async def _signed(self, request: bytes) -> bytes:
+        """Send a request and wait, for as long as it takes, until it is decided; return the certificate (PEM).
+
+        Raises:
+            NotSigned: it was refused, or is gone.
+            StatusError: kube-apiserver refused it.
+            TransportError: kube-apiserver did not answer to its creation.
+        """
+        name = objects.name_of(await self._client.create(CERTIFICATE_SIGNING_REQUESTS, signing_request(self._node, request)))
+        pause = Backoff(LOOK_SECONDS, MAX_LOOK_SECONDS)
+        while True:
+            await asyncio.sleep(pause.next())
+            try:
+                found = await self._client.get(CERTIFICATE_SIGNING_REQUESTS, name)
+            except errors.NotFound as error:
+                raise NotSigned(f"request {name} is gone: nobody signed it in time") from error
+            except (errors.StatusError, TransportError) as error:
+                logger.info("cannot look at request %s: %s", name, error)
+                continue
+            if (certificate := _issued(found)) is not None:
+                return certificate
+
+    def _look(self) -> None:
+        """Find out what is held."""
+        certificate, key, authorities = (self._store.get(name) for name in (CERTIFICATE, KEY, AUTHORITIES))
+        if not certificate or not authorities:
+            self._held = None
+            return
+        try:
+            peer = examining.examine(certificate, key, authorities, self._node)
+        except examining.Unacceptable as error:
+            logger.warning("others would refuse the present certificate: %s", error, extra={"node": self._node})
+            self._held = None
+        else:
+            self._held = Held(peer.not_before, peer.not_after)
+            self.ready.set()
+
+    def _look_again(self) -> None:
+        self._look()
+        self._changed.set()
+
+    def _observed(self) -> Observed:
+        revocations = self.trust.revocations
+        return Observed(
+            held=self._held,
+            has_authorities=bool(self._store.get(AUTHORITIES)),
+            refusal=revocations.refusal(self._node, self._held.not_before) if self._held is not None else "",
+            is_revoked=revocations.is_revoked(self._node),
+            spread=self._spread,
+        )
+
+
+def signing_request(node: str, request: bytes) -> Object:
+    """Return the CertificateSigningRequest for a request (PEM); how long the certificate lives is the signer's to say."""
+    return {
+        "apiVersion": CERTIFICATE_SIGNING_REQUESTS.api_version,
+        "kind": CERTIFICATE_SIGNING_REQUESTS.kind,
+        "metadata": {"generateName": f"{names.HANDLER}-{node}-"},
+        "spec": {"signerName": names.HANDLER_SIGNER, "usages": list(USAGES), "request": base64.b64encode(request).decode()},
+    }
+
+
+def _issued(request: Object) -> bytes | None:
+    """Return the certificate of a request; None while it is not decided.
+
+    Raises:
+        NotSigned: it was refused.
+    """
+    for condition in objects.dig(request, "status", "conditions") or ():
+        if condition.get("type") in {"Denied", "Failed"}:
+            raise NotSigned(f"{condition.get('type')}: {condition.get('message') or condition.get('reason')}")
+    encoded = objects.dig(request, "status", "certificate")
+    if not encoded:
+        return None
+    try:
+        return base64.b64decode(str(encoded))
+    except binascii.Error as error:
+        raise NotSigned("what was issued is no certificate") from error

@@ -1,0 +1,62 @@
+"""Key pairs (EC, P-256) and requests for certificates (PKCS #10), made by the program ``openssl``.
+
+It takes 10 ms and 7 MiB for a moment; the library that would do it in this process takes 22 MiB for good, or 360 ms in one of its own, and
+17 MB of the image. The key goes through pipes alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import Final
+
+from apiserver.apis.virt import names
+
+OPENSSL_SECONDS: Final = 20.0
+
+
+class KeyFailed(Exception):
+    """openssl did not make what was asked for; the message is what it said."""
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A private key and the request for its certificate, PEM."""
+
+    key: bytes = field(repr=False)
+    request: bytes
+
+
+async def make(node: str) -> Made:
+    """Return a new key and the request for the certificate of virt-handler of this node.
+
+    Raises:
+        KeyFailed: openssl is absent, fails, or takes too long.
+        ValueError: the node can have no certificate.
+    """
+    server_name = names.handler_server_name(node)
+    key = await _openssl("genpkey", "-algorithm", "EC", "-pkeyopt", "ec_paramgen_curve:P-256")
+    # Without a configuration of its own openssl would read the distribution's, which may add extensions.
+    subject = ("-config", "/dev/null", "-subj", f"/CN={names.HANDLER}", "-addext", f"subjectAltName=DNS:{server_name}")
+    return Made(key, await _openssl("req", "-new", "-sha256", "-key", "/dev/stdin", *subject, given=key))
+
+
+async def _openssl(*arguments: str, given: bytes = b"") -> bytes:
+    pipe = asyncio.subprocess.PIPE
+    try:
+        child = await asyncio.create_subprocess_exec("openssl", *arguments, stdin=pipe, stdout=pipe, stderr=pipe)
+    except OSError as error:
+        raise KeyFailed(f"openssl: {error.strerror or error}") from error
+    try:
+        async with asyncio.timeout(OPENSSL_SECONDS):
+            output, said = await child.communicate(given)
+    except TimeoutError as error:
+        raise KeyFailed(f"openssl {arguments[0]} takes longer than {OPENSSL_SECONDS:.0f} s") from error
+    finally:
+        if child.returncode is None:
+            child.kill()
+            await child.wait()
+    if child.returncode or not output:
+        words = " ".join(said.decode(errors="replace").split())[:500]
+        raise KeyFailed(f"openssl {arguments[0]} ended with {child.returncode}: {words}")
+    return output

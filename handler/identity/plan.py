@@ -1,0 +1,88 @@
+"""When this node asks for a certificate: pure, from what it holds and the time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final, TypeAlias
+
+from certs.validity import SKEW
+
+EARLIEST: Final = 0.6
+LATEST: Final = 0.72
+"""Between these parts of its life a certificate is renewed, each node at its own moment: they are often installed at the same one."""
+LOOK_AGAIN: Final = timedelta(hours=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A certificate that our authorities accept."""
+
+    not_before: datetime
+    not_after: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """Everything the decision needs."""
+
+    held: Held | None
+    """None: there is none, or it is not one that others accept."""
+    has_authorities: bool
+    refusal: str
+    """Why ``held`` is revoked, or nothing."""
+    is_revoked: bool
+    """This node obtains no certificates."""
+    spread: float
+    """Where between ``EARLIEST`` (0) and ``LATEST`` (1) this certificate is renewed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """Ask for a certificate."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Rest:
+    """Nothing is to be done before this much time passed, or something changed."""
+
+    time: timedelta
+
+
+Action: TypeAlias = Ask | Rest
+
+
+def plan(observed: Observed, now: datetime) -> Action:
+    """Return what is to be done."""
+    if observed.is_revoked or not observed.has_authorities:
+        return Rest(LOOK_AGAIN)
+    held = observed.held
+    if held is None:
+        return Ask("there is none that others would accept")
+    if observed.refusal:
+        return Ask(observed.refusal)
+    due = renewed_at(held, observed.spread)
+    return Ask("it expires soon") if now >= due else Rest(min(due - now, LOOK_AGAIN))
+
+
+def renewed_at(held: Held, spread: float) -> datetime:
+    """Return when a certificate is renewed: before a third of its life is left, not counting what it was dated back."""
+    life = held.not_after - held.not_before
+    life = life - SKEW if life > SKEW else life
+    return held.not_after - life * (1 - (EARLIEST + (LATEST - EARLIEST) * spread))
+
+
+def problem(observed: Observed, now: datetime) -> str:
+    """Return why others do not believe that this is its node; empty if they do."""
+    held = observed.held
+    if observed.is_revoked:
+        return "this node is revoked"
+    if not observed.has_authorities:
+        return "no authorities to trust are known (ConfigMap kubevirt-trust)"
+    if held is None:
+        return "there is no certificate"
+    if observed.refusal:
+        return observed.refusal
+    return "the certificate expired" if now >= held.not_after else ""

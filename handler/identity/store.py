@@ -1,0 +1,68 @@
+"""The files of this node's identity: ``tls.crt``, ``tls.key``, ``ca.crt`` and what the operator revoked.
+
+They are in a directory of the node that is memory (``/run``) and outlives the pod, so that virt-handler can be restarted while
+kube-apiserver or virt-controller is away. Only root can read them: it is who can read the memory of this process, too.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from certs import files
+from certs.reloading import Files
+
+logger = logging.getLogger(__name__)
+
+CERTIFICATE: Final = "tls.crt"
+KEY: Final = "tls.key"
+AUTHORITIES: Final = "ca.crt"
+REVOKED: Final = "revoked.json"
+_NAMES: Final = (CERTIFICATE, KEY, AUTHORITIES, REVOKED)
+
+
+class Store:
+    """What is in the directory; every change replaces all files at once."""
+
+    def __init__(self, directory: Path) -> None:
+        self.files = Files.in_directory(directory)
+        self._directory = directory
+        self._held: dict[str, bytes] = {}
+
+    def load(self) -> None:
+        """Read what an earlier run left; what cannot be read is as if it were not there."""
+        for name in _NAMES:
+            try:
+                self._held[name] = (self._directory / name).read_bytes()
+            except OSError:
+                self._held.pop(name, None)
+
+    def get(self, name: str) -> bytes:
+        """Return the content of one file; empty if there is none."""
+        return self._held.get(name, b"")
+
+    def put(self, changed: Mapping[str, bytes]) -> None:
+        """Write these files beside the others.
+
+        Raises:
+            OSError: the directory cannot be written.
+        """
+        new = {**self._held, **changed}
+        if new == self._held:
+            return
+        self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._directory.chmod(0o700)
+        files.publish(self._directory, new)
+        self._held = new
+
+    def revoked(self) -> dict[str, str]:
+        """Return the revocations that were stored, in the form of the ConfigMap's data."""
+        try:
+            found = json.loads(self.get(REVOKED) or b"{}")
+        except ValueError:
+            logger.warning("the stored revocations cannot be read", extra={"file": str(self._directory / REVOKED)})
+            return {}
+        return {str(key): str(value) for key, value in found.items()} if isinstance(found, dict) else {}

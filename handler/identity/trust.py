@@ -1,0 +1,104 @@
+"""Whom this virt-handler believes: the authorities and revocations of the ConfigMap ``kubevirt-trust``, followed and kept.
+
+It is followed by a watch and not mounted, because a revocation must arrive in a second and not with the kubelet's next round, and
+because a pod does not start without the ConfigMap that it mounts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import ssl
+from collections.abc import Callable
+
+from apiserver.apis.core.resources import CONFIG_MAPS
+from apiserver.apis.meta import objects
+from apiserver.apis.meta.objects import Object
+from apiserver.apis.virt import names, trust
+from apiserver.apis.virt.trust import Revocations
+from apiserver.client.informer import Informer
+from apiserver.client.rest import Client
+from certs import peers
+from certs.peers import Peer
+from handler.identity.store import AUTHORITIES, REVOKED, Store
+
+logger = logging.getLogger(__name__)
+
+
+class Stranger(Exception):
+    """The other side of a connection is no virt-handler that we believe; the message says why."""
+
+
+def node_of(peer: Peer | None, revocations: Revocations) -> str:
+    """Return the node whose virt-handler a verified certificate names.
+
+    Raises:
+        Stranger: it names nobody of ours, or a node that was revoked.
+    """
+    if peer is None:
+        raise Stranger("it presented no certificate")
+    node = names.node_of_server_name(peer.dns_name) if peer.common_name == names.HANDLER else ""
+    if not node:
+        raise Stranger(f"it comes with the certificate of {peer.common_name!r}, names {[value for _, value in peer.alternative_names]}")
+    if refusal := revocations.refusal(node, peer.not_before):
+        raise Stranger(refusal)
+    return node
+
+
+class Trust:
+    """The authorities and revocations of today; :meth:`run` follows them."""
+
+    def __init__(self, client: Client, namespace: str, store: Store) -> None:
+        self._store = store
+        self._callbacks: list[Callable[[], None]] = []
+        self.revocations = trust.revocations(store.revoked())
+        selector = f"metadata.name={trust.CONFIG_MAP}"
+        self._informer = Informer(client, CONFIG_MAPS, namespace, field_selector=selector, trim=objects.without_managed_fields)
+        self._informer.subscribe(lambda _, new: self._changed(new))
+
+    def subscribe(self, callback: Callable[[], None]) -> None:
+        """Call it after every change."""
+        self._callbacks.append(callback)
+
+    def node_of(self, transport: asyncio.BaseTransport | None) -> str:
+        """Return the node whose virt-handler is at the other end of a connection.
+
+        Raises:
+            Stranger: it is somebody else, or a node that was revoked.
+        """
+        return node_of(peers.presented(transport), self.revocations)
+
+    async def run(self) -> None:
+        """Follow the ConfigMap until cancelled."""
+        await self._informer.run()
+
+    def _changed(self, config_map: Object | None) -> None:
+        if config_map is None:
+            return  # whoever removed it, what it said holds until it says otherwise
+        data = config_map.get("data") or {}
+        revoked = {key: str(value) for key, value in sorted(data.items()) if key.startswith(trust.REVOKED_PREFIX)}
+        new = {REVOKED: json.dumps(revoked).encode()}
+        authorities = str(data.get(trust.AUTHORITIES) or "")
+        if _are_authorities(authorities):
+            new[AUTHORITIES] = authorities.encode()
+        else:
+            logger.warning("keep the authorities that were trusted: those of ConfigMap %s cannot be read", trust.CONFIG_MAP)
+        revocations = trust.revocations(revoked)
+        if revocations != self.revocations:
+            logger.warning("revoked nodes: %s", ", ".join(sorted(revocations.nodes)) or "none")
+        self.revocations = revocations
+        try:
+            self._store.put(new)
+        except OSError as error:
+            logger.error("the authorities to trust cannot be stored: %s", error)  # noqa: TRY400 - expected, the message says it
+        for callback in self._callbacks:
+            callback()
+
+
+def _are_authorities(pem: str) -> bool:
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=pem)
+    except (ssl.SSLError, ValueError):
+        return False
+    return True

@@ -1,0 +1,162 @@
+"""virt-api dials virt-handler of the machine's node, over TLS: whoever else answers there gets no keystroke."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import ssl
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from websockets.asyncio.client import ClientConnection
+from websockets.exceptions import ConnectionClosed
+
+from apiserver.apis.meta import errors
+from apiserver.apis.virt import layout
+from apiserver.client.rest import Client
+from apiserver.endpoints.verbs import joining
+from apiserver.registry.virt.revoking import RevokedNodes, trust_config
+from apiserver.registry.virt.streams import HandlerStream
+from certs.reloading import ClientTls, Files, ServerTls
+from handler.streams.server import Server, Target
+from tests.component.handler.tls import NAMESPACE, Authority, Operator, publish_trust
+from tests.component.handler.world import eventually
+from tests.fakes import rbac
+from tests.fakes.kubeapi import FakeAPI
+from tests.fakes.launcher import run_directory
+
+
+class Scene:
+    """A machine on node1, and virt-api's way to its console."""
+
+    def __init__(self, root: Path, authority: Authority, revoked: RevokedNodes, operator: Operator) -> None:
+        self.root, self.authority, self.revoked, self.operator = root, authority, revoked, operator
+        self.typed: list[bytes] = []
+        self.port = 0
+        tls = ClientTls(authority.virt_api())
+        self.stream = HandlerStream("console", self._locate, lambda: tls.context, revoked)
+
+    async def _locate(self, node: str) -> tuple[str, int]:
+        assert node
+        return "127.0.0.1", self.port
+
+    def vm(self, node: str = "node1") -> dict[str, Any]:
+        return {
+            "metadata": {"name": "vm1", "namespace": "default", "uid": "u1"},
+            "spec": {"domain": {"devices": {"consoles": [{"type": "pty"}]}}},
+            "status": {"phase": "Running", "nodeName": node},
+        }
+
+    @asynccontextmanager
+    async def handler(self, files: Files) -> AsyncIterator[None]:
+        """Run a virt-handler with this certificate where virt-api looks for the node's."""
+        tls = ServerTls(files, clients=ssl.CERT_REQUIRED)
+        server = Server(lambda *_: Target("pod-1"), tls, host="127.0.0.1", port=0, kubelet=self.root)
+        handle = os.open(run_directory(self.root, "pod-1"), os.O_PATH)
+        console = await asyncio.start_unix_server(self._console, f"/proc/self/fd/{handle}/{layout.CONSOLE_SOCKET}")
+        async with asyncio.TaskGroup() as tasks:
+            task = tasks.create_task(server.run())
+            await server.ready.wait()
+            self.port = server.port
+            yield
+            task.cancel()
+        console.close()
+        os.close(handle)
+
+    async def _console(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(100):
+            self.typed.append(data)
+            writer.write(data.upper())
+        writer.close()
+
+    @asynccontextmanager
+    async def console(self, node: str = "node1") -> AsyncIterator[ClientConnection]:
+        destination = await self.stream.locate(self.vm(node))
+        async with joining.dialled(destination, self.stream) as server:
+            yield server
+
+
+@pytest.fixture
+async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
+    authority, api = Authority(tmp_path / "certs"), FakeAPI()
+    api.authorize = rbac.authorizer("virt-api")
+    await publish_trust(api, authority.certificate)
+    async with api.serving() as config, Client(config, user_agent="test") as client, asyncio.TaskGroup() as tasks:
+        informer = trust_config(client, NAMESPACE)
+        revoked = RevokedNodes(informer)
+        following = tasks.create_task(informer.run())
+        await informer.synced.wait()
+        yield Scene(tmp_path, authority, revoked, Operator(api))
+        following.cancel()
+    assert api.forbidden == []
+
+
+async def test_the_handler_of_the_machines_node_gets_the_keystrokes(scene: Scene) -> None:
+    async with scene.handler(scene.authority.node("node1")), scene.console() as console:
+        await console.send(b"root\n")
+        assert await console.recv() == b"ROOT\n"
+
+    assert scene.typed == [b"root\n"]
+
+
+STRANGERS: dict[str, Callable[[Authority], Files]] = {
+    "another node": lambda authority: authority.node("node2"),
+    "the key that all nodes shared": lambda authority: authority.shared(),
+    "virt-api": lambda authority: authority.virt_api(),
+    "another authority": lambda authority: Authority(authority._root / "other").node("node1"),
+    "no name": lambda authority: authority.node("node1", dns_names=()),
+}
+
+
+@pytest.mark.parametrize("stranger", STRANGERS)
+async def test_whoever_else_answers_at_its_address_gets_none(scene: Scene, stranger: str) -> None:
+    async with scene.handler(STRANGERS[stranger](scene.authority)):
+        with pytest.raises(errors.ServiceUnavailable, match="cannot be reached"):
+            async with scene.console():
+                pass
+
+    assert scene.typed == []
+
+
+async def test_a_revoked_node_is_not_dialled_and_its_open_streams_end(scene: Scene) -> None:
+    async with scene.handler(scene.authority.node("node1")):
+        async with scene.console() as console:
+            await console.send(b"a")
+            assert await console.recv() == b"A"
+            await scene.operator.revoke("node2")
+            await eventually(lambda: scene.revoked.is_revoked("node2"))
+            await console.send(b"b")
+            assert await console.recv() == b"B"  # another's revocation ends nothing
+            await scene.operator.revoke("node1")
+            with pytest.raises(ConnectionClosed):
+                async with asyncio.timeout(5):
+                    await console.recv()
+        with pytest.raises(errors.ServiceUnavailable, match='node "node1" is revoked'):
+            async with scene.console():
+                pass
+        await scene.operator.pardon("node1")
+        await eventually(lambda: not scene.revoked.is_revoked("node1"))
+        async with scene.console() as console:
+            await console.send(b"c")
+            assert await console.recv() == b"C"
+
+    assert scene.revoked._callbacks == []  # nothing is left of streams that ended
+
+
+async def test_a_certificate_from_before_the_revocations_time_is_refused(scene: Scene) -> None:
+    await scene.operator.revoke("node1", "2126-01-01T00:00:00Z")
+    await eventually(lambda: bool(scene.revoked._revocations.nodes))
+    async with scene.handler(scene.authority.node("node1")):
+        with pytest.raises(errors.ServiceUnavailable, match="is not believed: certificates of node node1 from before 2126"):
+            async with scene.console():
+                pass
+
+    assert scene.typed == []
+
+
+async def test_a_node_whose_name_fits_into_no_certificate_is_told(scene: Scene) -> None:
+    with pytest.raises(errors.ServiceUnavailable, match="can have no certificate"):
+        await scene.stream.locate(scene.vm("a" * 64))
