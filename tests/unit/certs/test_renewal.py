@@ -79,6 +79,8 @@ def test_lifetimes_that_could_never_settle_are_refused() -> None:
         Policy(leaf=YEAR, authority=2 * YEAR)
     with pytest.raises(ValueError, match="spread"):
         Policy(leaf=timedelta(seconds=1), authority=timedelta(seconds=30), spread=timedelta(seconds=6))
+    with pytest.raises(ValueError, match="node's certificate"):
+        Policy(node=timedelta(0))
     assert Policy(leaf=timedelta(seconds=3), authority=timedelta(seconds=30), spread=timedelta(seconds=2)).leaf.seconds == 3
 
 
