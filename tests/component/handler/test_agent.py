@@ -1,0 +1,78 @@
+"""The agent as a whole on an empty node: it obtains its certificate, serves with it, and says when it is revoked."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+
+import aiohttp
+
+from apiserver.client.rest import Client
+from certs.reloading import ClientTls
+from handler import options
+from handler.agent import Agent
+from handler.devices.acceleration import Verdict
+from tests.component.handler.test_identity import World, claimed
+from tests.component.handler.test_identity import world as world  # noqa: PLC0414 - a fixture
+from tests.component.handler.tls import NAMESPACE
+from tests.component.handler.world import eventually
+
+
+def free_ports(count: int) -> list[int]:
+    with ExitStack() as stack:
+        sockets = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
+        return [each.getsockname()[1] for each in sockets]
+
+
+async def test_a_node_without_a_certificate_gets_one_and_serves_with_it(world: World, tmp_path: Path) -> None:
+    streams_port, relay_port, health_port = free_ports(3)
+    given = options.parse(
+        [
+            "--node-name=n1",
+            "--pod-ip=127.0.0.1",
+            f"--namespace={NAMESPACE}",
+            f"--kubelet-directory={tmp_path}",
+            f"--certificate-directory={tmp_path / 'certificates'}",
+            f"--streams-port={streams_port}",
+            f"--relay-port={relay_port}",
+            f"--health-port={health_port}",
+        ],
+        {},
+    )
+    (tmp_path / "device-plugins").mkdir()
+    world.api.users["token-n1"] = claimed("n1")
+    config = replace(world.config, token="token-n1")
+    async with (
+        world.controller(),
+        world.node("n2") as other,
+        Client(config, user_agent="test") as client,
+        aiohttp.ClientSession() as session,
+    ):
+
+        async def readiness() -> str:
+            try:
+                async with session.get(f"http://127.0.0.1:{health_port}/readyz") as response:
+                    return await response.text()
+            except aiohttp.ClientError as error:
+                return str(error)
+
+        async def says(text: str) -> None:
+            async with asyncio.timeout(20):
+                while text not in (found := await readiness()):
+                    await asyncio.sleep(0.05)
+                    assert found
+
+        async with asyncio.TaskGroup() as tasks:
+            running = tasks.create_task(Agent(given, client, Verdict(accelerated=False, reason="a test")).run())
+            await says("ok")
+            await eventually(other.ready.is_set)
+            context = ClientTls(other.files).context
+            for port in (streams_port, relay_port):
+                _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context, server_hostname="n1.virt-handler")
+                writer.close()
+            await world.operator.revoke("n1")
+            await says("not ready: certificate")
+            running.cancel()
