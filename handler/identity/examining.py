@@ -5,14 +5,12 @@ OpenSSL judges as it will in our peers: the key, the chain to the authorities, t
 
 from __future__ import annotations
 
-import os
 import ssl
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 from apiserver.apis.virt import names
 from certs import peers
 from certs.peers import Peer
+from handler.identity.keys import in_memory
 
 
 class Unacceptable(Exception):
@@ -27,9 +25,9 @@ def examine(certificate: bytes, key: bytes, authorities: bytes, node: str) -> Pe
     """
     try:
         server, client = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        with _as_file(certificate) as chain, _as_file(key) as private:
+        with in_memory(certificate) as chain, in_memory(key) as private:
             for context in (server, client):
-                context.load_cert_chain(chain, private)
+                context.load_cert_chain(f"/proc/self/fd/{chain}", f"/proc/self/fd/{private}")
                 context.load_verify_locations(cadata=authorities.decode("ascii"))
         server.verify_mode = ssl.CERT_REQUIRED
         seen = _shake_hands(server, client, names.handler_server_name(node))
@@ -61,14 +59,3 @@ def _shake_hands(server: ssl.SSLContext, client: ssl.SSLContext, name: str) -> t
     dialled.write(b"x")
     served.read(1)  # only then has TLS 1.3 judged the client's certificate
     return peers.described(served.getpeercert()), peers.described(dialled.getpeercert())
-
-
-@contextmanager
-def _as_file(content: bytes) -> Iterator[str]:
-    """Yield a path of this content that exists in memory only: ``ssl`` reads certificates from files alone."""
-    handle = os.memfd_create("identity")
-    try:
-        os.write(handle, content)
-        yield f"/proc/self/fd/{handle}"
-    finally:
-        os.close(handle)
