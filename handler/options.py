@@ -18,6 +18,7 @@ class Options:
     """Where this process runs and what it may use."""
 
     node_name: str
+    namespace: str
     node_lease_namespace: str
     pod_ip: str
     kubeconfig: str | None
@@ -39,7 +40,9 @@ def parse(arguments: Sequence[str] | None = None, environ: Mapping[str, str] = o
     )
     add = parser.add_argument
     add("--node-name", default=environ.get("NODE_NAME", ""), help="name of this node's Node object (environment: NODE_NAME)")
-    leases = names.node_lease_namespace(environ.get("POD_NAMESPACE", "kubevirt"))
+    namespace = environ.get("POD_NAMESPACE", "kubevirt")
+    add("--namespace", default=namespace, help="of the installation, where the authorities to trust are told (environment: POD_NAMESPACE)")
+    leases = names.node_lease_namespace(namespace)
     add("--node-lease-namespace", default=leases, help="where the Lease is that says that this process lives")
     add("--pod-ip", default=environ.get("POD_IP", ""), help="address at which other nodes reach the relay (environment: POD_IP)")
     add("--kubeconfig", default=None, help="file that says how to reach kube-apiserver; without it, the pod's service account")
@@ -67,6 +70,7 @@ def parse(arguments: Sequence[str] | None = None, environ: Mapping[str, str] = o
         parser.error("--pod-ip is needed: the address of this pod (set POD_IP from status.podIP)")
     return Options(
         node_name=given.node_name,
+        namespace=given.namespace,
         node_lease_namespace=given.node_lease_namespace,
         pod_ip=given.pod_ip,
         kubeconfig=given.kubeconfig,

@@ -6,7 +6,7 @@ import asyncio
 import gc
 import logging
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 
 import uvloop
@@ -34,24 +34,32 @@ def kinds(options: Options, client: Client | None, tls: ClientTls | None) -> Kin
     connects: dict[str, Connect] = {}
     informers = []
     addresses: Addresses = _nowhere
+    is_revoked: Callable[[str], bool] = _nobody
     if client is not None:
         pods = handler_pods(client, options.namespace)
         config = trust_config(client, options.namespace)
         informers += [pods, config]
         locate, revoked = HandlerLocator(pods), RevokedNodes(config)
-        addresses = locate.addresses
+        addresses, is_revoked = locate.addresses, revoked.is_revoked
         if tls is not None:
             connects = {
                 "console": HandlerStream("console", locate, lambda: tls.context, revoked),
                 "vnc": HandlerStream("vnc", locate, lambda: tls.context, revoked),
             }
-    restriction = NodeRestriction(options.handler_username, required=options.require_node_claims, addresses=addresses, now=now)
+    restriction = NodeRestriction(
+        options.handler_username, required=options.require_node_claims, addresses=addresses, now=now, revoked=is_revoked
+    )
     return Kinds((VirtualMachineStrategy(connects), MigrationStrategy()), informers, (restriction,))
 
 
 def _nowhere(_node: str) -> Sequence[str]:
     """Without a cluster there is no virt-handler."""
     return ()
+
+
+def _nobody(_node: str) -> bool:
+    """Without a cluster nobody revokes a node."""
+    return False
 
 
 async def serve(options: Options) -> None:

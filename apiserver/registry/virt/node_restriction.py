@@ -44,7 +44,9 @@ class NodeRestriction:
 
     name = "NodeRestriction"
 
-    def __init__(self, username: str, *, required: bool, addresses: Addresses, now: Callable[[], datetime]) -> None:
+    def __init__(
+        self, username: str, *, required: bool, addresses: Addresses, now: Callable[[], datetime], revoked: Callable[[str], bool]
+    ) -> None:
         """Judge the writes of one account.
 
         Args:
@@ -52,11 +54,13 @@ class NodeRestriction:
             required: whether its tokens have to say their node; if not, a token that says none is not judged.
             addresses: where virt-handler of a node is.
             now: the wall clock.
+            revoked: whether the operator revoked a node (:mod:`apiserver.apis.virt.trust`).
         """
         self._username = username
         self._required = required
         self._addresses = addresses
         self._now = now
+        self._revoked = revoked
         self._stores: Mapping[Resource, Store] = {}
 
     def follow(self, stores: Mapping[Resource, Store]) -> None:
@@ -83,6 +87,8 @@ class NodeRestriction:
         node = self._node(attributes)
         if node is None:
             return
+        if self._revoked(node):
+            raise _forbidden(attributes, f'node "{node}" is revoked: nothing that its virt-handler writes is believed')
         if attributes.operation != "UPDATE" or attributes.subresource != "status" or attributes.obj is None or attributes.old is None:
             raise _forbidden(attributes, f'virt-handler of node "{node}" may write nothing but the status')
         found = await self._judge(attributes.resource, node, attributes.old, attributes.obj)

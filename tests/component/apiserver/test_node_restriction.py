@@ -224,6 +224,24 @@ OTHER_WRITES: list[tuple[str, str, Json]] = [
 ]
 
 
+async def test_a_revoked_node_writes_nothing_until_it_is_pardoned(cluster: Cluster) -> None:
+    trust: Json = {"metadata": {"name": "kubevirt-trust", "namespace": "kubevirt"}, "data": {"revoked.node1": "stolen"}}
+    await cluster.kube.put(CONFIG_MAPS, trust)
+    wish = {**await cluster.admin("GET", VM), "status": RUNNING}
+
+    async with asyncio.timeout(5):
+        while (await cluster.handler("node1", "PUT", f"{VM_STATUS}?dryRun=All", wish))[0] == 200:
+            await asyncio.sleep(0.02)
+    code, answer = await cluster.put_status(VM_STATUS, RUNNING, "node1")
+    assert (code, answer["reason"]) == (403, "Forbidden")
+    assert 'node "node1" is revoked' in answer["message"]
+
+    await cluster.kube.put(CONFIG_MAPS, {**trust, "data": {}})
+    async with asyncio.timeout(5):
+        while (await cluster.put_status(VM_STATUS, RUNNING, "node1"))[0] != 200:
+            await asyncio.sleep(0.02)
+
+
 async def test_even_with_more_rights_virt_handler_writes_nothing_but_the_status(cluster: Cluster) -> None:
     await cluster.put_status(VM_STATUS, RUNNING, "node1")
     for method, path, body in OTHER_WRITES:
