@@ -338,7 +338,8 @@ async def test_virt_handler_ends_the_wait_and_a_dead_node_needs_none(api: FakeAP
 
 async def test_the_kubelet_of_a_forced_deletion_that_is_silent_ends_nothing(api: FakeAPI, tenant: Tenant) -> None:
     own = await tenant.running()
-    lease = {"metadata": {"name": names.handler_lease("node1"), "namespace": "kubevirt", "labels": {names.COMPONENT_LABEL: names.HANDLER}}}
+    place = names.node_lease_namespace("kubevirt")
+    lease = {"metadata": {"name": names.handler_lease("node1"), "namespace": place, "labels": {names.COMPONENT_LABEL: names.HANDLER}}}
     await api.put(LEASES, lease | {"spec": {"renewTime": "1990-01-01T00:00:00.000000Z", "leaseDurationSeconds": 10000}})
     await asyncio.sleep(0.1)
     await api.edit(NODES, "", "node1", lambda obj: obj["status"]["conditions"][0].update(status="Unknown"))

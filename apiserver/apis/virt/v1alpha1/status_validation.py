@@ -243,6 +243,7 @@ _MIGRATION: Final = _record(
         "observedGeneration": _COUNT,
         "sourceNode": _NAME,
         "sourcePod": _NAME,
+        "sourcePodUID": _UID,
         "targetNode": _NAME,
         "targetPod": _NAME,
         "targetPodUID": _UID,

@@ -53,7 +53,7 @@ SAMPLES: dict[str, Any] = {
     "podUID": "pod-2",
     "request": {"action": "Stop", "attempt": 1},
 }
-PLACE = ("nodeName", "podUID", "podIP", "domain", "interfaces", "graphics")
+PLACE = ("nodeName", "podIP", "domain", "interfaces", "graphics")
 
 
 def a_write(node: str, old: dict[str, Any], new: dict[str, Any], migration: dict[str, Any] | None = None) -> machines.MachineWrite:

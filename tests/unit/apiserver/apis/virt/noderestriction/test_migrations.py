@@ -40,6 +40,7 @@ SAMPLES: dict[str, Any] = {
     "phaseTransitionTimestamps": [],
     "sourceNode": "n3",
     "sourcePod": "p3",
+    "sourcePodUID": "pod-3",
     "startTime": MOMENT,
     "targetAddress": HERE,
     "targetNode": "n3",
