@@ -14,6 +14,7 @@ from typing import Literal
 from pydantic import Field
 
 from apiserver.apis.meta.schema import ATOMIC, Int32, Int64, Kind, Model, Quantity, Time, keyed_by
+from apiserver.apis.virt import network
 from apiserver.apis.virt.v1alpha1.scheduling import Affinity, Toleration, TopologySpreadConstraint
 
 PullPolicy = Literal["Always", "IfNotPresent", "Never"]
@@ -127,7 +128,9 @@ class Interface(Model):
         "and what reaches the pod's address reaches the guest.",
     )
     model: Literal["virtio", "e1000", "e1000e", "rtl8139"] | None = Field(None, description="The emulated card. Default virtio.")
-    mac: str | None = Field(None, description="The card's address, like 02:00:00:00:00:01. Default: one made at the first start.")
+    mac: str | None = Field(
+        None, description=f"The card's address, like {network.EXAMPLE_MAC}. Default: one that follows from the machine's uid."
+    )
 
 
 class Graphics(Model):

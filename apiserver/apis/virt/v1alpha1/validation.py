@@ -8,12 +8,13 @@ from typing import Any, Final
 
 from apiserver.apis.meta import names, objectmeta, quantity
 from apiserver.apis.meta.validation import FieldError, Path, duplicate, forbidden, invalid, not_supported, required, too_long, too_many
-from apiserver.apis.virt import hardware, phases, power
+from apiserver.apis.virt import hardware, network, phases, power
 from apiserver.apis.virt.v1alpha1 import placement
 
 Object = Mapping[str, Any]
 
 SPEC: Final = Path("spec")
+DOMAIN: Final = SPEC.child("domain")
 METADATA_NAME: Final = Path("metadata").child("name")
 
 MAX_NAME: Final = 63
@@ -34,7 +35,6 @@ MAX_GRACE_SECONDS: Final = 7 * 24 * 3600
 MAX_START_TIMEOUT_SECONDS: Final = 24 * 3600
 
 _UUID: Final = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
-_MAC: Final = re.compile(r"[0-9a-fA-F]{2}(:[0-9a-fA-F]{2}){5}")
 _MACHINE: Final = re.compile(r"[a-z0-9][a-z0-9.-]{0,62}")
 _CPU_MODEL: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 _SERIAL: Final = re.compile(r"[A-Za-z0-9_.+-]*")
@@ -43,15 +43,21 @@ _IMAGE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,510}")
 
 def validate_virtual_machine(obj: Object) -> list[FieldError]:
     """Return all that is wrong with a VirtualMachine; its metadata beyond the name is the machinery's."""
+    return _validate_outside_domain(obj) + _validate_domain(obj["spec"]["domain"], DOMAIN)
+
+
+def _validate_outside_domain(obj: Object) -> list[FieldError]:
     spec = obj["spec"]
     found: list[FieldError] = []
     name = obj.get("metadata", {}).get("name") or ""
     if len(name.encode()) > MAX_NAME:
         found.append(too_long(METADATA_NAME, MAX_NAME))
     found += _validate_running(spec)
-    found += placement.validate(spec, SPEC)
-    domain, path = spec["domain"], SPEC.child("domain")
-    found += _validate_cpu(domain["cpu"], path.child("cpu"))
+    return found + placement.validate(spec, SPEC)
+
+
+def _validate_domain(domain: Object, path: Path) -> list[FieldError]:
+    found = _validate_cpu(domain["cpu"], path.child("cpu"))
     found += _validate_memory(domain["memory"], path.child("memory"))
     if not _MACHINE.fullmatch(domain["machine"]["type"]):
         found.append(invalid(path.child("machine", "type"), domain["machine"]["type"], "must be the name of a machine type of QEMU"))
@@ -62,15 +68,18 @@ def validate_virtual_machine(obj: Object) -> list[FieldError]:
 def validate_virtual_machine_update(obj: Object, old: Object) -> list[FieldError]:
     """Return all that is wrong with an update: as at creation, and the domain of a machine that is on stays as it is.
 
-    A spec that did not change is not judged again: rules that became stricter must not keep anybody from removing a finalizer.
+    A spec, and in it a domain, that did not change is not judged again: rules that became stricter must not keep anybody from removing a
+    finalizer, or from stopping a machine.
     """
     if obj["spec"] == old["spec"]:
         return []
-    found = validate_virtual_machine(obj)
+    found = _validate_outside_domain(obj)
+    if obj["spec"]["domain"] != old["spec"]["domain"]:
+        found += _validate_domain(obj["spec"]["domain"], DOMAIN)
     phase = phases.phase_of(old)
     if phase in phases.WITH_POD and not hardware.same(obj["spec"]["domain"], old["spec"]["domain"]):
         text = f"may be changed only while the virtual machine is off, and it is {phase}; stop it first"
-        found.append(forbidden(SPEC.child("domain"), text))
+        found.append(forbidden(DOMAIN, text))
     return found
 
 
@@ -193,12 +202,8 @@ def _validate_source(kind: str, source: Object, path: Path) -> list[FieldError]:
 def _validate_interface(interface: Object, path: Path) -> list[FieldError]:
     found = _validate_device_name(interface["name"], path.child("name"))
     mac = interface.get("mac")
-    if not mac:
-        return found
-    if not _MAC.fullmatch(mac):
-        found.append(invalid(path.child("mac"), mac, "must be six pairs of hexadecimal digits such as 02:00:00:00:00:01"))
-    elif int(mac[:2], 16) & 1 or int(mac.replace(":", ""), 16) == 0:
-        found.append(invalid(path.child("mac"), mac, "must be a unicast address and not all zeros"))
+    if mac and (problem := network.mac_problem(mac)):
+        found.append(invalid(path.child("mac"), mac, problem))
     return found
 
 
@@ -241,7 +246,7 @@ def _unique(items: Sequence[Object], field: str, path: Path) -> list[FieldError]
     found = []
     for position, each in enumerate(items):
         value = each.get(field)
-        value = value.lower() if field == "mac" and value else value
+        value = network.normal_mac(value) if field == "mac" and value else value
         if value is not None and value in seen:
             found.append(duplicate(path.index(position).child(field), value))
         seen.add(value)

@@ -253,12 +253,21 @@ def test_an_unknown_null_is_told_and_a_known_one_says_nothing() -> None:
         (
             _devices(interfaces=[{"name": "a", "mac": "02:00:00:00:00"}]),
             'spec.domain.devices.interfaces[0].mac: Invalid value: "02:00:00:00:00": must be six pairs of hexadecimal digits such as '
-            "02:00:00:00:00:01",
+            "52:54:00:c0:ff:ee",
         ),
         (
             _devices(interfaces=[{"name": "a", "mac": "01:00:00:00:00:01"}]),
             'spec.domain.devices.interfaces[0].mac: Invalid value: "01:00:00:00:00:01": must be a unicast address and not all zeros',
         ),
+        (
+            _devices(interfaces=[{"name": "a", "mac": "02:00:00:00:00:01"}]),
+            'spec.domain.devices.interfaces[0].mac: Invalid value: "02:00:00:00:00:01": is the address of the guest\'s gateway or of the '
+            "node's end of its cable; choose another one such as 52:54:00:c0:ff:ee",
+        ),
+        (_devices(interfaces=[{"name": "a", "mac": "02-00-00-00-00-01"}]), None),
+        (_devices(interfaces=[{"name": "a", "mac": "02:00:00:00:00:02"}]), None),
+        (_devices(interfaces=[{"name": "a", "mac": "FF:FF:FF:FF:FF:FF"}]), None),
+        (_devices(interfaces=[{"name": "a", "mac": "00:00:00:00:00:00"}]), None),
         (
             _devices(interfaces=[{"name": "a"}, {"name": "b"}]),
             "spec.domain.devices.interfaces: Forbidden: only one interface can be joined to the pod's network",
@@ -333,6 +342,21 @@ def test_a_spec_that_did_not_change_is_not_judged_again() -> None:
     defaults.default_virtual_machine(old)
     assert validation.validate_virtual_machine(old) != []
     assert validation.validate_virtual_machine_update(copy.deepcopy(old), old) == []
+
+
+def test_a_machine_with_an_address_that_is_refused_by_now_can_still_be_stopped() -> None:
+    old = _vm(domain={"devices": {"interfaces": [{"name": "a", "mac": "02:00:00:00:00:01"}]}})
+    defaults.default_virtual_machine(old)
+    new = copy.deepcopy(old)
+    new["spec"]["runStrategy"] = "Halted"
+    assert validation.validate_virtual_machine_update(new, old) == []
+    new["spec"]["rerun"]["limit"] = 1000
+    assert len(validation.validate_virtual_machine_update(new, old)) == 1
+    new = copy.deepcopy(old)
+    new["spec"]["domain"]["cpu"]["cores"] = 2
+    assert [each.partition(":")[0] for each in map(str, validation.validate_virtual_machine_update(new, old))] == [
+        "spec.domain.devices.interfaces[0].mac"
+    ]
 
 
 SPECS = st.fixed_dictionaries(
