@@ -1,0 +1,98 @@
+"""What the DHCP server says to a request (RFC 2131, sections 4.1 and 4.3). Pure."""
+
+from __future__ import annotations
+
+import socket
+from dataclasses import dataclass
+from typing import Final
+
+from launcher.dhcp import message
+from launcher.dhcp.message import Request
+
+FOR_EVER: Final = b"\xff\xff\xff\xff"
+EVERYBODY: Final = "255.255.255.255"
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """The one client and what it is given. Addresses are IPv4, dotted."""
+
+    mac: str
+    address: str
+    server: str
+    """The server's own address, which is also the router."""
+    netmask: str
+    mtu: int
+    hostname: str = ""
+    dns: tuple[str, ...] = ()
+    search: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A packet and the address it goes to: the client's or everybody's, never one that the client chose."""
+
+    data: bytes
+    destination: str
+
+
+def answer(data: bytes, lease: Lease) -> Answer | None:
+    """Return what is said to a packet, or None where nothing is: it is malformed, somebody else's, or needs no answer."""
+    request = message.parse(data)
+    if request is None or request.mac != bytes.fromhex(lease.mac.replace(":", "")):
+        return None
+    match request.kind:
+        case message.DISCOVER:
+            return _granted(request, lease, message.OFFER)
+        case message.REQUEST:
+            return _requested(request, lease)
+        case message.INFORM if request.ciaddr == _packed(lease.address):
+            return _answer(request, lease, message.ACK, is_lease=False)
+        case _:
+            return None
+
+
+def _requested(request: Request, lease: Lease) -> Answer | None:
+    if request.options.get(message.SERVER_ID, _packed(lease.server)) != _packed(lease.server):
+        return None  # it chose another server's offer
+    wanted = request.options.get(message.REQUESTED_ADDRESS, request.ciaddr)
+    if wanted == _packed(lease.address):
+        return _granted(request, lease, message.ACK)
+    return Answer(message.encode(request, bytes(4), _head(message.NAK, lease)), EVERYBODY)
+
+
+def _granted(request: Request, lease: Lease, kind: int) -> Answer:
+    return _answer(request, lease, kind, is_lease=True)
+
+
+def _answer(request: Request, lease: Lease, kind: int, *, is_lease: bool) -> Answer:
+    options = _head(kind, lease)
+    if is_lease:
+        options.append((message.LEASE_TIME, FOR_EVER))
+    if identifier := request.options.get(message.CLIENT_ID):
+        options.append((message.CLIENT_ID, identifier))  # RFC 6842
+    asked = request.options.get(message.PARAMETERS)
+    options += [(code, value) for code, value in _parameters(lease) if asked is None or code in asked]
+    has_address = request.ciaddr == _packed(lease.address)
+    destination = EVERYBODY if request.wants_broadcast and not has_address else lease.address
+    return Answer(message.encode(request, _packed(lease.address) if is_lease else bytes(4), options), destination)
+
+
+def _head(kind: int, lease: Lease) -> list[tuple[int, bytes]]:
+    return [(message.MESSAGE_TYPE, bytes((kind,))), (message.SERVER_ID, _packed(lease.server))]
+
+
+def _parameters(lease: Lease) -> list[tuple[int, bytes]]:
+    found = [
+        (message.SUBNET_MASK, _packed(lease.netmask)),
+        (message.ROUTER, _packed(lease.server)),
+        (message.DNS_SERVERS, b"".join(map(_packed, lease.dns))),
+        (message.HOST_NAME, lease.hostname.encode()),
+        (message.MTU, lease.mtu.to_bytes(2, "big")),
+        (message.DOMAIN_SEARCH, message.domain_search(lease.search)),
+    ]
+    return [(code, value) for code, value in found if value]
+
+
+def _packed(address: str) -> bytes:
+    return socket.inet_pton(socket.AF_INET, address)

@@ -1,0 +1,82 @@
+"""What the guest is told by DHCP: the pod's own resolver, the bridge's MTU, the machine's name."""
+
+from __future__ import annotations
+
+import fcntl
+import re
+import socket
+import struct
+from pathlib import Path
+from typing import Final
+
+from apiserver.apis.virt import network
+from launcher.dhcp.answers import Lease
+from launcher.protocol import messages
+
+RESOLV_CONF: Final = Path("/etc/resolv.conf")
+_RESOLV_CONF_BYTES: Final = 16 << 10
+_MAX_DNS: Final = 3
+_MAX_SEARCH: Final = 32
+"""As in a pod's dnsConfig."""
+_LABEL: Final = r"[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?"
+_DOMAIN: Final = re.compile(rf"(?=.{{1,253}}$){_LABEL}(\.{_LABEL})*")
+_HOST: Final = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
+_SIOCGIFMTU: Final = 0x8921
+_MTU_BYTES: Final = 0xFFFF
+
+
+def of(machine: messages.Machine, bridge: socket.socket, resolv_conf: Path = RESOLV_CONF) -> Lease:
+    """Return the lease of the guest's one interface; ``bridge`` is any socket of the pod's network namespace.
+
+    Raises:
+        OSError: there is no bridge.
+    """
+    dns, search = resolver(_read(resolv_conf))
+    return Lease(
+        mac=machine.interfaces[0].mac,
+        address=network.GUEST,
+        server=network.GATEWAY,
+        netmask=network.NETMASK,
+        mtu=min(_mtu(bridge), _MTU_BYTES),
+        hostname=machine.name if _HOST.fullmatch(machine.name) else "",
+        dns=dns,
+        search=search,
+    )
+
+
+def resolver(text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return servers and search domains of a resolv.conf(5); what the guest could not use (IPv6, loopback, no names) is left out."""
+    servers: list[str] = []
+    search: list[str] = []
+    for line in text.splitlines():
+        words = line.split()
+        match words[:1]:
+            case ["nameserver"] if len(words) > 1 and _is_reachable(words[1]):
+                servers.append(words[1])
+            case ["search" | "domain"]:
+                search = [word.rstrip(".") for word in words[1:] if _DOMAIN.fullmatch(word.rstrip("."))]
+            case _:
+                pass
+    return tuple(servers[:_MAX_DNS]), tuple(search[:_MAX_SEARCH])
+
+
+def _is_reachable(address: str) -> bool:
+    try:
+        packed = socket.inet_pton(socket.AF_INET, address)
+    except OSError:
+        return False
+    return packed[0] not in (0, 127)  # this host, loopback: RFC 6890
+
+
+def _read(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            return file.read(_RESOLV_CONF_BYTES).decode(errors="replace")
+    except OSError:
+        return ""
+
+
+def _mtu(any_socket: socket.socket) -> int:
+    name = network.BRIDGE.encode()
+    found = fcntl.ioctl(any_socket, _SIOCGIFMTU, struct.pack("16si20x", name, 0))
+    return int(struct.unpack("16si20x", found)[1])

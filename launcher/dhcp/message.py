@@ -1,0 +1,122 @@
+"""DHCP messages as bytes: RFC 2131 (format), RFC 2132 (options), RFC 3396 (long options). Pure."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+BOOTREQUEST: Final = 1
+BOOTREPLY: Final = 2
+ETHERNET: Final = 1
+MAC_BYTES: Final = 6
+MIN_REPLY: Final = 300
+"""Some clients drop anything shorter (RFC 1542, section 2.1)."""
+MIN_MAX_SIZE: Final = 576
+"""Bytes of an IP datagram that every client takes (RFC 2131, section 2)."""
+IP_AND_UDP: Final = 28
+
+DISCOVER, OFFER, REQUEST, DECLINE, ACK, NAK, RELEASE, INFORM = range(1, 9)
+
+PAD, END = 0, 255
+SUBNET_MASK, ROUTER, DNS_SERVERS, HOST_NAME, MTU, REQUESTED_ADDRESS, LEASE_TIME, MESSAGE_TYPE = 1, 3, 6, 12, 26, 50, 51, 53
+SERVER_ID, PARAMETERS, MAX_SIZE, CLIENT_ID, DOMAIN_SEARCH = 54, 55, 57, 61, 119
+
+_COOKIE: Final = b"\x63\x82\x53\x63"
+# op htype hlen hops xid secs flags ciaddr yiaddr siaddr giaddr chaddr; sname and file follow
+_HEADER: Final = struct.Struct("!BBBBIHH4s4s4s4s16s")
+_NAMES: Final = 64 + 128
+_OPTIONS: Final = _HEADER.size + _NAMES + len(_COOKIE)
+_NO_ADDRESS: Final = bytes(4)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a client sent."""
+
+    kind: int
+    """DISCOVER, REQUEST, …"""
+    xid: int
+    flags: int
+    ciaddr: bytes
+    """The address that the client says it has; zeros for none."""
+    mac: bytes
+    options: dict[int, bytes]
+
+    @property
+    def wants_broadcast(self) -> bool:
+        """The client cannot be sent to by its address yet."""
+        return bool(self.flags & 0x8000)
+
+    @property
+    def max_size(self) -> int:
+        """Return how many bytes of DHCP an answer may have (RFC 2132, section 9.10)."""
+        said = self.options.get(MAX_SIZE, b"")
+        return max(int.from_bytes(said, "big") if len(said) == 2 else 0, MIN_MAX_SIZE) - IP_AND_UDP
+
+
+def parse(data: bytes) -> Request | None:
+    """Return the request of an Ethernet client on the same link, or None for anything else, however malformed."""
+    if len(data) < _OPTIONS:
+        return None
+    op, hardware, length, _, xid, _, flags, ciaddr, _, _, giaddr, chaddr = _HEADER.unpack_from(data)
+    if (op, hardware, length, giaddr) != (BOOTREQUEST, ETHERNET, MAC_BYTES, _NO_ADDRESS):
+        return None
+    if data[_OPTIONS - len(_COOKIE) : _OPTIONS] != _COOKIE or (options := _options(data)) is None:
+        return None
+    kind = options.get(MESSAGE_TYPE, b"")
+    return Request(kind[0], xid, flags, ciaddr, chaddr[:MAC_BYTES], options) if len(kind) == 1 else None
+
+
+def _options(data: bytes) -> dict[int, bytes] | None:
+    found: dict[int, bytes] = {}
+    position = _OPTIONS
+    while position < len(data) and (code := data[position]) != END:
+        if code == PAD:
+            position += 1
+            continue
+        if position + 1 >= len(data) or (end := position + 2 + data[position + 1]) > len(data):
+            return None
+        found[code] = found.get(code, b"") + data[position + 2 : end]  # RFC 3396: what comes in parts is one
+        position = end
+    return found
+
+
+def encode(request: Request, yiaddr: bytes, options: Iterable[tuple[int, bytes]]) -> bytes:
+    """Return the reply with as many of the options, in their order, as the client has room for."""
+    header = _HEADER.pack(
+        BOOTREPLY, ETHERNET, MAC_BYTES, 0, request.xid, 0, request.flags, _NO_ADDRESS, yiaddr, _NO_ADDRESS, _NO_ADDRESS, request.mac
+    )
+    reply = bytearray(header + bytes(_NAMES) + _COOKIE)
+    for code, value in options:
+        encoded = option(code, value)
+        if len(reply) + len(encoded) < request.max_size:
+            reply += encoded
+    reply.append(END)
+    return bytes(reply.ljust(MIN_REPLY, b"\0"))
+
+
+def option(code: int, value: bytes) -> bytes:
+    """Return an option, in parts where it is longer than one can be (RFC 3396)."""
+    parts = [value[start : start + 255] for start in range(0, len(value), 255)]
+    return b"".join(bytes((code, len(part))) + part for part in parts)
+
+
+def domain_search(domains: Iterable[str]) -> bytes:
+    """Return the value of the option Domain Search: names as in DNS, repeated ends by reference (RFC 3397, RFC 1035 section 4.1.4)."""
+    found = bytearray()
+    places: dict[tuple[bytes, ...], int] = {}
+    for domain in domains:
+        labels = tuple(label.encode() for label in domain.lower().split("."))
+        for position in range(len(labels)):
+            rest = labels[position:]
+            if (place := places.get(rest)) is not None:
+                found += struct.pack("!H", 0xC000 | place)
+                break
+            if len(found) < 0x4000:
+                places[rest] = len(found)
+            found += bytes((len(rest[0]),)) + rest[0]
+        else:
+            found.append(0)
+    return bytes(found)
