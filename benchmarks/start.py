@@ -29,8 +29,6 @@ from tests.cluster.kube import Kubectl, console
 from tests.cluster.manifests import tiny_vm
 
 START_SECONDS = 120
-DHCP_SERVER = "dnsmasq"
-"""Child of virt-handler, one a machine: counted by itself."""
 STAGES = ("api", "controller", "scheduling", "pod_start", "libvirt", "guest")
 
 
@@ -148,17 +146,15 @@ def memory(kubectl: Kubectl) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for component in ("virt-api", "virt-controller", "virt-handler"):
         pods = system.json("get", "pods", "-l", f"kubevirt.io={component}")["items"]
-        found[component] = [_resident_mib(pod, without=DHCP_SERVER) for pod in pods]
-    handlers = system.json("get", "pods", "-l", "kubevirt.io=virt-handler")["items"]
-    found["dhcp_servers"] = [_resident_mib(pod, only=DHCP_SERVER) for pod in handlers]
+        found[component] = [_resident_mib(pod) for pod in pods]
     launchers = kubectl.json("get", "pods", "-l", "kubevirt.io=virt-launcher")["items"]
     found["launcher_and_libvirtd"] = [_resident_mib(pod, without="qemu-system") for pod in launchers]
     return found
 
 
-def _resident_mib(pod: dict[str, Any], *, without: str = "", only: str = "") -> float:
+def _resident_mib(pod: dict[str, Any], *, without: str = "") -> float:
     commands = processes.of_pod(pod)
-    counted = [pid for pid, command in commands.items() if only in command and not (without and without in command)]
+    counted = [pid for pid, command in commands.items() if not (without and without in command)]
     return round(sum(processes.resident_kib(pid) for pid in counted) / 1024, 1)
 
 

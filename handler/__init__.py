@@ -5,7 +5,7 @@
     agent ─┬─ reconcilers   what to do about the guests and migrations of this node (plans are pure)
            ├─ pods          from a pod's uid to its launcher: sockets, processes, the wire
            ├─ devices       kvm and tun for the kubelet; whether KVM works; device nodes inside pods
-           ├─ network       masquerade: bridge, tap, nft, DHCP in a pod's network namespace
+           ├─ network       masquerade: bridge, tap, nft in a pod's network namespace; the guest's frames are filtered there
            ├─ identity      this node's key and certificate; whom to believe
            ├─ relays        the bytes of live migrations, over mTLS
            └─ streams       consoles and displays for virt-api, over mTLS
@@ -19,19 +19,19 @@ What it is given on a node, and what for:
 ``hostPID``                               process ids of launchers (SO_PEERCRED), their root, cgroup and network namespace
 privileged: device cgroup                 open /dev/kvm (trial guest) and /dev/net/tun (tap devices, health); block devices
                                           of claims are changed without being opened
-privileged: SYS_ADMIN, NET_ADMIN, NET_RAW enter a pod's network namespace; bridge, tap, nft there; DHCP
+privileged: SYS_ADMIN, NET_ADMIN          enter a pod's network namespace; bridge, tap, nft there
 privileged: SYS_PTRACE                    /proc/PID/root and /proc/PID/ns of processes of another user
 privileged: CHOWN, FOWNER, DAC_OVERRIDE   device nodes and migration sockets for uid 107; run directories
-privileged: a writable /proc/sys          ip_forward in a pod's network namespace
+privileged: a writable /proc/sys          ip_forward, ip_unprivileged_port_start and disable_ipv6 in a pod's network namespace
 hostPath ``<kubelet>/pods``               run directories of launcher pods (read and write: migration sockets)
 hostPath ``<kubelet>/device-plugins``     the kubelet's registration socket and ours
 hostPath ``/dev``                         device nodes that appear after the start of the pod
-``/run/kubevirt-handler`` (may be empty)  pid files of DHCP servers; key and certificate of this node (``tls``)
+``/run/kubevirt-handler`` (may be empty)  key and certificate of this node (``tls``)
 ========================================= ================================================================================
 
 It needs no host network. RBAC: ``virtualmachines`` and ``migrations`` get, list, watch; their ``status`` update; ``events`` create,
 patch; ``certificatesigningrequests`` create, get; in its own namespace ``leases`` create, patch, and the ConfigMap ``kubevirt-trust``
 list, watch.
 
-Programs in its image: ``nsenter`` (util-linux), ``ip``, ``nft``, ``dnsmasq``, ``tee``, ``openssl``.
+Programs in its image: ``nsenter`` (util-linux), ``sh``, ``ip``, ``nft``, ``openssl``. None of them reads what a guest sends.
 """

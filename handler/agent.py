@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import functools
 import logging
 import ssl
@@ -23,7 +22,6 @@ from handler import health, heartbeat
 from handler.devices.acceleration import Verdict
 from handler.health import Metrics
 from handler.identity.keeping import Identity
-from handler.network.dhcp import STATE_DIRECTORY, Servers
 from handler.node import Node
 from handler.options import Options
 from handler.pods import launcher
@@ -36,7 +34,6 @@ from handler.streams.server import Server, Target
 
 logger = logging.getLogger(__name__)
 
-SWEEP_SECONDS: Final = 60.0
 FIGURES_SECONDS: Final = 5.0
 WORKERS: Final = 8
 KVM_NUMBER: Final = (10, 232)
@@ -60,16 +57,14 @@ class Agent:
         self.metrics.verdict(verdict)
         self._clock = clock
         self._recorder = Recorder(client, names.HANDLER, clock, host=node)
-        # By node: where two nodes share a kernel (and process ids), neither may take the other's servers for its own.
-        self._servers = Servers(STATE_DIRECTORY / node)
         connect = functools.partial(launcher.connect, kubelet=options.kubelet)
-        self.links = Links(connect, changed=self._link_changed, ended=self._servers.end)
+        self.links = Links(connect, changed=self._link_changed)
         self.identity = Identity(client, node, options.namespace, options.certificates / node, clock)
         self._relays = Relays(self._outgoing, changed=self._relay_changed)
         self._tls: ClientTls | None = None
         self._streams: Server | None = None
         self._incoming = _Door()
-        self._loops = self._controllers(Node(verdict.accelerator, self._servers))
+        self._loops = self._controllers(Node(verdict.accelerator))
 
     def _controllers(self, node: Node) -> dict[str, Controller]:
         run = run_guest.Ports(self.machines, self._client, self._recorder, node, self.links, self._clock)
@@ -101,7 +96,6 @@ class Agent:
             tasks.create_task(health.run(self._options.health_port, self._checks(), self.metrics))
             tasks.create_task(self._offer_devices())
             tasks.create_task(self._serve())
-            tasks.create_task(self._sweep())
             tasks.create_task(self._count())
 
     async def _synced(self) -> None:
@@ -187,14 +181,6 @@ class Agent:
         async with asyncio.TaskGroup() as tasks:
             for offer in offers:
                 tasks.create_task(offer.run())
-
-    async def _sweep(self) -> None:
-        """End DHCP servers of pods that are gone: those that an earlier run of this process left, and any that slipped through."""
-        await self._synced()
-        while True:
-            await asyncio.sleep(SWEEP_SECONDS)
-            with contextlib.suppress(OSError):
-                await self._servers.sweep(self.links.is_alive)
 
     async def _count(self) -> None:
         while True:

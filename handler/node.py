@@ -8,7 +8,6 @@ from typing import Any
 from apiserver.apis.virt import hardware
 from handler.devices import ownership
 from handler.network import setup
-from handler.network.dhcp import Servers
 from handler.network.setup import Interface
 from handler.pods.launcher import Connection
 from launcher.protocol import messages
@@ -27,11 +26,10 @@ def device_nodes(vm: Mapping[str, Any], accelerator: messages.Accelerator) -> It
 
 
 class Node:
-    """This node, with its DHCP servers."""
+    """This node."""
 
-    def __init__(self, accelerator: messages.Accelerator, servers: Servers) -> None:
+    def __init__(self, accelerator: messages.Accelerator) -> None:
         self.accelerator = accelerator
-        self._servers = servers
 
     def give_devices(self, vm: Mapping[str, Any], connection: Connection) -> None:
         """Give the pod's device nodes to its user; harmless when it is done again.
@@ -43,11 +41,11 @@ class Node:
         for node in device_nodes(vm, self.accelerator):
             ownership.give(connection.process.root, node)
 
-    async def prepare_network(self, vm: Mapping[str, Any], pod_uid: str, connection: Connection) -> tuple[Interface, ...]:
+    async def prepare_network(self, vm: Mapping[str, Any], connection: Connection) -> tuple[Interface, ...]:
         """Set up the pod's network; harmless when it is done again.
 
         Raises:
             Unsupported: the network cannot be as the VM asks.
             CommandFailed: a program failed; try again.
         """
-        return await setup.prepare(vm, pod_uid, connection.process, self._servers)
+        return await setup.prepare(vm, connection.process)

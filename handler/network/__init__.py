@@ -3,10 +3,11 @@
 ::
 
     guest ── tap0 ── bridge k6t-eth0 (10.0.2.1, fixed MAC) ── nft: masquerade out, dnat in ── eth0 (the pod's address)
-                          └ dnsmasq: DHCP for the one guest
+               └ nft: only the guest's own addresses
 
 The pod keeps its address, and others reach the guest by it; the guest is always 10.0.2.2 behind a gateway with a fixed MAC address, so
 a guest that migrates finds the same neighbour in the other pod. virt-handler does all this from outside and enters only the network
-namespace of the pod. ``masquerade`` decides (pure), ``namespaces`` runs programs there, ``dhcp`` looks after dnsmasq, ``setup`` ties them
-together.
+namespace of the pod. ``filters`` is what nft is told, ``masquerade`` the whole script (both pure), ``namespaces`` runs programs there,
+``setup`` ties them together. virt-launcher answers the guest's DHCP (``launcher.dhcp``): no program of virt-handler's reads what a guest
+sends.
 """

@@ -15,6 +15,11 @@ _OUTPUT_BYTES: Final = 1 << 20
 class CommandFailed(Exception):
     """A program in a pod's network namespace failed; the message has what it said."""
 
+    def __init__(self, message: str, status: int | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+        """Its exit status, negative for a signal; None where it had none."""
+
 
 def inside(namespace: int, command: Sequence[str]) -> tuple[str, ...]:
     """Return the command line that runs ``command`` in the namespace; the descriptor must be passed on to the child."""
@@ -49,7 +54,7 @@ async def run(namespace: int, command: Sequence[str], *, stdin: str = "") -> byt
             child.kill()
             await child.wait()
     if child.returncode:
-        raise CommandFailed(f"{what} failed ({child.returncode}): {errors.decode(errors='replace').strip()[-500:]}")
+        raise CommandFailed(f"{what} failed ({child.returncode}): {errors.decode(errors='replace').strip()[-500:]}", child.returncode)
     return output
 
 

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
-from apiserver.apis.virt import hardware
-from handler.network import masquerade, namespaces
-from handler.network.dhcp import Servers
-from handler.pods import opening
+from apiserver.apis.virt import hardware, network
+from handler.network import filters, masquerade, namespaces
 from handler.pods.process import Launcher
-
-_RESOLV_CONF: Final = "etc/resolv.conf"
-_RESOLV_CONF_BYTES: Final = 16 << 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,28 +39,25 @@ def wanted(vm: Mapping[str, Any]) -> Mapping[str, Any] | None:
     return interfaces[0]
 
 
-async def prepare(vm: Mapping[str, Any], pod_uid: str, launcher: Launcher, servers: Servers) -> tuple[Interface, ...]:
+async def prepare(vm: Mapping[str, Any], launcher: Launcher) -> tuple[Interface, ...]:
     """Set up the pod's network for ``vm`` and return the guest's interfaces; harmless when it is done again.
 
     Raises:
-        Unsupported: the network cannot be as the VM asks, now or ever.
+        Unsupported: the network cannot be as the VM asks, or this node cannot keep the guest to its addresses, now or ever.
         CommandFailed: a program failed; try again.
     """
     interface = wanted(vm)
     if interface is None:
         return ()
-    namespace = launcher.network
-    observed = masquerade.observe(await namespaces.links(namespace))
-    await namespaces.run(namespace, ("ip", "-batch", "-"), stdin=masquerade.link_commands(observed))
-    await namespaces.run(namespace, ("nft", "-f", "-"), stdin=masquerade.table())
-    for key, value in masquerade.SETTINGS:
-        # tee opens the file inside the namespace: /proc/sys/net shows that of whoever looks.
-        await namespaces.run(namespace, ("tee", f"/proc/sys/{key}"), stdin=value)
-    dns = masquerade.Resolver()
-    with contextlib.suppress(OSError):
-        dns = masquerade.resolver(opening.read_file(launcher.root, _RESOLV_CONF, _RESOLV_CONF_BYTES).decode(errors="replace"))
-    uid, name = vm["metadata"]["uid"], vm["metadata"]["name"]
-    mac = masquerade.mac_address(uid, interface["name"], interface.get("mac") or "")
-    command = masquerade.dnsmasq(mac, hostname=name, dns=dns, mtu=observed.uplink_mtu, pid_file=servers.pid_file(pod_uid))
-    await servers.ensure(pod_uid, namespace, command)
-    return (Interface(interface["name"], mac, masquerade.TAP, interface["model"], observed.addresses),)
+    mac = masquerade.mac_address(vm["metadata"]["uid"], interface["name"], interface.get("mac") or "")
+    observed = masquerade.observe(await namespaces.links(launcher.network))
+    try:
+        await namespaces.run(launcher.network, ("sh", "-s"), stdin=masquerade.script(observed, mac))
+    except namespaces.CommandFailed as error:
+        if error.status == masquerade.NO_FILTER and filters.is_not_in_this_kernel(str(error)):
+            needed = ", ".join(filters.KERNEL_OPTIONS)
+            raise masquerade.Unsupported(
+                f"this node cannot keep a guest to its own addresses; its kernel needs {needed}: {error}"
+            ) from error
+        raise
+    return (Interface(interface["name"], mac, network.TAP, interface["model"], observed.addresses),)

@@ -4,5 +4,5 @@
 ``launcher`` is the client of ``launcher.protocol``.
 
 The guest may have broken out into the launcher, so every file in the run directory can be replaced by a link at any moment. Paths are
-therefore walked by descriptors (``openat2`` with RESOLVE_NO_SYMLINKS or RESOLVE_IN_ROOT), and what was opened is looked at before use.
+therefore walked by descriptors (``openat2`` with RESOLVE_NO_SYMLINKS), and what was opened is looked at before use.
 """

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Final
 
@@ -49,12 +49,11 @@ class Link:
 
 
 class Links:
-    """All links; ``changed(pod_uid)`` is called after every change of one, ``ended(pod_uid)`` awaited once when a launcher is gone."""
+    """All links; ``changed(pod_uid)`` is called after every change of one."""
 
-    def __init__(self, connect: Connect, *, changed: Callable[[str], None], ended: Callable[[str], Awaitable[None]]) -> None:
+    def __init__(self, connect: Connect, *, changed: Callable[[str], None]) -> None:
         self._connect = connect
         self._changed = changed
-        self._ended = ended
         self._links: dict[str, Link] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._starting: asyncio.Queue[Link] = asyncio.Queue()
@@ -107,7 +106,6 @@ class Links:
                 logger.debug("no connection to the launcher of pod %s: %s", link.pod_uid, error)
             if not link.gone:
                 await asyncio.sleep(backoff.next())
-        await self._ended(link.pod_uid)
         self._changed(link.pod_uid)
 
     async def _session(self, link: Link, backoff: Backoff) -> None:

@@ -13,8 +13,6 @@ from typing import Final
 
 NO_SYMLINKS: Final = 0x04 | 0x02 | 0x08
 """RESOLVE_NO_SYMLINKS, RESOLVE_NO_MAGICLINKS, RESOLVE_BENEATH: for directories in which nothing but plain files has business."""
-IN_ROOT: Final = 0x10 | 0x02
-"""RESOLVE_IN_ROOT, RESOLVE_NO_MAGICLINKS: links are followed as the pod itself would see them."""
 
 _SYS_OPENAT2: Final = 437
 _ATTEMPTS: Final = 16
@@ -59,18 +57,3 @@ def open_socket(directory: int, path: str) -> int:
         os.close(descriptor)
         raise OSError(errno.ENOTSOCK, os.strerror(errno.ENOTSOCK), path)
     return descriptor
-
-
-def read_file(directory: int, path: str, limit: int) -> bytes:
-    """Return at most ``limit`` bytes of the regular file ``path`` as seen from the root ``directory``.
-
-    Raises:
-        OSError: absent, or no regular file (EINVAL).
-    """
-    descriptor = openat2(directory, path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY, resolve=IN_ROOT)
-    try:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise OSError(errno.EINVAL, "not a regular file", path)
-        return os.read(descriptor, limit)
-    finally:
-        os.close(descriptor)

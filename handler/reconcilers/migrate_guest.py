@@ -356,7 +356,7 @@ class MigrateTarget(_Side):
     async def _wire(self, vm: Mapping[str, Any], migration: Object, link: Link) -> tuple[Interface, ...]:
         uid = objects.uid_of(migration)
         if uid not in self._wired:
-            self._wired[uid] = await self._ports.node.prepare_network(vm, link.pod_uid, _live(link))
+            self._wired[uid] = await self._ports.node.prepare_network(vm, _live(link))
         return self._wired[uid]
 
 

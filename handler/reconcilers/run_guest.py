@@ -79,7 +79,7 @@ class Node(Protocol):
         """Give the pod's device nodes to its user. Raises NotTheDevice, OSError."""
         ...
 
-    async def prepare_network(self, vm: Mapping[str, Any], pod_uid: str, connection: Connection) -> tuple[Interface, ...]:
+    async def prepare_network(self, vm: Mapping[str, Any], connection: Connection) -> tuple[Interface, ...]:
         """Set up the pod's network. Raises Unsupported, CommandFailed."""
         ...
 
@@ -224,7 +224,7 @@ class RunGuest:
         if connection is None or observed is None:
             return
         interfaces = self._wired.get(link.pod_uid)
-        if interfaces is None:  # after a restart of ours: make sure of the network, DHCP server included
+        if interfaces is None:  # after a restart of ours: make sure of the network, filters included
             try:
                 interfaces = await self._wire(vm, link, connection)
             except Unsupported as error:
@@ -239,7 +239,7 @@ class RunGuest:
             self._say(vm, "Normal", "Started", f"the guest runs ({kind})")
 
     async def _wire(self, vm: Object, link: Link, connection: Connection) -> tuple[Interface, ...]:
-        interfaces = await self._ports.node.prepare_network(vm, link.pod_uid, connection)
+        interfaces = await self._ports.node.prepare_network(vm, connection)
         self._wired[link.pod_uid] = interfaces
         self._faulty_since.pop(link.pod_uid, None)
         return interfaces

@@ -53,6 +53,7 @@ class Pod:
         children: Children,
         *,
         qemu_log: Callable[[str], Path],
+        serve_addresses: Callable[[messages.Machine], None],
         status_changed: Callable[[], None],
     ) -> None:
         """Do nothing yet.
@@ -62,12 +63,14 @@ class Pod:
             console: makes the console, given what to call when the number of viewers changed.
             children: runs commands.
             qemu_log: the file with QEMU's output, by name of the domain.
+            serve_addresses: answers the guest's DHCP from then on; OSError where that cannot be.
             status_changed: called whenever ``status`` is another one.
         """
         self._hypervisor = hypervisor
         self.console = console(self._viewers_changed)
         self._children = children
         self._qemu_log = qemu_log
+        self._serve_addresses = serve_addresses
         self._status_changed = status_changed
         self.status = messages.Status(revision=0)
         self._machine: messages.Machine | None = None
@@ -178,12 +181,13 @@ class Pod:
             await self._hypervisor.resume(self._name)
 
     async def _define(self, machine: messages.Machine) -> str:
-        """Prepare disks and return the XML, once libvirtd is ready."""
+        """Prepare disks and addresses, and return the XML, once libvirtd is ready."""
         found = await asyncio.to_thread(files.look, machine.domain)
         taps = [document.Tap(interface.mac, interface.tap, interface.model) for interface in machine.interfaces]
         definition = document.Definition(machine.namespace, machine.name, machine.uid, machine.domain, machine.accelerator, taps, found)
         xml = document.to_xml(definition)
         self._set(not_migratable=disks.not_migratable(machine.domain))
+        self._serve_addresses(machine)
         await files.make_overlays(self._children, machine.domain, found)
         await self._wait_ready()
         return xml

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from apiserver.apis.virt import layout
+from launcher.dhcp.server import Server as DhcpServer
 from launcher.domain.document import EMULATOR
 from launcher.hypervisor.connection import LibvirtHypervisor
 from launcher.hypervisor.daemon import LIBVIRTD, Daemon
@@ -42,6 +43,7 @@ async def run(directory: Path = Path(layout.RUN_DIRECTORY)) -> int:
     daemon = Daemon(directory)
     _prepare(directory, daemon)
     hypervisor = LibvirtHypervisor(daemon.uri, emulated_by=EMULATOR)
+    dhcp = DhcpServer()
     server: Server | None = None
 
     def status_changed() -> None:
@@ -53,6 +55,7 @@ async def run(directory: Path = Path(layout.RUN_DIRECTORY)) -> int:
         lambda changed: Console(directory / layout.SERIAL_SOCKET, changed),
         children,
         qemu_log=daemon.qemu_log,
+        serve_addresses=dhcp.serve,
         status_changed=status_changed,
     )
 
@@ -62,7 +65,7 @@ async def run(directory: Path = Path(layout.RUN_DIRECTORY)) -> int:
     server = Server(VERSION, status, pod.handle)
     loop = asyncio.get_running_loop()
     libvirtd = _Libvirtd(children, daemon)
-    with children.reaping():
+    with dhcp, children.reaping():
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, pod.terminate)
         async with asyncio.TaskGroup() as group:

@@ -30,7 +30,6 @@ _TESTS_NEED = {
     "libvirt-daemon-system": "libvirtd",
     "qemu-system-x86": "qemu-system-x86_64",
     "qemu-utils": "qemu-img",
-    "dnsmasq-base": "dnsmasq",
     "socat": "socat",
     "kmod": "depmod",
     "cpio": "cpio",

@@ -1,28 +1,53 @@
 from __future__ import annotations
 
+import hashlib
 from typing import Any
 
 import pytest
 
-from handler.network import masquerade
-from handler.network.masquerade import Observed, Resolver
+from apiserver.apis.virt import network
+from handler.network import filters, masquerade
+from handler.network.masquerade import Observed
 
 EMPTY = Observed(frozenset({"lo", "eth0"}), 1450, ("10.244.1.7",))
+FULL = Observed(EMPTY.links | {"tap0", "k6t-eth0"}, 1450, EMPTY.addresses)
 MAC = "02:11:22:33:44:55"
 
 
 def test_what_exists_is_not_made_again() -> None:
-    first = masquerade.link_commands(EMPTY)
-    again = masquerade.link_commands(Observed(EMPTY.links | {"tap0", "k6t-eth0"}, 1450, EMPTY.addresses))
+    first = masquerade.script(EMPTY, MAC)
+    again = masquerade.script(FULL, MAC)
 
-    assert "link add k6t-eth0" in first
+    assert "link add k6t-eth0 address 02:00:00:00:00:01" in first
     assert "tuntap add dev tap0 mode tap user 107 group 107" in first
-    assert "add " not in again.replace("address", "")
+    assert "link set dev tap0 address 02:00:00:00:00:02" in first
+    assert "link add" not in again
+    assert "tuntap add" not in again
     assert "mtu 1450" in again
 
 
-def test_the_bridge_has_the_same_address_in_every_pod() -> None:
-    assert "k6t-eth0 address 02:00:00:00:00:01" in masquerade.link_commands(EMPTY)
+@pytest.mark.parametrize("observed", [EMPTY, FULL], ids=["new", "known"])
+def test_the_rules_are_there_before_the_tap_can_carry_a_frame(observed: Observed) -> None:
+    lines = masquerade.script(observed, MAC).splitlines()
+    rules = lines.index("nft -f - <<'END' || {")
+    loaded = lines.index("}", lines.index(f"  exit {masquerade.NO_FILTER}"))
+
+    assert lines[0] == "set -e"
+    for opening in ("link set dev tap0 up", "link set dev tap0 master k6t-eth0", "echo 1 >/proc/sys/net/ipv4/ip_forward"):
+        assert [position for position, line in enumerate(lines) if line == opening] > [loaded]
+    for making in (line for line in lines if line.startswith(("link add", "tuntap add"))):
+        assert lines.index(making) < rules
+    assert filters.rules(MAC) in masquerade.script(observed, MAC)
+
+
+def test_without_rules_the_tap_goes_down_unless_older_ones_are_in_force() -> None:
+    lines = [line.strip() for line in masquerade.script(FULL, MAC).splitlines()]
+    position = lines.index("nft list table netdev kubevirt >/dev/null 2>&1 || ip link set dev tap0 down")
+    assert lines[position + 1] == "exit 65"
+
+
+def test_the_guest_cannot_move_its_entry_among_the_neighbours() -> None:
+    assert f"neighbour replace 10.0.2.2 lladdr {MAC} dev k6t-eth0 nud permanent" in masquerade.script(EMPTY, MAC)
 
 
 def test_a_pod_without_an_ipv4_uplink_is_not_supported() -> None:
@@ -41,19 +66,6 @@ def test_the_uplink_gives_mtu_and_addresses() -> None:
     assert masquerade.observe(links) == Observed(frozenset({"eth0", "lo"}), 1450, ("10.0.0.9",))
 
 
-def test_resolv_conf_is_handed_on_as_far_as_a_guest_can_use_it() -> None:
-    text = """
-# made by the kubelet
-nameserver 127.0.0.53
-nameserver 10.96.0.10
-nameserver fd00::10
-nameserver what?
-search default.svc.cluster.local svc.cluster.local. --dhcp-script=/bin/sh
-options ndots:5
-"""
-    assert masquerade.resolver(text) == Resolver(("10.96.0.10",), ("default.svc.cluster.local", "svc.cluster.local"))
-
-
 def test_a_mac_address_follows_from_the_machine_and_not_from_the_pod() -> None:
     one = masquerade.mac_address("uid-1", "default")
 
@@ -63,16 +75,20 @@ def test_a_mac_address_follows_from_the_machine_and_not_from_the_pod() -> None:
     assert masquerade.mac_address("uid-1", "default", "52-54-00-AA-BB-CC") == "52:54:00:aa:bb:cc"
 
 
-def test_nothing_that_a_pod_says_becomes_an_option_of_dnsmasq() -> None:
-    with pytest.raises(ValueError, match="no MAC"):
-        masquerade.dnsmasq("02:00,set:x", hostname="vm", dns=Resolver(), mtu=1500, pid_file="/p")
-    command = masquerade.dnsmasq(MAC, hostname="a,b --x", dns=Resolver(), mtu=1500, pid_file="/p")
-    assert f"--dhcp-host={MAC},10.0.2.2,infinite" in command
+@pytest.mark.parametrize(
+    "given", [network.BRIDGE_MAC, network.TAP_MAC, "02-00-00-00-00-01", "ff:ff:ff:ff:ff:ff", "x; accept", "00:00:00:00:00:00"]
+)
+def test_an_address_that_no_guest_can_have_is_refused_here_too(given: str) -> None:
+    with pytest.raises(masquerade.Unsupported, match="interface default: MAC address"):
+        masquerade.mac_address("uid-1", "default", given)
 
 
-def test_the_guest_learns_router_mtu_names_and_its_own() -> None:
-    command = masquerade.dnsmasq(MAC, hostname="testvm", dns=Resolver(("10.96.0.10",), ("svc.local",)), mtu=1450, pid_file="/p")
+def test_no_machine_derives_an_address_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if the hash of this machine were the gateway's address."""
+    plain = masquerade.mac_address("uid-1", "default")
+    monkeypatch.setattr(network, "RESERVED_MACS", frozenset({plain}))
+    derived = masquerade.mac_address("uid-1", "default")
 
-    assert f"--dhcp-host={MAC},10.0.2.2,testvm,infinite" in command
-    for option in ("option:router,10.0.2.1", "option:mtu,1450", "option:dns-server,10.96.0.10", "option:domain-search,svc.local"):
-        assert f"--dhcp-option={option}" in command
+    again = hashlib.sha256(hashlib.sha256(b"uid-1\0default").digest()).digest()
+    assert derived == "02:" + again[:5].hex(":")
+    assert derived == masquerade.mac_address("uid-1", "default")

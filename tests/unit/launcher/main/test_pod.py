@@ -38,11 +38,13 @@ class World:
 
     def __init__(self, directory: Path) -> None:
         self.hypervisor = FakeHypervisor()
+        self.served: list[messages.Machine] = []
         self.pod = Pod(
             self.hypervisor,
             lambda changed: ConnectedConsole(directory / "serial", changed),
             Children(),
             qemu_log=lambda _name: directory / "log",
+            serve_addresses=self.served.append,
             status_changed=lambda: None,
         )
         self.over = False
@@ -555,3 +557,33 @@ async def test_a_pod_with_a_guest_is_no_target(world: World) -> None:
     await world.pod.handle(SYNC)
     with pytest.raises(Refused):
         await world.pod.handle(PREPARE)
+
+
+async def test_addresses_are_served_before_there_is_a_guest_to_ask(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    created: list[int] = []
+    create = world.hypervisor.create
+
+    async def creating(name: str, xml: str) -> None:
+        created.append(len(world.served))
+        await create(name, xml)
+
+    monkeypatch.setattr(world.hypervisor, "create", creating)
+    await world.pod.handle(SYNC)
+    assert created == [1]
+    assert world.served == [MACHINE]
+
+
+async def test_addresses_are_served_in_the_target_of_a_migration(world: World) -> None:
+    await world.pod.handle(messages.PrepareMigrationTarget("m-1", MACHINE))
+    assert world.served == [MACHINE]
+
+
+async def test_without_addresses_no_guest_is_started(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_machine: messages.Machine) -> None:
+        raise OSError(98, "serve DHCP on k6t-eth0: Address already in use")
+
+    monkeypatch.setattr(world.pod, "_serve_addresses", refuse)
+    with pytest.raises(Refused, match="serve DHCP on k6t-eth0: Address already in use"):
+        await world.pod.handle(SYNC)
+    assert world.hypervisor.created == []
+    await world.ends("start-failed")

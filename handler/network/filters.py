@@ -1,0 +1,111 @@
+"""The nft rules of a pod with a guest: address translation, and which of the guest's frames are let in. Pure.
+
+Frames are judged at the ingress hook of the tap, before the bridge: a bridge hands frames to some reserved group addresses (IEEE 802.1Q,
+table 8-1; LLDP's) to the node's protocols without asking the filters of its own family. Every chain drops what it does not name.
+
+What was dropped is counted: ``nsenter --net=/proc/<pid of virt-launcher>/ns/net nft list counters``.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from apiserver.apis.virt import network
+
+TABLE: Final = "kubevirt"
+DHCP_PER_SECOND: Final = 20
+"""Packets of a guest that virt-launcher reads; a client sends one every few seconds."""
+KERNEL_OPTIONS: Final = (
+    "CONFIG_NF_TABLES_NETDEV",
+    "CONFIG_NETFILTER_INGRESS",
+    "CONFIG_NF_TABLES_IPV4",
+    "CONFIG_NFT_NAT",
+    "CONFIG_NFT_LIMIT",
+)
+"""What a node's kernel needs for these rules; Debian, Ubuntu, Red Hat, Flatcar and Talos have them."""
+
+_NOT_IN_THIS_KERNEL: Final = (
+    "Operation not supported",
+    "Address family not supported",
+    "Protocol not supported",
+    "No such file or directory",  # a chain type or an expression whose module there is not
+)
+
+
+def is_not_in_this_kernel(said: str) -> bool:
+    """Tell from what nft said whether the kernel lacks something, so that trying again is of no use."""
+    return any(words in said for words in _NOT_IN_THIS_KERNEL)
+
+
+def rules(mac: str) -> str:
+    """Return the input of ``nft -f -`` for the guest with this (valid, normal) MAC address; the tap must exist.
+
+    "table; delete; table" in one file is one transaction, whether or not the table was there: a filter in force is never away.
+    """
+    return f"""table netdev {TABLE} {{}}
+delete table netdev {TABLE}
+table netdev {TABLE} {{
+{_guest(mac)}
+}}
+table ip {TABLE} {{}}
+delete table ip {TABLE}
+table ip {TABLE} {{
+{_POD}
+}}
+"""
+
+
+def _guest(mac: str) -> str:
+    return f"""  counter foreign_mac {{}}
+  counter foreign_arp {{}}
+  counter foreign_ipv4 {{}}
+  counter other_protocol {{}}
+  counter too_much_dhcp {{}}
+  chain guest_dhcp {{
+    limit rate {DHCP_PER_SECOND}/second burst {2 * DHCP_PER_SECOND} packets accept
+    counter name too_much_dhcp drop
+  }}
+  chain guest_arp {{
+    arp htype 1 arp ptype 0x0800 arp hlen 6 arp plen 4 arp operation {{ request, reply }} goto guest_sender
+    counter name foreign_arp drop
+  }}
+  chain guest_sender {{
+    arp saddr ether {mac} arp saddr ip {{ {network.GUEST}, 0.0.0.0 }} accept
+    counter name foreign_arp drop
+  }}
+  chain guest_ipv4 {{
+    ip saddr 0.0.0.0 ip daddr 255.255.255.255 udp sport {network.DHCP_CLIENT_PORT} udp dport {network.DHCP_SERVER_PORT} goto guest_dhcp
+    ip saddr != {network.GUEST} counter name foreign_ipv4 drop
+    ip daddr {{ {network.GATEWAY}, {network.BROADCAST}, 255.255.255.255 }} udp dport {network.DHCP_SERVER_PORT} goto guest_dhcp
+    accept
+  }}
+  chain guest {{
+    type filter hook ingress device "{network.TAP}" priority -500; policy drop;
+    ether saddr != {mac} counter name foreign_mac drop
+    ether daddr 01:80:c2:00:00:00-01:80:c2:00:00:0f counter name other_protocol drop
+    ether type arp goto guest_arp
+    ether type ip goto guest_ipv4
+    counter name other_protocol drop
+  }}"""
+
+
+_POD: Final = f"""  counter to_pod {{}}
+  chain prerouting {{
+    type nat hook prerouting priority -100; policy accept;
+    iifname "{network.UPLINK}" dnat to {network.GUEST}
+  }}
+  chain postrouting {{
+    type nat hook postrouting priority 100; policy accept;
+    ip saddr {network.GUEST} oifname "{network.UPLINK}" masquerade
+  }}
+  chain input {{
+    type filter hook input priority 0; policy accept;
+    iifname {{ "{network.BRIDGE}", "{network.TAP}" }} goto from_guest
+  }}
+  chain from_guest {{
+    icmp type redirect counter name to_pod drop
+    ct state established,related accept
+    iifname "{network.BRIDGE}" udp dport {network.DHCP_SERVER_PORT} accept
+    iifname "{network.BRIDGE}" ip daddr {network.GATEWAY} icmp type echo-request accept
+    counter name to_pod drop
+  }}"""

@@ -1,0 +1,69 @@
+"""Ethernet frames, byte by byte, as a guest may send them."""
+
+from __future__ import annotations
+
+import socket
+import struct
+
+BROADCAST = "ff:ff:ff:ff:ff:ff"
+IPV4, ARP, IPV6, VLAN, PROVIDER_VLAN = 0x0800, 0x0806, 0x86DD, 0x8100, 0x88A8
+UDP, ICMP, ICMPV6 = 17, 1, 58
+
+
+def mac(text: str) -> bytes:
+    return bytes.fromhex(text.replace(":", ""))
+
+
+def checksum(data: bytes) -> int:
+    data += b"\0" * (len(data) % 2)
+    total: int = sum(struct.unpack(f"!{len(data) // 2}H", data))
+    while total >> 16:
+        total = (total & 0xFFFF) + (total >> 16)
+    return ~total & 0xFFFF
+
+
+def ethernet(source: str, kind: int, payload: bytes, destination: str = BROADCAST) -> bytes:
+    return mac(destination) + mac(source) + struct.pack("!H", kind) + payload
+
+
+def tagged(frame: bytes, number: int, kind: int = VLAN) -> bytes:
+    """Return the frame with a VLAN tag."""
+    return frame[:12] + struct.pack("!HH", kind, number) + frame[12:]
+
+
+def arp(operation: int, sender_mac: str, sender: str, target: str, target_mac: str = "00:00:00:00:00:00") -> bytes:
+    head = struct.pack("!HHBBH", 1, IPV4, 6, 4, operation)
+    return head + mac(sender_mac) + socket.inet_aton(sender) + mac(target_mac) + socket.inet_aton(target)
+
+
+def udp(source: str, destination: str, payload: bytes, ports: tuple[int, int] = (4000, 4001), *, offset: int = 0) -> bytes:
+    """Return an IPv4 packet with a datagram; ``offset``: it says that it is a later fragment."""
+    datagram = struct.pack("!HHHH", *ports, 8 + len(payload), 0) + payload
+    return ipv4(source, destination, UDP, datagram, offset=offset)
+
+
+def ping(source: str, destination: str) -> bytes:
+    message = struct.pack("!BBHHH", 8, 0, 0, 7, 1) + b"ping"
+    message = message[:2] + struct.pack("!H", checksum(message)) + message[4:]
+    return ipv4(source, destination, ICMP, message)
+
+
+def ipv4(source: str, destination: str, protocol: int, payload: bytes, *, offset: int = 0) -> bytes:
+    ends = socket.inet_aton(source) + socket.inet_aton(destination)
+    header = struct.pack("!BBHHHBBH", 0x45, 0, 20 + len(payload), 0, offset // 8, 64, protocol, 0) + ends
+    return header[:10] + struct.pack("!H", checksum(header)) + header[12:] + payload
+
+
+def udp6(source: str, destination: str, payload: bytes, port: int) -> bytes:
+    """Return an IPv6 packet with a datagram."""
+    ends = socket.inet_pton(socket.AF_INET6, source) + socket.inet_pton(socket.AF_INET6, destination)
+    datagram = struct.pack("!HHHH", 4000, port, 8 + len(payload), 0) + payload
+    total = checksum(ends + struct.pack("!II", len(datagram), UDP) + datagram)
+    datagram = datagram[:6] + struct.pack("!H", total) + datagram[8:]
+    return struct.pack("!IHBB", 6 << 28, len(datagram), UDP, 64) + ends + datagram
+
+
+def bpdu(source: str) -> bytes:
+    """Return a spanning tree's configuration message (IEEE 802.1D), which claims to be the root."""
+    payload = bytes.fromhex("424203") + bytes(35)
+    return mac("01:80:c2:00:00:00") + mac(source) + struct.pack("!H", len(payload)) + payload

@@ -1,0 +1,145 @@
+"""The network of a pod without Kubernetes: a namespace for it and one for somebody who calls it, and what stands in for the guest."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import fcntl
+import os
+import select
+import socket
+import struct
+import subprocess
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from handler.pods.process import Launcher
+
+T = TypeVar("T")
+
+POD, CALLER = "10.99.0.2", "10.99.0.1"
+POD6, CALLER6 = "fd99::2", "fd99::1"
+_CLONE_NEWNET = 0x40000000
+_TUNSETIFF, _IFF_TAP, _IFF_NO_PI = 0x400454CA, 0x0002, 0x1000
+_ETH_P_ALL = 3
+
+
+def run(*command: str) -> str:
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+@dataclass(frozen=True)
+class Pod:
+    """A pod's network: eth0 (10.99.0.2, fd99::2) whose other end (10.99.0.1, fd99::1) lies in the namespace of the caller."""
+
+    name: str
+    caller: str
+    launcher: Launcher
+    """A process in it that does nothing."""
+
+    def inside(self, function: Callable[[], T]) -> T:
+        """Return what the function returns, called inside the pod's network."""
+        return within(self.name, function)
+
+    def outside(self, function: Callable[[], T]) -> T:
+        """Return what the function returns, called where the other end of the pod's cable is."""
+        return within(self.caller, function)
+
+
+@contextmanager
+def a_pod() -> Iterator[Pod]:
+    tag = uuid.uuid4().hex[:6]
+    inner, outer = f"h7p{tag}", f"h7o{tag}"
+    for name in (inner, outer):
+        run("ip", "netns", "add", name)
+    run("ip", "-n", outer, "link", "add", "peer", "type", "veth", "peer", "name", "eth0", "netns", inner)
+    for name, link, addresses in ((inner, "eth0", (POD, POD6)), (outer, "peer", (CALLER, CALLER6))):
+        run("ip", "-n", name, "address", "add", f"{addresses[0]}/24", "dev", link)
+        run("ip", "-n", name, "address", "add", f"{addresses[1]}/64", "dev", link, "nodad")
+    for name, link in ((inner, "eth0"), (inner, "lo"), (outer, "peer")):
+        run("ip", "-n", name, "link", "set", link, "up")
+    run("ip", "-n", inner, "route", "add", "default", "via", CALLER)
+    with subprocess.Popen(["ip", "netns", "exec", inner, "sleep", "300"]) as sleeper:
+        network = os.open(f"/run/netns/{inner}", os.O_RDONLY)
+        launcher = Launcher(sleeper.pid, os.pidfd_open(sleeper.pid), network, os.open("/", os.O_PATH))
+        try:
+            yield Pod(inner, outer, launcher)
+        finally:
+            launcher.close()
+            sleeper.kill()
+    for name in (inner, outer):
+        run("ip", "netns", "del", name)
+
+
+def within(name: str, function: Callable[[], T]) -> T:
+    """Return what the function returns; it runs in a thread of its own, which is the only one that enters the namespace."""
+
+    def enter() -> T:
+        namespace = os.open(Path("/run/netns") / name, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            if ctypes.CDLL(None, use_errno=True).setns(namespace, _CLONE_NEWNET):
+                raise OSError(ctypes.get_errno(), "setns")
+        finally:
+            os.close(namespace)
+        return function()
+
+    with ThreadPoolExecutor(max_workers=1) as thread:
+        return thread.submit(enter).result()
+
+
+class Tap:
+    """The guest's end of the pod's tap."""
+
+    def __init__(self, pod: Pod, name: str = "tap0") -> None:
+        self._file = pod.inside(lambda: os.open("/dev/net/tun", os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK))
+        fcntl.ioctl(self._file, _TUNSETIFF, struct.pack("16sH22x", name.encode(), _IFF_TAP | _IFF_NO_PI))
+
+    def send(self, frame: bytes) -> bool:
+        """Send; return whether the tap took it: while it is down it takes nothing."""
+        try:
+            return os.write(self._file, frame) == len(frame)
+        except OSError:
+            return False
+
+    def receive(self, wanted: Callable[[bytes], bool], seconds: float = 5.0) -> bytes:
+        """Return the next frame of this kind."""
+        deadline = time.monotonic() + seconds
+        while (left := deadline - time.monotonic()) > 0:
+            if select.select([self._file], [], [], left)[0] and wanted(frame := os.read(self._file, 4096)):
+                return frame
+        raise TimeoutError
+
+    def drain(self, seconds: float) -> None:
+        """Take in and forget what comes for so long."""
+        with contextlib.suppress(TimeoutError):
+            self.receive(lambda _: False, seconds)
+
+    def close(self) -> None:
+        os.close(self._file)
+
+
+class Ear:
+    """Hears every frame that comes to one device."""
+
+    def __init__(self, device: str) -> None:
+        """Begin; to be called inside of the device's namespace."""
+        self._socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(_ETH_P_ALL))
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
+        self._socket.bind((device, _ETH_P_ALL))
+
+    def until(self, last: bytes, seconds: float = 5.0) -> list[bytes]:
+        """Return all frames up to the one that holds ``last``."""
+        heard: list[bytes] = []
+        self._socket.settimeout(seconds)
+        while not heard or last not in heard[-1]:
+            heard.append(self._socket.recv(4096))
+        return heard
+
+    def close(self) -> None:
+        self._socket.close()
