@@ -171,7 +171,7 @@ class RunGuest:
             self._say(vm, "Warning", "DiskNotUsable", str(error))
             raise
         except Unsupported as error:
-            await self._finish(vm, End(power.RESULT_FAILED, "NetworkNotSupported", str(error)))
+            await self._finish(vm, End(power.RESULT_FAILED, "NetworkNotSupported", guest_status.printable(str(error))))
             return Result()
         except CommandFailed as error:
             now = self._ports.clock.now()
@@ -229,6 +229,7 @@ class RunGuest:
                 interfaces = await self._wire(vm, link, connection)
             except Unsupported as error:
                 logger.warning("network of a running guest: %s", error)
+                self._say(vm, "Warning", "NetworkNotSupported", guest_status.printable(str(error)))
         status = guest_status.running(vm, observed, interfaces, self._ports.clock.now())
         if status == vm.get("status") or self._agreed.get(link.pod_uid) == (vm.get("status"), status):
             return

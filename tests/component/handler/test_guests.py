@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from handler.devices.ownership import NotTheDevice
+from handler.network.masquerade import Unsupported
 from handler.network.namespaces import CommandFailed
 from handler.reconcilers import run_guest
 from launcher.protocol import messages
@@ -241,3 +242,30 @@ async def test_a_fault_of_the_network_that_lasts_is_told(world: World, monkeypat
     async with world.handler() as handler:
         handler.node.fault = CommandFailed("no bridge")
         await eventually(lambda: "NetworkNotReady" in world.events())
+
+
+async def test_a_node_that_cannot_filter_starts_no_guest_and_the_machine_says_why(world: World) -> None:
+    await world.vm()
+    launcher = await world.launcher("pod-1")
+    async with world.handler() as handler:
+        handler.node.no_network = Unsupported(
+            "this node cannot keep a guest to its own addresses; its kernel needs CONFIG_NF_TABLES_NETDEV"
+        )
+        await eventually(lambda: phase_is(world, "Failed"))
+
+    assert launcher.starts == 0
+    ready = next(each for each in world.status()["conditions"] if each["type"] == "Ready")
+    assert (ready["status"], ready["reason"]) == ("False", "NetworkNotSupported")
+    assert "its kernel needs CONFIG_NF_TABLES_NETDEV" in ready["message"]
+
+
+async def test_a_running_guest_whose_network_is_lost_goes_on_and_the_machine_says_why(world: World) -> None:
+    await world.vm()
+    await world.launcher("pod-1")
+    async with world.handler():
+        await eventually(lambda: phase_is(world, "Running"))
+    async with world.handler() as again:
+        again.node.no_network = Unsupported("this node cannot keep a guest to its own addresses")
+        await eventually(lambda: "NetworkNotSupported" in world.events())
+
+    assert phase_is(world, "Running")

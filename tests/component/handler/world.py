@@ -56,6 +56,7 @@ class FakeNode:
         self.given = 0
         self.wired = 0
         self.fault: Exception | None = None
+        self.no_network: Exception | None = None
 
     def give_devices(self, vm: Mapping[str, Any], connection: Connection) -> None:
         self.given += 1
@@ -63,6 +64,8 @@ class FakeNode:
             raise self.fault
 
     async def prepare_network(self, vm: Mapping[str, Any], connection: Connection) -> tuple[Interface, ...]:
+        if self.no_network is not None:
+            raise self.no_network
         self.wired += 1
         if not vm["spec"]["domain"]["devices"]["interfaces"]:
             return ()
@@ -78,6 +81,7 @@ class FakeRelays:
         self.open_ones: dict[str, tuple[str, Destination]] = {}
         self.expected: dict[str, Expected] = {}
         self.fault: Exception | None = None
+        self.no_network: Exception | None = None
 
     def __contains__(self, migration_uid: str) -> bool:
         return migration_uid in self.open_ones

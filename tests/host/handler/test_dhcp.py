@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import socket
 import time
@@ -14,7 +15,7 @@ from apiserver.apis.virt import layout, network
 from handler.network import setup
 from launcher.dhcp import message
 from launcher.protocol import messages
-from tests.host.handler import frames, pods
+from tests.host.handler import breakout, frames, pods
 from tests.host.handler.frames import IPV4, ethernet, udp
 from tests.host.handler.pods import Pod, Tap, run
 from tests.host.handler.test_guest_packets import MINE, VM
@@ -163,3 +164,32 @@ async def test_a_second_server_on_the_bridge_is_an_error_that_says_so(
 def processor_seconds(pid: int) -> float:
     words = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     return (int(words[11]) + int(words[12])) / 100
+
+
+async def test_each_attempt_of_a_break_out_works_for_root(pod: Pod) -> None:
+    """Or their failure for others would mean nothing."""
+    await setup.prepare(VM, pod.launcher)
+    program = (Path(__file__).parent / "breakout.py").read_text()
+    ended = json.loads(run("ip", "netns", "exec", pod.name, "unshare", "--mount", sandbox.PYTHON, "-I", "-c", program))
+    assert set(ended.values()) == {"done"}
+    assert run("ip", "netns", "exec", pod.name, "nft", "list", "tables") == ""
+
+
+async def test_whoever_breaks_into_it_cannot_touch_the_network(world: World) -> None:
+    """As the launcher's user, in the pod's network: the filters, the links and the addresses are not its own."""
+    program = (Path(__file__).parent / "breakout.py").read_text()
+    user = str(layout.USER_ID)
+    confined = [
+        "setpriv",
+        f"--reuid={user}",
+        f"--regid={user}",
+        "--clear-groups",
+        "--bounding-set=-all",
+        "--inh-caps=-all",
+        "--no-new-privs",
+    ]
+    ended = json.loads(run("ip", "netns", "exec", world.pod.name, *confined, sandbox.PYTHON, "-I", "-c", program))
+
+    assert ended.keys() == breakout.NETWORK.keys()
+    assert {name: end for name, end in ended.items() if end not in ("Operation not permitted", "Permission denied")} == {}
+    world.lease()
