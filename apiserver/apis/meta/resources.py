@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from urllib.parse import quote
+
+from apiserver.apis.meta import errors
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,13 +28,23 @@ class Resource:
         """Return the URL path of the collection, of an object, or of a subresource.
 
         ``namespace=None`` with a namespaced resource is the collection across all namespaces.
+
+        Raises:
+            BadRequest: namespace or name cannot be one segment of a path: it would lead to another object.
         """
         parts = ["/apis", self.group, self.version] if self.group else ["/api", self.version]
         if self.namespaced and namespace is not None:
-            parts += ["namespaces", namespace]
+            parts += ["namespaces", _segment(namespace)]
         parts.append(self.plural)
         if name is not None:
-            parts.append(name)
+            parts.append(_segment(name))
         if subresource is not None:
             parts.append(subresource)
         return "/".join(parts)
+
+
+def _segment(name: str) -> str:
+    """Return a name as it stands in a URL; as client-go, which calls it an invalid resource name, refuse what would not be a name there."""
+    if type(name) is not str or name in ("", ".", "..") or "/" in name or "%" in name:
+        raise errors.BadRequest(f"invalid resource name {ascii(name)[:80]}: it cannot be one segment of a path")
+    return quote(name, safe=":")

@@ -38,7 +38,11 @@ def parse(text: str) -> datetime:
         raise ValueError(f"{text!r} is not an RFC 3339 time such as 2006-01-02T15:04:05Z")
     day, clock, fraction, zone = match.groups()
     zone = "+00:00" if zone in "Zz" else zone
-    return datetime.fromisoformat(f"{day}T{clock}{(fraction or '')[:7].ljust(7, '0') if fraction else ''}{zone}").astimezone(UTC)
+    local = datetime.fromisoformat(f"{day}T{clock}{(fraction or '')[:7].ljust(7, '0') if fraction else ''}{zone}")
+    try:
+        return local.astimezone(UTC)
+    except OverflowError as error:  # the first hours of the year 1 and the last of the year 9999, in other zones
+        raise ValueError(f"{text!r} is no time of the years 1 to 9999 in UTC") from error
 
 
 def parse_duration(text: str) -> timedelta:
