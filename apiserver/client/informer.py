@@ -6,9 +6,11 @@ Promises (``tests/component/client/test_informer.py`` and ``tests/unit/apiserver
 2. Every object is eventually what the server has; per object, states are seen in order, and some may be skipped. There is no order
    across objects.
 3. A deletion is always reported, also one that happened while the connection was away; so is the change of a uid under one name.
-4. Nothing ends :meth:`Informer.run` but cancellation (or a defect): while the server is away, refuses or does not know the resource, the
+4. Nothing ends :meth:`Informer.run` but cancellation: while the server is away, refuses or does not know the resource, the
    copy stays as it was and is brought up to date afterwards.
 5. Memory is bounded by what the server has: no queue of events stands between the connection and the store.
+6. No object ends it, whatever it holds: one without a name is left out, and what ``trim``, an indexer or a callback raises about one is
+   logged, counted in :attr:`Informer.faults` and ends there.
 
 Callbacks run in the event loop between two events: put a key into a work queue and return.
 """
@@ -39,6 +41,7 @@ WATCH_SECONDS: Final = 300
 INITIAL_IDLE_SECONDS: Final = 30.0
 """A server that ignores ``sendInitialEvents`` sends no bookmark: after this silence it gets a list."""
 SHORT_WATCH_SECONDS: Final = 1.0
+_CHANGES: Final = (watching.ADDED, watching.MODIFIED, watching.DELETED)
 _EXPIRED: Final = (errors.Expired, errors.Gone)
 _NO_WATCH_LIST: Final = (errors.BadRequest, errors.Invalid, errors.MethodNotAllowed, errors.NotAcceptable)
 
@@ -75,6 +78,12 @@ class Informer:
         self._watch_list = True
         self._resource_version = ""
         self._said = ""
+        self._faults = 0
+
+    @property
+    def faults(self) -> int:
+        """How often an object could not be taken in, trimmed, indexed or told of."""
+        return self._faults + self._store.faults
 
     def get(self, namespace: str, name: str) -> Object | None:
         """Return one object, not to be written to; the namespace of a cluster-scoped one is empty."""
@@ -97,7 +106,8 @@ class Informer:
 
     def remember(self, obj: Object) -> None:
         """Take in what a write of our own returned, so that the next decision is not made on what was before it."""
-        self._store.apply(self._trimmed(obj))
+        for each in self._sound([obj]):
+            self._store.apply(each)
 
     async def run(self) -> None:
         """Follow the server until cancelled."""
@@ -142,7 +152,7 @@ class Informer:
                             end = event.object
                             break
                         if event.type == watching.ADDED:
-                            initial.append(self._trimmed(event.object))
+                            initial += self._sound([event.object])
                 if end is not None:
                     self._replace(initial, resource_version_of(end))
                     initial = []  # the store has them; this frame lives as long as the watch
@@ -163,7 +173,7 @@ class Informer:
         listed = await self._client.list(
             self.resource, self._namespace, label_selector=self._label_selector, field_selector=self._field_selector
         )
-        self._replace([self._trimmed(each) for each in listed["items"]], resource_version_of(listed))
+        self._replace(self._sound(listed["items"]), resource_version_of(listed))
         await self._watch()
 
     async def _watch(self) -> None:
@@ -191,11 +201,37 @@ class Informer:
         self.synced.set()
 
     def _apply(self, event: watching.WatchEvent) -> None:
-        if event.type == watching.DELETED:
-            self._store.delete(self._trimmed(event.object))
-        elif event.type in (watching.ADDED, watching.MODIFIED):
-            self._store.apply(self._trimmed(event.object))
-        self._resource_version = resource_version_of(event.object) or self._resource_version
+        for each in self._sound([event.object]) if event.type in _CHANGES else ():
+            if event.type == watching.DELETED:
+                self._store.delete(each)
+            else:
+                self._store.apply(each)
+        version = resource_version_of(event.object)
+        self._resource_version = version if version and isinstance(version, str) else self._resource_version
 
-    def _trimmed(self, obj: Object) -> Object:
-        return self._trim(obj) if self._trim is not None else obj
+    def _sound(self, objects: Iterable[Object]) -> builtins.list[Object]:
+        """Return the objects that have a name, trimmed; of the others the log tells."""
+        found: builtins.list[Object] = []
+        for each in objects:
+            if not _has_identity(each):
+                self._fault("an object without a proper identity is left out", each)
+                continue
+            try:
+                found.append(self._trim(each) if self._trim is not None else each)
+            except Exception:
+                logger.exception("an object cannot be trimmed: it is kept as it is", extra={"resource": self.resource.plural})
+                self._faults += 1
+                found.append(each)
+        return found
+
+    def _fault(self, what: str, obj: Object) -> None:
+        self._faults += 1
+        logger.error(what, extra={"resource": self.resource.plural, "metadata": ascii(obj.get("metadata"))[:200]})
+
+
+def _has_identity(obj: Object) -> bool:
+    """Return whether a store can keep the object apart from others: it has a name, and what identifies it is text."""
+    metadata = obj.get("metadata")
+    if not isinstance(metadata, dict) or not metadata.get("name"):
+        return False
+    return all(isinstance(metadata.get(each) or "", str) for each in ("name", "namespace", "uid", "resourceVersion"))

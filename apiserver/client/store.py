@@ -5,19 +5,26 @@ Every change goes through here, whatever brought it (a list, a watch event, the 
 * an object never goes back to an older resourceVersion, and a deleted one does not come back, whatever order the news arrives in;
 * a name that changes its uid is reported as a deletion followed by an addition, as if no event had been missed;
 * news that was known already is reported to nobody.
+
+Callbacks and indexers are others' code, and objects are others' data: what they raise about one object is logged, counted in
+:attr:`Store.faults` and ends there. client-go lets such a panic end the process; here it would end with the guests' handler.
 """
 
 from __future__ import annotations
 
+import logging
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, TypeAlias
 
 from apiserver.apis.meta.objects import Key, Object, key_of, resource_version_of, uid_of
 
+logger = logging.getLogger(__name__)
+
 Callback: TypeAlias = Callable[[Object | None, Object | None], None]
-"""``callback(old, new)``: ``old`` is None for a new object, ``new`` is None for one that is gone. Quick, and does not raise."""
+"""``callback(old, new)``: ``old`` is None for a new object, ``new`` is None for one that is gone. Quick; what it raises goes to the log."""
 Indexer: TypeAlias = Callable[[Object], Iterable[str]]
+"""Returns the same values for the same object each time. One that raises has put the object nowhere."""
 
 MAX_TOMBSTONES: Final = 1024
 """Deletions remembered so that older news about the object is recognised: more than a watch can have in flight."""
@@ -33,11 +40,13 @@ class Store:
         self._tombstones: OrderedDict[str, int] = OrderedDict()
         self._listed_at = 0
         self._callbacks: list[Callback] = []
+        self.faults = 0
+        """How often a callback or an indexer raised."""
 
     def subscribe(self, callback: Callback) -> None:
         """Tell ``callback`` of every object that is here, now, and of every change from now on."""
         for each in list(self._objects.values()):
-            callback(None, each)
+            self._call(callback, None, each)
         self._callbacks.append(callback)
 
     def get(self, key: Key) -> Object | None:
@@ -98,7 +107,7 @@ class Store:
             self._unindex(key, old)
         self._objects[key] = new
         for name, indexer in self._indexers.items():
-            for value in indexer(new):
+            for value in self._values(name, indexer, new):
                 self._indexes[name].setdefault(value, set()).add(key)
         self._tell(old, new)
 
@@ -109,7 +118,7 @@ class Store:
 
     def _unindex(self, key: Key, old: Object) -> None:
         for name, indexer in self._indexers.items():
-            for value in indexer(old):
+            for value in self._values(name, indexer, old):
                 keys = self._indexes[name].get(value, set())
                 keys.discard(key)
                 if not keys:
@@ -117,7 +126,24 @@ class Store:
 
     def _tell(self, old: Object | None, new: Object | None) -> None:
         for callback in self._callbacks:
+            self._call(callback, old, new)
+
+    def _call(self, callback: Callback, old: Object | None, new: Object | None) -> None:
+        try:
             callback(old, new)
+        except Exception:
+            self.faults += 1
+            logger.exception("a callback failed", extra=_about(new or old))
+
+    def _values(self, name: str, indexer: Indexer, obj: Object) -> tuple[str, ...]:
+        try:
+            values = tuple(indexer(obj))
+            hash(values)  # what cannot be a key is a fault, too
+        except Exception:
+            self.faults += 1
+            logger.exception("an indexer failed: the object is in no index", extra={"index": name, **_about(obj)})
+            return ()
+        return values
 
 
 def revision(resource_version: str) -> int:
@@ -127,3 +153,8 @@ def revision(resource_version: str) -> int:
 
 def _revision_of(obj: Object) -> int:
     return revision(resource_version_of(obj))
+
+
+def _about(obj: Object | None) -> dict[str, str]:
+    namespace, name = key_of(obj or {})
+    return {"kind": str((obj or {}).get("kind") or ""), "namespace": namespace, "object": name}

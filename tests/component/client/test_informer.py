@@ -197,3 +197,38 @@ async def test_an_old_answer_does_not_bring_back_what_was_deleted() -> None:
         await eventually(lambda: same(informer, api))
         informer.remember(written)
         assert informer.list() == []
+
+
+@pytest.mark.parametrize("streaming_lists", [True, False], ids=["streaming list", "list and watch"])
+async def test_no_object_ends_an_informer(streaming_lists: bool) -> None:
+    """Neither one that is there at the beginning nor one that comes; what trim, index or callback raises ends with that object."""
+    api = FakeAPI()
+    api.streaming_lists = streaming_lists
+
+    def strange(name: str) -> dict[str, Any]:
+        return {**a_map(name), "data": ["no", "map"]}
+
+    def trim(obj: Object) -> Object:
+        return {**obj, "data": {key: value for key, value in obj["data"].items() if key != "long"}}
+
+    def told(_: Object | None, new: Object | None) -> None:
+        heard.append(str(new["data"].get("colour")) if new is not None else "")
+
+    heard: list[str] = []
+    await api.put(PATH, strange("first"))
+    await api.put(PATH, a_map("second", colour="red"))
+    async with following(api, trim=trim, indexers={"colour": lambda obj: [obj["data"]["colour"]]}) as informer:
+        informer.subscribe(told)
+        async with asyncio.timeout(20):
+            await informer.synced.wait()
+        await api.put(PATH, strange("third"))
+        await api.put(PATH, a_map("fourth", colour="red"))
+        await eventually(lambda: same(informer, api))
+        assert heard == ["red", "red"]
+        assert [name_of(each) for each in informer.by_index("colour", "red")] == ["fourth", "second"]
+        assert informer.faults >= 6
+        nameless: dict[str, Any] = {"metadata": {"name": ["x"]}, "data": {}}
+        informer.remember(nameless)
+        await api.remove(PATH, "default", "third")
+        await eventually(lambda: same(informer, api))
+        assert len(informer) == 3

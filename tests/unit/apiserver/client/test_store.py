@@ -82,3 +82,33 @@ class Following(RuleBasedStateMachine):
 
 
 TestFollowing = Following.TestCase
+
+
+def test_what_callbacks_and_indexers_raise_about_one_object_ends_there() -> None:
+    def of_colour(obj: Object) -> list[Any]:
+        return [obj["spec"]["colour"]]
+
+    heard: list[str] = []
+
+    def picky(_: Object | None, new: Object | None) -> None:
+        if new is not None and new["spec"]["colour"] != "red":
+            raise ValueError(new["spec"]["colour"])
+
+    store = Store({"colour": of_colour})
+    store.subscribe(picky)
+    store.subscribe(lambda _, new: heard.append((new or {"metadata": {"name": "gone"}})["metadata"]["name"]))
+
+    def an_object(name: str, spec: Any, version: int = 1) -> Object:
+        return {"metadata": {"name": name, "namespace": "n", "uid": name, "resourceVersion": str(version)}, "spec": spec}
+
+    for name, spec in (("a", {"colour": "red"}), ("b", None), ("c", {"colour": ["red"]}), ("d", {"colour": "red"})):
+        store.apply(an_object(name, spec))
+    assert heard == ["a", "b", "c", "d"]
+    assert [each["metadata"]["name"] for each in store.by_index("colour", "red")] == ["a", "d"]
+    assert store.faults >= 4
+    store.apply(an_object("b", {"colour": "red"}, 2))
+    store.apply(an_object("a", [], 2))
+    assert [each["metadata"]["name"] for each in store.by_index("colour", "red")] == ["b", "d"]
+    store.delete(an_object("c", None, 3))
+    assert heard[-1] == "gone"
+    assert len(store) == 3
