@@ -19,6 +19,11 @@ from launcher.protocol import messages
 MAX_LINE_BYTES: Final = 1 << 20
 """A VirtualMachine with everything in it stays far below; etcd takes no object above 1.5 MiB."""
 
+MAX_REPLY_BYTES: Final = 1 << 19
+"""Of a line from virt-launcher, which has a status in it: with 64 interfaces of 16 addresses and the longest names it takes half."""
+MAX_ITEMS: Final = 128
+"""In a list: twice what the longest of them holds, and what virt-handler keeps of a status that a hostile pod made up stays small."""
+
 MAX_INTEGER: Final = (1 << 63) - 1
 
 M = TypeVar("M")
@@ -29,10 +34,11 @@ class ProtocolError(Exception):
 
 
 class Receiver(Generic[M]):
-    """Cuts a stream of bytes into messages."""
+    """Cuts a stream of bytes into messages, of lines of at most ``limit`` bytes."""
 
-    def __init__(self, decode: Callable[[bytes], M]) -> None:
+    def __init__(self, decode: Callable[[bytes], M], limit: int = MAX_LINE_BYTES) -> None:
         self._decode = decode
+        self._limit = limit
         self._buffer = bytearray()
         self._scanned = 0
         self._broken: ProtocolError | None = None
@@ -65,15 +71,15 @@ class Receiver(Generic[M]):
     def _messages(self) -> list[M]:
         result: list[M] = []
         while (end := self._buffer.find(b"\n", self._scanned)) >= 0:
-            if end > MAX_LINE_BYTES:
+            if end > self._limit:
                 break
             line = bytes(self._buffer[:end])
             del self._buffer[: end + 1]
             self._scanned = 0
             result.append(self._decode(line))
         self._scanned = len(self._buffer)
-        if self._scanned > MAX_LINE_BYTES:
-            raise ProtocolError(f"a line is longer than {MAX_LINE_BYTES} bytes")
+        if self._scanned > self._limit:
+            raise ProtocolError(f"a line is longer than {self._limit} bytes")
         return result
 
 
@@ -84,7 +90,7 @@ def requests() -> Receiver[messages.FromHandler]:
 
 def replies() -> Receiver[messages.FromLauncher]:
     """Return the receiver of virt-handler's side."""
-    return Receiver(_decode_from_launcher)
+    return Receiver(_decode_from_launcher, MAX_REPLY_BYTES)
 
 
 def encode(message: messages.FromHandler | messages.FromLauncher) -> bytes:
@@ -101,8 +107,9 @@ def encode(message: messages.FromHandler | messages.FromLauncher) -> bytes:
         line = json.dumps(document, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
     except (TypeError, ValueError, RecursionError) as error:
         raise ProtocolError(f"{document['type']} cannot be written as JSON: {error}") from error
-    if len(line) > MAX_LINE_BYTES:
-        raise ProtocolError(f"{document['type']} would take {len(line)} bytes, more than {MAX_LINE_BYTES}")
+    limit = MAX_LINE_BYTES if isinstance(message, messages.Call) else MAX_REPLY_BYTES
+    if len(line) > limit:
+        raise ProtocolError(f"{document['type']} would take {len(line)} bytes, more than {limit}")
     return line + b"\n"
 
 
@@ -172,6 +179,8 @@ def _checked(kind: Any, value: Any, path: str) -> Any:  # noqa: ANN401  # types 
     if origin is tuple:
         if not isinstance(value, list):
             raise ProtocolError(f"{path}: expected a list")
+        if len(value) > MAX_ITEMS:
+            raise ProtocolError(f"{path}: more than {MAX_ITEMS} items")
         return tuple(_checked(get_args(kind)[0], item, f"{path}[{index}]") for index, item in enumerate(value))
     if origin is types.UnionType:  # the only unions inside messages are "… | None"
         return None if value is None else _checked(get_args(kind)[0], value, path)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from launcher.protocol import codec, messages
-from launcher.protocol.codec import MAX_LINE_BYTES, ProtocolError, encode
+from launcher.protocol.codec import MAX_ITEMS, MAX_LINE_BYTES, MAX_REPLY_BYTES, ProtocolError, encode
 
 text = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 integers = st.integers(0, codec.MAX_INTEGER)
@@ -163,6 +163,34 @@ def test_a_line_without_an_end_is_refused_at_the_limit() -> None:
 def test_a_long_line_is_refused_although_its_end_came_with_it() -> None:
     with pytest.raises(ProtocolError, match="longer than"):
         codec.requests().receive(b" " * (MAX_LINE_BYTES + 1) + b"\n")
+
+
+def a_hello(**status: Any) -> bytes:
+    document = json.loads(encode(messages.Hello(messages.PROTOCOL, "x", messages.Status(1))))
+    document["body"]["status"] |= status
+    return json.dumps(document).encode() + b"\n"
+
+
+def test_a_launcher_has_shorter_lines_and_lists() -> None:
+    """What virt-handler keeps of a status stays small, whatever a pod makes up."""
+    with pytest.raises(ProtocolError, match="longer than"):
+        codec.replies().receive(b" " * (MAX_REPLY_BYTES + 1))
+    most = [{"name": "", "mac": ""}] * MAX_ITEMS
+    assert codec.replies().receive(a_hello(interfaces=most))
+    with pytest.raises(ProtocolError, match=r"body\.status\.interfaces: more than"):
+        codec.replies().receive(a_hello(interfaces=[*most, most[0]]))
+    with pytest.raises(ProtocolError, match="would take"):
+        encode(messages.Hello(messages.PROTOCOL, "x" * MAX_REPLY_BYTES, messages.Status(1)))
+
+
+def test_the_longest_honest_status_fits() -> None:
+    """64 interfaces of 16 addresses with names of 256 characters of four bytes: launcher.hypervisor.facts cuts there."""
+    name, address = "\U0001f600" * 256, "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff"
+    interface = messages.InterfaceStatus(name, name, name, (address,) * 16)
+    agent = messages.AgentStatus(True, name, name, name, name, name, name)
+    ending = messages.Ending("crashed", "m" * 4096, "u" * 63, ("\U0001f600" * 300,) * 20)
+    status = messages.Status(1, interfaces=(interface,) * 64, agent=agent, ending=ending)
+    assert codec.replies().receive(encode(messages.StatusChanged(status))) == [messages.StatusChanged(status)]
 
 
 def test_a_receiver_that_saw_an_error_stays_unusable() -> None:
