@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Final, Literal, Protocol, TypeAlias
 
 from apiserver.apis.meta import errors
+from apiserver.apis.meta.lines import one_line
 from apiserver.client.rest import TransportError
 from controller.runtime.workqueue import WorkQueue
 
@@ -21,6 +22,7 @@ logger = logging.getLogger(__name__)
 
 RECONCILE_SECONDS: Final = 120.0
 """One pass that takes longer hangs on something: it is cancelled and tried again, so that it does not hold a worker for ever."""
+MAX_WORDS: Final = 1000
 
 Outcome: TypeAlias = Literal["done", "requeued", "conflict", "error", "terminal"]
 
@@ -47,6 +49,10 @@ class Terminal(Exception):
     """Trying again cannot help before the object changes; the message is for operators."""
 
 
+class InvalidObject(Exception):
+    """An object that a decision needs is not what its kind says; the message says what is wrong. Another look may find it mended."""
+
+
 class Reconciler(Protocol):
     """One decision, kept for every object of a kind."""
 
@@ -64,9 +70,13 @@ class Observer(Protocol):
 
 
 class Controller:
-    """A queue of requests and the workers that feed them to a reconciler."""
+    """A queue of requests and the workers that feed them to a reconciler.
 
-    def __init__(self, name: str, reconciler: Reconciler, *, workers: int = 4, observer: Observer | None = None) -> None:
+    ``workers`` passes run at a time. With None every object has a worker of its own: for reconcilers that wait for answers of others (a
+    launcher in a guest's pod), so that no number of objects whose answers do not come keeps another object waiting.
+    """
+
+    def __init__(self, name: str, reconciler: Reconciler, *, workers: int | None = 4, observer: Observer | None = None) -> None:
         self.name = name
         self.queue: WorkQueue[Request] = WorkQueue()
         self._reconciler = reconciler
@@ -82,20 +92,25 @@ class Controller:
         if ready is not None:
             await ready()
         async with asyncio.TaskGroup() as tasks:
+            if self._workers is None:
+                while True:
+                    tasks.create_task(self._look_at(await self.queue.get()))
             for _ in range(self._workers):
                 tasks.create_task(self._work())
 
     async def _work(self) -> None:
         while True:
-            request = await self.queue.get()
-            began = asyncio.get_running_loop().time()
-            outcome: Outcome = "error"
-            try:
-                outcome = await self._pass(request)
-            finally:
-                self.queue.done(request)
-            if self._observer is not None:
-                self._observer.reconciled(self.name, outcome, asyncio.get_running_loop().time() - began)
+            await self._look_at(await self.queue.get())
+
+    async def _look_at(self, request: Request) -> None:
+        began = asyncio.get_running_loop().time()
+        outcome: Outcome = "error"
+        try:
+            outcome = await self._pass(request)
+        finally:
+            self.queue.done(request)
+        if self._observer is not None:
+            self._observer.reconciled(self.name, outcome, asyncio.get_running_loop().time() - began)
 
     async def _pass(self, request: Request) -> Outcome:
         context = {"controller": self.name, "namespace": request.namespace, "object": request.name}
@@ -107,12 +122,14 @@ class Controller:
             self.queue.add_rate_limited(request)
             return "conflict"
         except Terminal as error:
-            logger.error("given up until it changes", extra={**context, "error": str(error)})  # noqa: TRY400 - expected, the message says it
+            logger.error("given up until it changes", extra={**context, "error": _words(error)})  # noqa: TRY400 - expected, the message says it
             self.queue.forget(request)
             return "terminal"
         except Exception as error:
-            known = isinstance(error, errors.StatusError | TransportError | TimeoutError)
-            logger.warning("reconcile failed", extra={**context, "error": str(error) or repr(error)}, exc_info=None if known else error)
+            known = isinstance(error, errors.StatusError | TransportError | TimeoutError | InvalidObject)
+            # Where it came from is told once: an object that fails and fails must not fill the log.
+            trace = None if known or self.queue.failures(request) else error
+            logger.warning("reconcile failed", extra={**context, "error": _words(error)}, exc_info=trace)
             self.queue.add_rate_limited(request)
             return "error"
         self.queue.forget(request)
@@ -120,3 +137,8 @@ class Controller:
             self.queue.add_after(request, result.requeue_after)
             return "requeued"
         return "done"
+
+
+def _words(error: Exception) -> str:
+    """Return what an error says, as one line that fits into a log whatever was put into it."""
+    return one_line(str(error) or repr(error), MAX_WORDS)

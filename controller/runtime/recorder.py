@@ -2,7 +2,8 @@
 
 As client-go's correlator does: the same event again raises ``count`` of the first; more than ten events of one object that differ in their
 words alone within ten minutes become one that says so; an object that has had a burst of 25 gets one more every five minutes. Events
-are best effort: they wait in a bounded queue, and no failure to write one is anybody's failure.
+are best effort: they wait in a bounded queue, and no failure to write one is anybody's failure. What is too much of one object is dropped
+before that queue, so that an object which never stops talking takes nobody else's place in it.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from apiserver.apis.meta.objects import Object, dig, object_reference
 from apiserver.apis.meta.resources import Resource
 from apiserver.client.rest import Client, TransportError
 from controller.runtime.clock import Clock
+from controller.runtime.flowcontrol import TokenBucket
 
 logger = logging.getLogger(__name__)
 
@@ -74,12 +76,6 @@ class _Similar:
 
 
 @dataclass(slots=True)
-class _Bucket:
-    tokens: float
-    at: float
-
-
-@dataclass(slots=True)
 class Written:
     """An Event that is on the server."""
 
@@ -92,14 +88,18 @@ class Correlator:
 
     def __init__(self) -> None:
         self._similar: OrderedDict[tuple[str, str, str], _Similar] = OrderedDict()
-        self._buckets: OrderedDict[str, _Bucket] = OrderedDict()
+        self._buckets: OrderedDict[str, TokenBucket] = OrderedDict()
         self._written: OrderedDict[Occurrence, Written] = OrderedDict()
 
-    def decide(self, occurrence: Occurrence, now: float) -> tuple[Occurrence, New | Again | None]:
-        """Return what to write (None: nothing, there are too many), and under which key to report it as :meth:`written`."""
+    def admits(self, reference: str, now: float) -> bool:
+        """Return whether one more event of this object may be written: it has not had too many."""
+        bucket = self._buckets.setdefault(reference, TokenBucket(BURST, REFILL_PER_SECOND, now))
+        _bound(self._buckets, reference)
+        return bucket.try_accept(now)
+
+    def decide(self, occurrence: Occurrence, now: float) -> tuple[Occurrence, New | Again]:
+        """Return what to write of an occurrence that was admitted, and under which key to report it as :meth:`written`."""
         key = self._aggregated(occurrence, now)
-        if not self._take_token(occurrence.reference, now):
-            return key, None
         written = self._written.get(key)
         if written is None:
             return key, New(key.message)
@@ -123,16 +123,6 @@ class Correlator:
         return Occurrence(
             occurrence.reference, occurrence.type, occurrence.reason, f"(combined from similar events): {min(similar.messages)}"
         )
-
-    def _take_token(self, reference: str, now: float) -> bool:
-        bucket = self._buckets.setdefault(reference, _Bucket(BURST, now))
-        _bound(self._buckets, reference)
-        bucket.tokens = min(BURST, bucket.tokens + (now - bucket.at) * REFILL_PER_SECOND)
-        bucket.at = now
-        if bucket.tokens < 1:
-            return False
-        bucket.tokens -= 1
-        return True
 
 
 def _bound(remembered: OrderedDict[K, V], key: K) -> None:
@@ -164,9 +154,11 @@ class Recorder:
         """Say that something happened to ``obj``: ``reason`` in CamelCase for programs, ``message`` for people. Never fails or waits."""
         reference = object_reference(obj, resource)
         identity = "/".join(str(reference[part]) for part in ("apiVersion", "kind", "namespace", "name", "uid"))
-        occurrence = Occurrence(identity, type_, reason, message[:MAX_MESSAGE])
+        occurrence, now = Occurrence(identity, type_, reason, message[:MAX_MESSAGE]), self._clock.now()
+        if not self._correlator.admits(identity, now.timestamp()):
+            return
         try:
-            self._waiting.put_nowait(_Waiting(reference, occurrence, self._clock.now(), next(self._sequence)))
+            self._waiting.put_nowait(_Waiting(reference, occurrence, now, next(self._sequence)))
         except asyncio.QueueFull:
             logger.debug("event dropped", extra={"reason": reason, "object": identity})
 

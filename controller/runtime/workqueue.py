@@ -84,6 +84,10 @@ class WorkQueue(Generic[T]):
         """It worked: the next failure is the first."""
         self._failures.pop(item, None)
 
+    def failures(self, item: T) -> int:
+        """Return how often in a row :meth:`add_rate_limited` was called for it."""
+        return self._failures.get(item, 0)
+
     async def get(self) -> T:
         """Take the next item; whoever takes it calls :meth:`done`. Raises Closed."""
         while True:

@@ -76,7 +76,9 @@ def _meant(domain: Domain) -> Object:
 
 def _given(domain: Domain, field: str, otherwise: list[Object]) -> list[Object]:
     given = (domain.get("devices") or {}).get(field)
-    return otherwise if given is None else list(given)
+    if given is None:
+        return otherwise
+    return [{key: value for key, value in each.items() if value is not None} for each in given]  # a null says nothing, as everywhere
 
 
 def _disk(given: Object, position: int) -> Object:

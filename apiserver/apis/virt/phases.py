@@ -17,7 +17,7 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import Any, Final
 
-from apiserver.apis.meta import times
+from apiserver.apis.meta import objects, times
 
 PENDING: Final = "Pending"
 """Nothing runs because something is missing: a claim, a slot."""
@@ -90,7 +90,7 @@ MAX_TIMESTAMPS: Final = 20
 
 def phase_of(obj: Mapping[str, Any]) -> str:
     """Return ``status.phase``, or the empty string."""
-    return str((obj.get("status") or {}).get("phase") or "")
+    return str(objects.dig(obj, "status", "phase") or "")
 
 
 def may_follow(transitions: Mapping[str, frozenset[str]], old: str, new: str) -> bool:

@@ -1,6 +1,11 @@
 from __future__ import annotations
 
-from controller.runtime.recorder import BURST, SIMILAR, Again, Correlator, New, Occurrence
+from typing import cast
+
+from apiserver.apis.core.resources import PODS
+from apiserver.client.rest import Client
+from controller.runtime.clock import SystemClock
+from controller.runtime.recorder import BURST, MAX_WAITING, SIMILAR, Again, Correlator, New, Occurrence, Recorder
 
 
 def an_occurrence(message: str = "pulled", reference: str = "v1/Pod/ns/p/uid") -> Occurrence:
@@ -30,6 +35,16 @@ def test_many_events_that_differ_in_words_become_one() -> None:
 
 def test_an_object_that_never_stops_talking_is_heard_every_five_minutes() -> None:
     correlator = Correlator()
-    heard = [now for now in range(1200) if correlator.decide(an_occurrence(), now)[1] is not None]
+    heard = [now for now in range(1200) if correlator.admits("v1/Pod/ns/p/uid", now)]
     assert int(BURST) + 3 <= len(heard) <= int(BURST) + 4
-    assert correlator.decide(an_occurrence(reference="v1/Pod/ns/other/uid"), 1200)[1] is not None
+    assert correlator.admits("v1/Pod/ns/other/uid", 1200)
+
+
+def test_an_object_that_never_stops_talking_takes_no_place_of_others_in_the_queue() -> None:
+    recorder = Recorder(cast(Client, None), "test", SystemClock())
+    noisy, quiet = ({"metadata": {"namespace": "ns", "name": name, "uid": name}} for name in ("noisy", "quiet"))
+    for number in range(2 * MAX_WAITING):
+        recorder.event(noisy, PODS, "Warning", "Talks", f"for the {number}th time")
+    recorder.event(quiet, PODS, "Normal", "Started", "once")
+    waiting = [recorder._waiting.get_nowait().reference["name"] for _ in range(recorder._waiting.qsize())]
+    assert waiting == ["noisy"] * int(BURST) + ["quiet"]

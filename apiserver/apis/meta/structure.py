@@ -1,0 +1,154 @@
+"""The structure of JSON: which members an object has and of what type, checked without pydantic. Pure.
+
+For the processes that read the API as plain JSON: one look at the border says whether everything behind it may rely on the types. As with
+structural schemas of CustomResourceDefinitions, members that are not known are nobody's business, and a null is an absent member.
+
+A check takes a value and returns what is wrong in it, as pairs of the place below it and the fault; no pairs, sound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Final, TypeAlias
+
+from apiserver.apis.meta import quantity, times
+from apiserver.apis.meta.objects import Json
+
+Faults: TypeAlias = tuple[tuple[str, str], ...]
+Check: TypeAlias = Callable[[Json], Faults]
+
+MAX_FAULTS: Final = 8
+"""Told of one object: enough to see what happened, and a bounded message."""
+_LONG_TIME: Final = 40
+"""Characters: most times are shorter, and are read again with every look at their object."""
+_SOUND: Final[Faults] = ()
+_KINDS: Final[Mapping[type, str]] = {
+    str: "a string",
+    bool: "a boolean",
+    int: "an integer",
+    float: "a number",
+    list: "a list",
+    dict: "an object",
+    type(None): "null",
+}
+
+
+def anything(_: Json) -> Faults:
+    """Accept every value: nobody here looks into it."""
+    return _SOUND
+
+
+def text(value: Json) -> Faults:
+    """Accept Unicode text; half a surrogate pair, which JSON can spell, is none."""
+    if type(value) is not str:
+        return _not("a string", value)
+    if not value.isascii():
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            return (("", "must be Unicode text"),)
+    return _SOUND
+
+
+def boolean(value: Json) -> Faults:
+    """Accept true and false."""
+    return _SOUND if type(value) is bool else _not("a boolean", value)
+
+
+def integer(bits: int) -> Check:
+    """Return a check that accepts integers of so many bits with a sign."""
+    limit = 1 << (bits - 1)
+
+    def check(value: Json) -> Faults:
+        if type(value) is not int:
+            return _not("an integer", value)
+        return _SOUND if -limit <= value < limit else (("", f"must be an integer of {bits} bits"),)
+
+    return check
+
+
+def time(value: Json) -> Faults:
+    """Accept a time of RFC 3339."""
+    if type(value) is not str:
+        return _not("a string", value)
+    return _remembered_time(value) if len(value) < _LONG_TIME else _time(value)
+
+
+def amount(value: Json) -> Faults:
+    """Accept a quantity such as ``512Mi``, or a number."""
+    if type(value) not in (str, int, float):
+        return _not("a quantity", value)
+    try:
+        quantity.parse(str(value))
+    except ValueError:
+        return (("", "must be a quantity such as 512Mi"),)
+    return _SOUND
+
+
+def one_of(*words: str) -> Check:
+    """Return a check that accepts these words alone."""
+    known = frozenset(words)
+
+    def check(value: Json) -> Faults:
+        return _SOUND if type(value) is str and value in known else (("", f"must be one of {', '.join(words)}"),)
+
+    return check
+
+
+def items(check: Check) -> Check:
+    """Return a check that accepts lists of what ``check`` accepts."""
+
+    def each(value: Json) -> Faults:
+        if type(value) is not list:
+            return _not("a list", value)
+        return tuple((f"[{index}]{place}", fault) for index, item in enumerate(value) for place, fault in check(item))
+
+    return each
+
+
+def texts(value: Json) -> Faults:
+    """Accept an object whose values are text: labels, annotations, selectors."""
+    if type(value) is not dict:
+        return _not("an object", value)
+    return tuple((f"[{ascii(key)[:64]}]{place}", fault) for key, item in value.items() for place, fault in text(item))
+
+
+def members(known: Mapping[str, Check]) -> Check:
+    """Return a check that accepts objects with these members; a name that ends in ``?`` may be absent."""
+    parts = tuple((name.removesuffix("?"), check, not name.endswith("?")) for name, check in known.items())
+
+    def check(value: Json) -> Faults:
+        if type(value) is not dict:
+            return _not("an object", value)
+        found: list[tuple[str, str]] = []
+        for name, inner, is_required in parts:
+            given = value.get(name)
+            if given is not None:
+                found += [(f".{name}{place}", fault) for place, fault in inner(given)]
+            elif is_required:
+                found.append((f".{name}", "is missing"))
+        return tuple(found)
+
+    return check
+
+
+def _time(value: str) -> Faults:
+    try:
+        times.parse(value)
+    except ValueError:
+        return (("", "must be an RFC 3339 time such as 2006-01-02T15:04:05Z"),)
+    return _SOUND
+
+
+_remembered_time: Final = lru_cache(maxsize=1024)(_time)
+
+
+def told(faults: Faults) -> tuple[str, ...]:
+    """Return faults as sentences with the place's path, at most ``MAX_FAULTS`` of them."""
+    said = tuple(f"{place.removeprefix('.') or 'the object'} {fault}" for place, fault in faults[:MAX_FAULTS])
+    return (*said, f"and {len(faults) - MAX_FAULTS} more") if len(faults) > MAX_FAULTS else said
+
+
+def _not(wanted: str, value: Json) -> Faults:
+    return (("", f"must be {wanted}, not {_KINDS.get(type(value), 'this')}"),)

@@ -1,0 +1,252 @@
+"""Objects with every field of ours, and the same with each of them replaced by something hostile, one at a time.
+
+Which fields there are is read from the models' JSON schemas, so that a new field is attacked without a word here; the test of the full
+objects fails when one lacks a field that a model has.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from apiserver.apis.virt.v1alpha1 import types
+
+Object = dict[str, Any]
+Step = str | int
+
+VALUES: Final[dict[str, Any]] = {
+    "null": None,
+    "true": True,
+    "a number": 7,
+    "a huge number": 10**40,
+    "a fraction": 0.5,
+    "not a number": float("nan"),
+    "NaN as text": "NaN",
+    "empty text": "",
+    "a path upwards": "../../x",
+    "slashes": "a/b/c",
+    "a zero byte": "\x00",
+    "control characters": "\x1b]0;x\x07\r\nX: y",
+    "half a surrogate pair": "\ud800",
+    "very long text": "x" * 70_000,
+    "an edge of time": "0001-01-01T00:00:00+14:00",
+    "a list": ["../../x"],
+    "an empty list": [],
+    "nested lists": [[[[]]]],
+    "an object": {"name": "../../x"},
+    "an empty object": {},
+}
+MISSING: Final = "nothing"
+WORST: Final = frozenset(
+    {
+        MISSING,
+        "null",
+        "a huge number",
+        "not a number",
+        "a path upwards",
+        "a zero byte",
+        "half a surrogate pair",
+        "very long text",
+        "a list",
+        "an object",
+    }
+)
+"""One of each sort, for tests in which each case costs a few milliseconds."""
+
+T: Final = "2026-11-21T07:59:00Z"
+CONDITION: Final[Object] = {
+    "type": "Ready",
+    "status": "False",
+    "reason": "GuestNotStarted",
+    "message": "m",
+    "lastTransitionTime": T,
+    "observedGeneration": 1,
+}
+STAMP: Final[Object] = {"phase": "Scheduled", "time": T}
+
+
+def a_full_virtual_machine() -> Object:
+    """Return a machine on node n, just scheduled, with every field that handler and controller read."""
+    return copy.deepcopy(
+        {
+            "apiVersion": "kubevirt.io/v1alpha1",
+            "kind": "VirtualMachine",
+            "metadata": {"name": "hostile", "namespace": "ns", "generation": 1, "labels": {"a": "b"}, "annotations": {"c": "d"}},
+            "spec": {
+                "runStrategy": "Always",
+                "rerun": {"limit": 2, "startTimeoutSeconds": 180},
+                "terminationGracePeriodSeconds": 30,
+                "nodeSelector": {"a": "b"},
+                "affinity": {},
+                "tolerations": [],
+                "topologySpreadConstraints": [],
+                "priorityClassName": "p",
+                "schedulerName": "s",
+                "nodeName": "n",
+                "domain": {
+                    "cpu": {"sockets": 1, "cores": 1, "threads": 1, "model": ""},
+                    "memory": {"guest": "64Mi"},
+                    "machine": {"type": "q35"},
+                    "firmware": {
+                        "uuid": "5d307ca9-b3ef-428c-8861-06e72d69f223",
+                        "kernelBoot": {
+                            "container": {"image": "i", "imagePullPolicy": "Always", "kernelPath": "/k", "initrdPath": "/i"},
+                            "kernelArgs": "quiet",
+                        },
+                    },
+                    "devices": {
+                        "disks": [
+                            {
+                                "name": "one",
+                                "type": "PersistentVolumeClaim",
+                                "device": "disk",
+                                "source": {"name": "claim"},
+                                "target": {"bus": "virtio"},
+                                "readOnly": False,
+                                "bootOrder": 1,
+                                "serial": "s",
+                            },
+                            {
+                                "name": "two",
+                                "type": "Image",
+                                "source": {"reference": "r", "path": "disk/disk.img", "pullPolicy": "Always"},
+                            },
+                        ],
+                        "interfaces": [{"name": "default", "type": "masquerade", "model": "virtio", "mac": "02:00:00:00:00:77"}],
+                        "graphics": [{"type": "vnc"}],
+                        "consoles": [{"type": "pty"}],
+                    },
+                },
+            },
+            "status": {
+                "observedGeneration": 1,
+                "phase": "Scheduled",
+                "conditions": [CONDITION],
+                "attempt": 1,
+                "attempts": [
+                    {
+                        "number": 1,
+                        "podName": "p",
+                        "nodeName": "n",
+                        "startTime": T,
+                        "runningTime": T,
+                        "endTime": T,
+                        "result": "Failed",
+                        "message": "m",
+                    },
+                    {"number": 2, "podName": "p", "nodeName": "n", "startTime": T},
+                ],
+                "nodeName": "n",
+                "podName": "p",
+                "podUID": "pod-hostile",
+                "podIP": "10.0.0.1",
+                "domain": {"state": "running", "reason": "booted", "type": "qemu"},
+                "interfaces": [{"name": "default", "mac": "02:00:00:00:00:77", "ipAddress": "10.0.0.1", "ipAddresses": ["10.0.0.1"]}],
+                "graphics": [{"type": "vnc"}],
+                "migration": {
+                    **dict.fromkeys(("name", "uid", "sourceNode", "sourcePod", "targetNode", "targetPod", "phase"), "x"),
+                    "startTime": T,
+                    "endTime": T,
+                },
+                "request": {"action": "Unpause", "time": T, "runStrategy": "Always", "attempt": 2},
+                "phaseTransitionTimestamps": [STAMP],
+            },
+        }
+    )
+
+
+def a_full_migration(phase: str = "TargetReady") -> Object:
+    """Return a migration of machine ``hostile`` from node n to itself, with every field: both sides of one handler read it."""
+    return copy.deepcopy(
+        {
+            "apiVersion": "kubevirt.io/v1alpha1",
+            "kind": "Migration",
+            "metadata": {"name": "move", "namespace": "ns", "generation": 1, "finalizers": ["kubevirt.io/migration"]},
+            "spec": {"selector": {"name": "hostile"}, "nodeSelector": {"a": "b"}},
+            "status": {
+                "phase": phase,
+                "conditions": [{**CONDITION, "type": "Released"}],
+                "observedGeneration": 1,
+                "sourceNode": "n",
+                "sourcePod": "p",
+                "targetNode": "n",
+                "targetPod": "q",
+                "targetPodUID": "pod-target",
+                "targetAddress": "127.0.0.1:1",
+                "startTime": T,
+                "endTime": T,
+                "message": "m",
+                "phaseTransitionTimestamps": [STAMP],
+            },
+        }
+    )
+
+
+@dataclass(frozen=True)
+class Case:
+    """One object with one hostile value in it."""
+
+    kind: str
+    path: str
+    value: str
+    object: Object
+
+    @property
+    def name(self) -> str:
+        return f"{self.kind} {self.path} is {self.value}"
+
+
+def places(obj: Any, path: tuple[Step, ...] = ()) -> Iterator[tuple[Step, ...]]:
+    """Yield the path of every inner node and leaf, the root left out."""
+    children: list[tuple[Step, Any]] = list(obj.items()) if isinstance(obj, dict) else list(enumerate(obj)) if isinstance(obj, list) else []
+    for step, child in children:
+        yield (*path, step)
+        yield from places(child, (*path, step))
+
+
+def replaced(obj: Object, path: tuple[Step, ...], value: Any, *, missing: bool = False) -> Object:
+    """Return a copy with one place changed, or taken away."""
+    found = copy.deepcopy(obj)
+    holder: Any = found
+    for step in path[:-1]:
+        holder = holder[step]
+    if missing:
+        del holder[path[-1]]
+    else:
+        holder[path[-1]] = copy.deepcopy(value)
+    return found
+
+
+def cases(obj: Object) -> Iterator[Case]:
+    """Yield every case of an object."""
+    for path in places(obj):
+        if path[0] in ("apiVersion", "kind") or path[:2] in (("metadata", "name"), ("metadata", "namespace")) or path == ("metadata",):
+            continue  # what identifies an object is the server's, and tells one case from another
+        text = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path).removeprefix(".")
+        for name, value in VALUES.items():
+            yield Case(obj["kind"], text, name, replaced(obj, path, value))
+        yield Case(obj["kind"], text, MISSING, replaced(obj, path, None, missing=True))
+
+
+def fields(schema: Object, definitions: Object, path: str = "") -> Iterator[str]:
+    """Yield the paths of all fields of a model's JSON schema, without the positions in lists."""
+    if "$ref" in schema:
+        schema = definitions[schema["$ref"].rsplit("/", 1)[-1]]
+    for each in schema.get("anyOf", ()):
+        yield from fields(each, definitions, path)
+    if "items" in schema:
+        yield from fields(schema["items"], definitions, path)
+    for name, inner in schema.get("properties", {}).items():
+        yield f"{path}.{name}".removeprefix(".")
+        yield from fields(inner, definitions, f"{path}.{name}")
+
+
+def all_fields(kind: type[types.VirtualMachine] | type[types.Migration]) -> set[str]:
+    """Return the paths of all fields of a kind."""
+    schema = kind.model_json_schema()
+    return set(fields(schema, schema["$defs"]))
+
+
+CASES: Final = (*cases(a_full_virtual_machine()), *cases(a_full_migration()))

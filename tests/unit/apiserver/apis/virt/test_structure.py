@@ -1,0 +1,82 @@
+"""``apis.virt.structure`` against the models that virt-api validates with: what one refuses for its type, the other does, too."""
+
+from __future__ import annotations
+
+import pytest
+from pydantic import ValidationError
+
+from apiserver.apis.virt import structure
+from apiserver.apis.virt.v1alpha1 import types
+from tests.hostile import CASES, Case, a_full_migration, a_full_virtual_machine, all_fields, places
+
+COPIED = (
+    "spec.affinity",
+    "spec.tolerations",
+    "spec.topologySpreadConstraints",
+)
+"""Only copied into the pod: kube-apiserver's to judge."""
+
+
+def is_refused_by_the_models(case: Case) -> bool:
+    if case.value == "half a surrogate pair":
+        return True  # it does not come as far as the models: no UTF-8 can carry it
+    kind = types.VirtualMachine if case.kind == "VirtualMachine" else types.Migration
+    try:
+        kind.model_validate({key: value for key, value in case.object.items() if key != "metadata"})
+    except ValidationError as error:
+        return any(each["type"] != "extra_forbidden" for each in error.errors())  # unknown members are no fault to a reader
+    return False
+
+
+def faults_of(case: Case) -> tuple[str, ...]:
+    return structure.of_virtual_machine(case.object) if case.kind == "VirtualMachine" else structure.of_migration(case.object)
+
+
+def test_the_full_objects_have_every_field() -> None:
+    """Otherwise a field that is new in the models would not be attacked."""
+    for kind, full in ((types.VirtualMachine, a_full_virtual_machine()), (types.Migration, a_full_migration())):
+        present = {".".join(step for step in path if isinstance(step, str)) for path in places(full)}
+        assert {each for each in all_fields(kind) if not each.startswith(COPIED)} <= present
+
+
+def test_what_is_sound_has_no_faults() -> None:
+    assert structure.of_virtual_machine(a_full_virtual_machine()) == ()
+    assert structure.of_migration(a_full_migration()) == ()
+    assert structure.of_virtual_machine({"metadata": {"name": "x"}, "spec": {"domain": {}}}) == ()
+
+
+def test_every_hostile_value_is_judged_as_by_the_models() -> None:
+    judged = [case for case in CASES if not case.path.startswith((*COPIED, "metadata"))]
+    assert len(judged) > 1000
+    differently = [case.name for case in judged if bool(faults_of(case)) != is_refused_by_the_models(case)]
+    assert differently == []
+
+
+def test_a_fault_says_where_it_is() -> None:
+    vm = a_full_virtual_machine()
+    vm["status"]["attempts"][0]["number"] = "1"
+    vm["spec"]["domain"]["devices"]["disks"][1]["source"] = None
+    assert structure.of_virtual_machine(vm) == (
+        "spec.domain.devices.disks[1].source is missing",
+        "status.attempts[0].number must be an integer, not a string",
+    )
+
+
+@pytest.mark.parametrize("obj", [None, [], "text", {}, {"metadata": None, "spec": {}}], ids=repr)
+def test_what_is_no_object_at_all_is_told(obj: object) -> None:
+    assert structure.of_virtual_machine(obj)
+    assert structure.of_migration(obj)
+
+
+def test_few_of_many_faults_are_told() -> None:
+    vm = a_full_virtual_machine()
+    vm["status"]["attempts"] = [{} for _ in range(10_000)]
+    faults = structure.of_virtual_machine(vm)
+    assert len(faults) == 9
+    assert faults[-1] == "and 9992 more"
+
+
+def test_members_that_a_newer_release_knows_are_nobodys_business() -> None:
+    vm = a_full_virtual_machine()
+    vm["status"]["attempts"][0]["novelty"] = {"deep": [1, 2, {}]}
+    assert structure.of_virtual_machine(vm) == ()

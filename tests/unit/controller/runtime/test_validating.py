@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from apiserver.apis.core.resources import PODS
+from controller.runtime.reconciling import Request, Result, Terminal
+from controller.runtime.validating import Validated
+from tests.unit.controller.virtualtime import run
+
+OBJECTS: dict[str, Any] = {name: {"metadata": {"name": name}, "says": name} for name in ("sound", "strange")}
+
+
+class World:
+    """An informer, a recorder and a reconciler."""
+
+    def __init__(self) -> None:
+        self.looked_at: list[str] = []
+        self.events: list[tuple[str, str, str]] = []
+
+    def get(self, namespace: str, name: str) -> Any:
+        return OBJECTS.get(name)
+
+    def event(self, obj: Any, resource: Any, type_: str, reason: str, message: str) -> None:
+        self.events.append((obj["metadata"]["name"], reason, message))
+
+    async def reconcile(self, request: Request) -> Result:
+        self.looked_at.append(request.name)
+        return Result()
+
+
+def a_validated(world: World, fault: str = "status must be an object, not a list") -> Validated:
+    return Validated(world, world, world, PODS, lambda obj: [fault] if obj["says"] == "strange" else [])
+
+
+def test_sound_and_absent_objects_get_through() -> None:
+    world = World()
+    for name in ("sound", "absent"):
+        assert run(a_validated(world).reconcile(Request("ns", name))) == Result()
+    assert world.looked_at == ["sound", "absent"]
+    assert not world.events
+
+
+def test_of_one_that_is_not_sound_an_event_tells_and_nothing_is_done_until_it_changes() -> None:
+    world = World()
+    with pytest.raises(Terminal, match="must be an object"):
+        run(a_validated(world).reconcile(Request("ns", "strange")))
+    assert not world.looked_at
+    ((name, reason, message),) = world.events
+    assert (name, reason) == ("strange", "InvalidObject")
+    assert "status must be an object, not a list" in message
+
+
+def test_what_is_told_is_one_line_of_bounded_length() -> None:
+    world = World()
+    with pytest.raises(Terminal):
+        run(a_validated(world, "\x1b[31m" + "x" * 100_000 + "\n").reconcile(Request("ns", "strange")))
+    assert len(world.events[0][2]) <= 1000
+    assert world.events[0][2].isprintable()
