@@ -6,6 +6,7 @@ import asyncio
 import functools
 import logging
 import ssl
+from collections.abc import Callable
 from typing import Final
 
 from apiserver.apis.meta import objects
@@ -18,6 +19,7 @@ from certs.reloading import ClientTls, ServerTls
 from controller.runtime.clock import SystemClock
 from controller.runtime.reconciling import Controller, Reconciler
 from controller.runtime.recorder import Recorder
+from controller.runtime.validating import Validated
 from handler import health, heartbeat
 from handler.devices.acceleration import Verdict
 from handler.health import Metrics
@@ -25,8 +27,9 @@ from handler.identity.keeping import Identity
 from handler.node import Node
 from handler.options import Options
 from handler.pods import launcher
-from handler.pods.links import Links
-from handler.reconcilers import migrate_guest, run_guest
+from handler.pods.links import Link, Links
+from handler.pods.process import Launcher
+from handler.reconcilers import migrate_guest, run_guest, validation
 from handler.relays.incoming import Expected, Incoming
 from handler.relays.outgoing import Destination, Outgoing
 from handler.relays.running import Relays
@@ -35,7 +38,6 @@ from handler.streams.server import Server, Target
 logger = logging.getLogger(__name__)
 
 FIGURES_SECONDS: Final = 5.0
-WORKERS: Final = 8
 KVM_NUMBER: Final = (10, 232)
 TUN_NUMBER: Final = (10, 200)
 
@@ -43,41 +45,52 @@ TUN_NUMBER: Final = (10, 200)
 class Agent:
     """Everything but the choice of an event loop."""
 
-    def __init__(self, options: Options, client: Client, verdict: Verdict) -> None:
+    def __init__(
+        self,
+        options: Options,
+        client: Client,
+        verdict: Verdict,
+        *,
+        node: run_guest.Node | None = None,
+        identify: Callable[[int, str], Launcher] = Launcher.of,
+    ) -> None:
+        """``node`` and ``identify`` are what touches the pods of a real node: tests have pods that are only directories."""
         self._options = options
         self._client = client
         self._verdict = verdict
         clock = SystemClock()
-        node = options.node_name
+        name = options.node_name
         trim = objects.without_managed_fields
-        self.machines = Informer(client, VIRTUAL_MACHINES, field_selector=f"status.nodeName={node}", trim=trim)
-        self.leaving = Informer(client, MIGRATIONS, field_selector=f"status.sourceNode={node}", trim=trim)
-        self.coming = Informer(client, MIGRATIONS, field_selector=f"status.targetNode={node}", trim=trim)
+        self.machines = Informer(client, VIRTUAL_MACHINES, field_selector=f"status.nodeName={name}", trim=trim)
+        self.leaving = Informer(client, MIGRATIONS, field_selector=f"status.sourceNode={name}", trim=trim)
+        self.coming = Informer(client, MIGRATIONS, field_selector=f"status.targetNode={name}", trim=trim)
         self.metrics = Metrics()
         self.metrics.verdict(verdict)
         self._clock = clock
-        self._recorder = Recorder(client, names.HANDLER, clock, host=node)
-        connect = functools.partial(launcher.connect, kubelet=options.kubelet)
+        self._recorder = Recorder(client, names.HANDLER, clock, host=name)
+        connect = functools.partial(launcher.connect, kubelet=options.kubelet, identify=identify)
         self.links = Links(connect, changed=self._link_changed)
-        self.identity = Identity(client, node, options.namespace, options.certificates / node, clock)
+        self.identity = Identity(client, name, options.namespace, options.certificates / name, clock)
         self._relays = Relays(self._outgoing, changed=self._relay_changed)
         self._tls: ClientTls | None = None
         self._streams: Server | None = None
         self._incoming = _Door()
-        self._loops = self._controllers(Node(verdict.accelerator))
+        self._loops = self._controllers(node or Node(verdict.accelerator))
 
-    def _controllers(self, node: Node) -> dict[str, Controller]:
+    def _controllers(self, node: run_guest.Node) -> dict[str, Controller]:
         run = run_guest.Ports(self.machines, self._client, self._recorder, node, self.links, self._clock)
         source, target = (
             migrate_guest.Ports(self._client, informer, self.machines, self._recorder, node, self.links, self._clock)
             for informer in (self.leaving, self.coming)
         )
+        moves = functools.partial(Validated, events=self._recorder, resource=MIGRATIONS, validate=validation.validate_migration)
         reconcilers: dict[str, Reconciler] = {
-            "vm": run_guest.RunGuest(run),
-            "source": migrate_guest.MigrateSource(source, self._relays),
-            "target": migrate_guest.MigrateTarget(target, self._incoming, self._address),
+            "vm": Validated(run_guest.RunGuest(run), self.machines, self._recorder, VIRTUAL_MACHINES, validation.validate_virtual_machine),
+            "source": moves(migrate_guest.MigrateSource(source, self._relays), self.leaving),
+            "target": moves(migrate_guest.MigrateTarget(target, self._incoming, self._address), self.coming),
         }
-        return {name: Controller(name, reconciler, workers=WORKERS, observer=self.metrics) for name, reconciler in reconcilers.items()}
+        # A pass may wait for a launcher that its guest has taken over: each object has a worker of its own.
+        return {name: Controller(name, reconciler, workers=None, observer=self.metrics) for name, reconciler in reconcilers.items()}
 
     async def run(self) -> None:
         """Work until cancelled."""
@@ -121,11 +134,9 @@ class Agent:
             if objects.dig(migration, "spec", "selector", "name") == objects.name_of(vm):
                 self._loops["source"].enqueue(*objects.key_of(migration))
 
-    def _link_changed(self, pod_uid: str) -> None:
-        link = self.links.get(pod_uid)
-        for who in link.wanted if link is not None else ():
-            loop, namespace, name = who.split("/")
-            self._loops[loop].enqueue(namespace, name)
+    def _link_changed(self, link: Link) -> None:
+        for who in link.wanted:
+            self._loops[who.loop].queue.add(who.request)
 
     def _relay_changed(self, migration_uid: str) -> None:
         for migration in self.leaving.list():
@@ -146,7 +157,7 @@ class Agent:
         if vm is None or objects.uid_of(vm) != uid:
             return None
         pod_uid = str(objects.dig(vm, "status", "podUID") or "")
-        link = self.links.get(pod_uid)
+        link = self.links.get(pod_uid)  # none for what is no uid: nobody can want it
         if link is None or link.gone or link.status is None or link.status.domain is None:
             return Target(
                 pod_uid, f"the guest does not run (phase {phases.phase_of(vm) or 'unknown'})", moving=link is not None and link.moving
@@ -187,6 +198,7 @@ class Agent:
             self.metrics.links.set(len(self.links))
             self.metrics.streams.set(self._streams.count if self._streams is not None else 0)
             self.metrics.certificate.set(self.identity.not_after.timestamp() if self.identity.not_after is not None else 0)
+            self.metrics.faults.set(sum(each.faults for each in (self.machines, self.leaving, self.coming)))
             await asyncio.sleep(FIGURES_SECONDS)
 
 

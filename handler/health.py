@@ -35,6 +35,9 @@ class Metrics:
             "When this node's certificate ends; 0: there is none.",
             registry=self.registry,
         )
+        self.faults = prometheus_client.Gauge(
+            "kubevirt_informer_faults", "Objects that could not be taken in or told of: see the log.", registry=self.registry
+        )
         self._reconciles = prometheus_client.Histogram(
             "kubevirt_reconcile_seconds", "Passes of the reconcile loops.", ["loop", "outcome"], buckets=_SECONDS, registry=self.registry
         )

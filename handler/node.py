@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Final
 
 from apiserver.apis.virt import hardware
 from handler.devices import ownership
@@ -11,6 +12,9 @@ from handler.network import setup
 from handler.network.setup import Interface
 from handler.pods.launcher import Connection
 from launcher.protocol import messages
+
+AT_ONCE: Final = 8
+"""Networks that are set up side by side: each runs half a dozen programs, and after a restart all pods of the node come at once."""
 
 
 def device_nodes(vm: Mapping[str, Any], accelerator: messages.Accelerator) -> Iterator[ownership.Node]:
@@ -30,6 +34,7 @@ class Node:
 
     def __init__(self, accelerator: messages.Accelerator) -> None:
         self.accelerator = accelerator
+        self._turns = asyncio.Semaphore(AT_ONCE)
 
     def give_devices(self, vm: Mapping[str, Any], connection: Connection) -> None:
         """Give the pod's device nodes to its user; harmless when it is done again.
@@ -48,4 +53,5 @@ class Node:
             Unsupported: the network cannot be as the VM asks.
             CommandFailed: a program failed; try again.
         """
-        return await setup.prepare(vm, connection.process)
+        async with self._turns:
+            return await setup.prepare(vm, connection.process)

@@ -1,6 +1,7 @@
 """A connection to virt-launcher of one pod: requests, answers, and the newest status.
 
-virt-launcher outlives connections and says everything in each status, so a lost connection loses nothing: open another one.
+virt-launcher outlives connections and says everything in each status, so a lost connection loses nothing: open another one. That is also
+what stops a launcher that says too much, or does not answer: the connection is cut.
 """
 
 from __future__ import annotations
@@ -13,14 +14,33 @@ from pathlib import Path
 from typing import Final
 
 from apiserver.apis.virt import layout
+from controller.runtime.flowcontrol import TokenBucket
 from handler.pods import places
 from handler.pods.process import Launcher
 from launcher.protocol import codec, messages
 
 READ_BYTES: Final = 1 << 16
 HELLO_SECONDS: Final = 10.0
-CALL_SECONDS: Final = 120.0
-"""Starting a domain on a loaded node takes seconds; libvirt gives up on most things after 30."""
+CALL_SECONDS: Final = 45.0
+"""virt-launcher gives up on libvirt after 30 and says so."""
+START_SECONDS: Final = 100.0
+"""For what includes libvirtd's start and overlays, each of which virt-launcher gives 60. Less than a pass of the loop may take."""
+_SLOW: Final = (messages.Sync, messages.PrepareMigrationTarget)
+
+BUDGET_BYTES: Final = 4 << 20
+BUDGET_BYTES_PER_SECOND: Final = 128 << 10
+MESSAGE_BYTES: Final = 8 << 10
+"""Counted for each message beside its own length: the shortest costs as much as some kilobytes of a long one."""
+DEBT_BYTES: Final = 30 * BUDGET_BYTES_PER_SECOND
+"""Nobody is silenced for more than half a minute: the newest status is worth more than the punishment."""
+
+
+def budget(now: float) -> TokenBucket:
+    """Return what a launcher may say: 16 short messages a second in the long run, eight times what a live migration takes.
+
+    To read as much takes virt-handler some hundredth of a processor.
+    """
+    return TokenBucket(BUDGET_BYTES, BUDGET_BYTES_PER_SECOND, now, debt=DEBT_BYTES)
 
 
 class Disconnected(Exception):
@@ -41,9 +61,15 @@ class Connection:
     """One connection. :attr:`status` is the newest there is; ``on_status`` is called (synchronously) whenever it changes."""
 
     def __init__(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, process: Launcher, on_status: Callable[[messages.Status], None]
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        process: Launcher,
+        on_status: Callable[[messages.Status], None],
+        budget: TokenBucket,
     ) -> None:
         self.process = process
+        self._budget = budget
         self._reader = reader
         self._writer = writer
         self._on_status = on_status
@@ -94,19 +120,23 @@ class Connection:
 
         Raises:
             Refused: virt-launcher says that it did not do it.
-            Disconnected: no answer came; it may or may not have been done.
+            Disconnected: no answer came; it may or may not have been done. When it did not come in time, the connection is cut: what waits
+                in it for a launcher that does not read is given back.
+            ProtocolError: the request is too long for the wire.
         """
         if self._gone:
             raise Disconnected("the connection to virt-launcher is gone")
         number = next(self._ids)
+        line = codec.encode(messages.Call(number, request))
         future: asyncio.Future[messages.Reply | messages.Refusal] = asyncio.get_running_loop().create_future()
         self._waiting[number] = future
         try:
-            async with asyncio.timeout(CALL_SECONDS):
-                self._writer.write(codec.encode(messages.Call(number, request)))
+            async with asyncio.timeout(START_SECONDS if isinstance(request, _SLOW) else CALL_SECONDS):
+                self._writer.write(line)
                 await self._writer.drain()
                 await asyncio.wait((future,))
         except (OSError, TimeoutError) as error:
+            self.cut()
             raise Disconnected(f"{type(request).__name__}: {str(error) or 'no answer in time'}") from error
         finally:
             del self._waiting[number]
@@ -117,15 +147,34 @@ class Connection:
             raise Refused(answer)
         return answer.status
 
+    def cut(self) -> None:
+        """Break the connection, whatever is on its way."""
+        self._writer.transport.abort()
+
     async def _receive(self) -> list[messages.FromLauncher]:
         try:
             data = await self._reader.read(READ_BYTES)
             if not data:
                 self._receiver.close()
                 raise Disconnected("virt-launcher hung up")
-            return self._receiver.receive(data)
+            found = self._receiver.receive(data)
         except (OSError, codec.ProtocolError) as error:
+            self.cut()
             raise Disconnected(f"virt-launcher: {error}") from error
+        now = asyncio.get_running_loop().time()
+        self._budget.spend(now, len(data) + MESSAGE_BYTES * len(found))
+        if silence := self._budget.delay(now, 0):
+            self.cut()
+            self._take_newest(found)
+            raise Disconnected(f"virt-launcher says too much: nothing is heard of it for {silence:.0f} s")
+        return found
+
+    def _take_newest(self, found: list[messages.FromLauncher]) -> None:
+        """Take in what was still heard of a launcher that is not listened to any more, once for all of it."""
+        if found and self._status is None:
+            self._take(found[0])
+        if found:
+            self._take(max(found, key=lambda message: message.status.revision))
 
     def _take(self, message: messages.FromLauncher) -> None:
         if isinstance(message, messages.Hello) and message.protocol != messages.PROTOCOL:
@@ -145,13 +194,14 @@ class Connection:
 async def connect(
     pod_uid: str,
     on_status: Callable[[messages.Status], None],
+    budget: TokenBucket,
     *,
     kubelet: Path = places.KUBELET_DIRECTORY,
     identify: Callable[[int, str], Launcher] = Launcher.of,
 ) -> AsyncIterator[Connection]:
     """Yield a connection to the launcher of this pod that has said hello; run :meth:`Connection.run` beside using it.
 
-    ``identify`` takes the process id of who listens and the pod's uid, and vouches for it.
+    ``budget`` is what the launcher may say; ``identify`` takes the process id of who listens and the pod's uid, and vouches for it.
 
     Raises:
         Disconnected: nobody listens there (yet, or any more).
@@ -162,7 +212,7 @@ async def connect(
     except OSError as error:
         raise Disconnected(f"connect to the launcher of pod {pod_uid}: {error}") from error
     try:
-        connection = Connection(reader, writer, process, on_status)
+        connection = Connection(reader, writer, process, on_status, budget)
         await connection.hello()
         yield connection
     finally:

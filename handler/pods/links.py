@@ -2,6 +2,10 @@
 
 A link survives virt-launcher being slow to start and connections breaking; it ends when the launcher's process is gone. The last status
 is kept beyond that, because it says how the guest ended.
+
+What a launcher says is the guest's word, and so is how often it says it. One that says more than its ``budget`` is hung up
+on until it may speak again, and then says the newest; changes of a link are told in bursts, in the long run four times a second, the
+newest always. Each link is kept up in a task of its own, and whatever goes wrong there ends there.
 """
 
 from __future__ import annotations
@@ -10,9 +14,13 @@ import asyncio
 import logging
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
 from typing import Final
 
 from apiserver.client.backoff import Backoff
+from controller.runtime.flowcontrol import TokenBucket
+from controller.runtime.reconciling import Request
+from handler.pods import launcher, places
 from handler.pods.launcher import Connection, Disconnected
 from handler.pods.process import NotOfThisPod
 from launcher.protocol import messages
@@ -24,14 +32,27 @@ FIRST_RETRY_SECONDS: Final = 0.05
 LONGEST_RETRY_SECONDS: Final = 2.0
 EXIT_SECONDS: Final = 2.0
 """How long after hanging up a launcher may take to exit before the link tries again."""
+FAULT_SECONDS: Final = 30.0
+"""Before a link is tried again whose task met something that nobody expected."""
+TOLD_BURST: Final = 32
+TOLD_PER_SECOND: Final = 4.0
+"""A live migration, the most talkative thing that happens to a guest, changes its status twice a second."""
 
-Connect = Callable[[str, Callable[[messages.Status], None]], AbstractAsyncContextManager[Connection]]
+Connect = Callable[[str, Callable[[messages.Status], None], TokenBucket], AbstractAsyncContextManager[Connection]]
+
+
+@dataclass(frozen=True, slots=True)
+class Who:
+    """Who wants a link: an object of a loop."""
+
+    loop: str
+    request: Request
 
 
 class Link:
     """What is known of one launcher."""
 
-    def __init__(self, pod_uid: str) -> None:
+    def __init__(self, pod_uid: str, now: float) -> None:
         self.pod_uid = pod_uid
         self.connection: Connection | None = None
         """None while there is none."""
@@ -39,7 +60,12 @@ class Link:
         """The newest, also after the connection is gone."""
         self.gone = False
         """The launcher's process has ended: nothing in the pod runs any more."""
-        self.wanted: set[str] = set()
+        self.wanted: set[Who] = set()
+        self.budget = launcher.budget(now)
+        """What the launcher may still say, over all its connections."""
+        self.telling: asyncio.TimerHandle | None = None
+        """Set while a change waits to be told."""
+        self.told = TokenBucket(TOLD_BURST, TOLD_PER_SECOND, now)
 
     @property
     def moving(self) -> bool:
@@ -49,9 +75,9 @@ class Link:
 
 
 class Links:
-    """All links; ``changed(pod_uid)`` is called after every change of one."""
+    """All links; ``changed(link)`` is called after changes of one."""
 
-    def __init__(self, connect: Connect, *, changed: Callable[[str], None]) -> None:
+    def __init__(self, connect: Connect, *, changed: Callable[[Link], None]) -> None:
         self._connect = connect
         self._changed = changed
         self._links: dict[str, Link] = {}
@@ -62,24 +88,28 @@ class Links:
         """Return the link to this pod, if one is kept."""
         return self._links.get(pod_uid)
 
-    def want(self, pod_uid: str, who: str) -> Link:
-        """Return the link to this pod, kept until ``who`` (and everyone else who wants it) calls :meth:`release`."""
+    def want(self, pod_uid: str, who: Who) -> Link:
+        """Return the link to this pod, kept until ``who`` (and everyone else who wants it) calls :meth:`release`.
+
+        Raises:
+            ValueError: no pod can have this uid.
+        """
+        if not places.is_uid(pod_uid):
+            raise ValueError(f"{ascii(pod_uid)[:80]} is no uid of a pod")
         link = self._links.get(pod_uid)
         if link is None:
-            link = self._links[pod_uid] = Link(pod_uid)
+            link = self._links[pod_uid] = Link(pod_uid, asyncio.get_running_loop().time())
             self._starting.put_nowait(link)
         link.wanted.add(who)
         return link
 
-    def release(self, who: str, *, keep: str = "") -> None:
+    def release(self, who: Who, *, keep: str = "") -> None:
         """Drop what ``who`` wanted, but for the pod ``keep``."""
         for link in list(self._links.values()):
             if link.pod_uid != keep and who in link.wanted:
                 link.wanted.discard(who)
                 if not link.wanted:
-                    del self._links[link.pod_uid]
-                    if (task := self._tasks.pop(link.pod_uid, None)) is not None:
-                        task.cancel()
+                    self._drop(link)
 
     def is_alive(self, pod_uid: str) -> bool:
         """Whether somebody wants this pod and its launcher is not known to be gone."""
@@ -97,37 +127,71 @@ class Links:
                 if self._links.get(link.pod_uid) is link:
                     self._tasks[link.pod_uid] = tasks.create_task(self._keep(link))
 
+    def _drop(self, link: Link) -> None:
+        del self._links[link.pod_uid]
+        if link.telling is not None:
+            link.telling.cancel()
+        if (task := self._tasks.pop(link.pod_uid, None)) is not None:
+            task.cancel()
+
     async def _keep(self, link: Link) -> None:
         backoff = Backoff(FIRST_RETRY_SECONDS, LONGEST_RETRY_SECONDS)
         while not link.gone:
+            pause = 0.0
             try:
                 await self._session(link, backoff)
             except (Disconnected, NotOfThisPod) as error:
                 logger.debug("no connection to the launcher of pod %s: %s", link.pod_uid, error)
+            except Exception:  # the loop of one launcher: what a pod can provoke here must not end those of the others
+                logger.exception("looking after the launcher of pod %s failed", link.pod_uid)
+                pause = FAULT_SECONDS
             if not link.gone:
-                await asyncio.sleep(backoff.next())
-        self._changed(link.pod_uid)
+                silence = link.budget.delay(asyncio.get_running_loop().time(), 0)
+                await asyncio.sleep(max(pause, silence, backoff.next()))
+        self._tell(link)
 
     async def _session(self, link: Link, backoff: Backoff) -> None:
         def on_status(status: messages.Status) -> None:
             # A connection that broke can be followed by one whose hello is no newer; a revision never goes back within a pod.
             if link.status is None or status.revision >= link.status.revision:
                 link.status = status
-            if link.connection is not None:
-                self._changed(link.pod_uid)
+            if link.connection is not None or status.ending is not None:
+                self._tell(link)
 
-        async with self._connect(link.pod_uid, on_status) as connection:
+        async with self._connect(link.pod_uid, on_status, link.budget) as connection:
             backoff.reset()
             link.connection = connection
-            self._changed(link.pod_uid)
+            self._tell(link)
             try:
                 await connection.run()
-            except Disconnected:
-                try:
-                    async with asyncio.timeout(EXIT_SECONDS):
-                        await connection.process.ended()
-                    link.gone = True
-                except TimeoutError:
-                    logger.warning("the launcher of pod %s hung up and lives on; connecting again", link.pod_uid)
+            except Disconnected as error:
+                link.connection = None
+                link.gone = await self._has_exited(link, connection, error)
             finally:
                 link.connection = None
+
+    async def _has_exited(self, link: Link, connection: Connection, error: Disconnected) -> bool:
+        """Return whether the launcher of a connection that broke has ended; one that said too much is waited for until it may go on."""
+        now = asyncio.get_running_loop().time()
+        try:
+            async with asyncio.timeout(max(EXIT_SECONDS, link.budget.delay(now))):
+                await connection.process.ended()
+        except TimeoutError:
+            logger.warning("the connection to the launcher of pod %s broke and it lives on; connecting again: %s", link.pod_uid, error)
+            return False
+        return True
+
+    def _tell(self, link: Link) -> None:
+        """Have a change looked at, soon: what is told is that there is something new, so that one call does for many changes."""
+        loop = asyncio.get_running_loop()
+        if link.telling is not None:
+            return
+        if wait := link.told.delay(loop.time()):
+            link.telling = loop.call_later(wait, self._tell_now, link)
+        else:
+            self._tell_now(link)
+
+    def _tell_now(self, link: Link) -> None:
+        link.telling = None
+        link.told.spend(asyncio.get_running_loop().time())
+        self._changed(link)

@@ -27,18 +27,29 @@ def openat2(directory: int, path: str, flags: int, *, resolve: int, mode: int = 
     """Return a descriptor of ``path`` below ``directory`` (close-on-exec).
 
     Raises:
-        OSError: as of open(2); ELOOP or EXDEV when the path is not what ``resolve`` allows.
+        OSError: as of open(2); ELOOP or EXDEV when the path is not what ``resolve`` allows; EINVAL when it holds what no path can.
     """
+    encoded = _encoded(path)
     how = _How(flags | os.O_CLOEXEC, mode, resolve)
     code = errno.EAGAIN
     for _ in range(_ATTEMPTS):
-        descriptor = _libc.syscall(_SYS_OPENAT2, directory, os.fsencode(path), ctypes.byref(how), ctypes.sizeof(how))
+        descriptor = _libc.syscall(_SYS_OPENAT2, directory, encoded, ctypes.byref(how), ctypes.sizeof(how))
         if descriptor >= 0:
             return int(descriptor)
         code = ctypes.get_errno()
         if code not in (errno.EAGAIN, errno.EINTR):  # EAGAIN: somebody renamed a directory meanwhile
             break
     raise OSError(code, os.strerror(code), path)
+
+
+def _encoded(path: str) -> bytes:
+    try:
+        encoded = os.fsencode(path)
+    except UnicodeEncodeError as error:
+        raise OSError(errno.EINVAL, os.strerror(errno.EINVAL), ascii(path)[:80]) from error
+    if b"\0" in encoded:  # C would take what stands before it for the whole path
+        raise OSError(errno.EINVAL, os.strerror(errno.EINVAL), ascii(path)[:80])
+    return encoded
 
 
 def open_directory(path: str) -> int:

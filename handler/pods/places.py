@@ -19,6 +19,11 @@ _UID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,62}")
 _UCRED: Final = struct.Struct("iII")
 
 
+def is_uid(text: object) -> bool:
+    """Return whether this can be the uid of a pod, and so one segment of a path."""
+    return isinstance(text, str) and _UID.fullmatch(text) is not None
+
+
 @contextmanager
 def run_directory(pod_uid: str, kubelet: Path = KUBELET_DIRECTORY) -> Iterator[int]:
     """Yield an O_PATH descriptor of the pod's run directory; the kubelet made it, so its path is safe, and nothing in it is.
@@ -27,8 +32,8 @@ def run_directory(pod_uid: str, kubelet: Path = KUBELET_DIRECTORY) -> Iterator[i
         FileNotFoundError: the pod has no such volume on this node (any more).
         ValueError: the uid is none.
     """
-    if not _UID.fullmatch(pod_uid):
-        raise ValueError(f"{pod_uid!r} is no uid of a pod")
+    if not is_uid(pod_uid):
+        raise ValueError(f"{ascii(pod_uid)[:80]} is no uid of a pod")
     path = kubelet / "pods" / pod_uid / "volumes" / "kubernetes.io~empty-dir" / layout.RUN_VOLUME
     descriptor = opening.open_directory(str(path))
     try:

@@ -60,7 +60,7 @@ class Launcher:
             pidfd = keep(os.pidfd_open(pid))
             network = keep(os.open(here / "ns/net", os.O_RDONLY | os.O_CLOEXEC))
             root = keep(os.open(here / "root", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC))
-            if not in_pod((here / "cgroup").read_text(), pod_uid):
+            if not in_pod((here / "cgroup").read_text(errors="replace"), pod_uid):
                 raise NotOfThisPod(f"process {pid} is not in the cgroup of pod {pod_uid}")
             if (owner := here.stat().st_uid) != user:
                 raise NotOfThisPod(f"process {pid} of pod {pod_uid} runs as user {owner}, not {user}")

@@ -15,15 +15,15 @@ from typing import Any, Final, Literal, Protocol
 from apiserver.apis.meta import errors, objects, times
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.meta.resources import Resource
-from apiserver.apis.virt import phases, power, release
+from apiserver.apis.virt import phases, power, release, structure
 from apiserver.apis.virt.resources import MIGRATIONS, VIRTUAL_MACHINES
 from controller.runtime.clock import Clock
-from controller.runtime.reconciling import Request, Result
+from controller.runtime.reconciling import InvalidObject, Request, Result
 from handler.network.setup import Interface
 from handler.pods.launcher import Connection, Disconnected, Refused
-from handler.pods.links import Link, Links
+from handler.pods.links import Link, Links, Who
 from handler.reconcilers import guest_status, migration_plan
-from handler.reconcilers.run_guest import Events, Node, machine_of
+from handler.reconcilers.run_guest import DISAGREE_SECONDS, Events, Node, machine_of
 from handler.relays.incoming import Expected
 from handler.relays.outgoing import Destination
 from launcher.protocol import messages
@@ -143,6 +143,7 @@ class MigrateSource(_Side):
 
     async def reconcile(self, request: Request) -> Result:
         """Bring the source's side closer to its end."""
+        before: migration_plan.Action | None = None
         for _ in range(MAX_STEPS):
             migration = self._ports.migrations.get(request.namespace, request.name)
             if migration is None:
@@ -159,11 +160,14 @@ class MigrateSource(_Side):
                 told=objects.uid_of(migration) in self._told,
             )
             action = migration_plan.plan_source(observed)
+            if action == before:
+                break  # it was done, and nothing came of it
+            before = action
             if isinstance(action, migration_plan.Tell):
                 return await self._tell(migration, link)
             if not await self._apply(request, migration, link, action):
                 return Result(requeue_after=LOOK_AGAIN_SECONDS if phases.phase_of(migration) == phases.RUNNING else None)
-        return Result(requeue_after=5)
+        return Result(requeue_after=DISAGREE_SECONDS)
 
     def _link(self, request: Request, migration: Object) -> Link | None:
         """Return the link to the source's pod; it was known before the guest moved, or this process was restarted since."""
@@ -172,14 +176,14 @@ class MigrateSource(_Side):
         if pod_uid and objects.dig(vm, "status", "podName") == objects.dig(migration, "status", "sourcePod"):
             self._pods[request] = pod_uid
         known = self._pods.get(request)
-        return self._ports.links.want(known, f"source/{request}") if known else None
+        return self._ports.links.want(known, Who("source", request)) if known else None
 
     def _close(self, request: Request) -> None:
         uid = self._uids.pop(request, "")
         self._relays.close(uid)
         self._told.discard(uid)
         self._pods.pop(request, None)
-        self._ports.links.release(f"source/{request}")
+        self._ports.links.release(Who("source", request))
 
     async def _apply(self, request: Request, migration: Object, link: Link | None, action: migration_plan.Action) -> bool:
         uid = objects.uid_of(migration)
@@ -258,13 +262,14 @@ class MigrateTarget(_Side):
 
     async def reconcile(self, request: Request) -> Result:
         """Bring the target's side closer to its end."""
+        before: migration_plan.Action | None = None
         for _ in range(MAX_STEPS):
             migration = self._ports.migrations.get(request.namespace, request.name)
             pod_uid = str(objects.dig(migration, "status", "targetPodUID") or "")
             if migration is None:
                 self._close(request)
                 return Result()
-            link = self._ports.links.want(pod_uid, f"target/{request}") if pod_uid else None
+            link = self._ports.links.want(pod_uid, Who("target", request)) if pod_uid else None
             observed = migration_plan.Observed(
                 migration=migration,
                 launcher=link.status if link else None,
@@ -273,15 +278,19 @@ class MigrateTarget(_Side):
                 relaying=self._expected.get(request) == objects.uid_of(migration),
                 address=self._address(),
             )
-            if link is None or not await self._apply(request, migration, link, migration_plan.plan_target(observed)):
+            action = migration_plan.plan_target(observed)
+            if action == before:
+                break  # it was done, and nothing came of it
+            before = action
+            if link is None or not await self._apply(request, migration, link, action):
                 return Result()
-        return Result(requeue_after=5)
+        return Result(requeue_after=DISAGREE_SECONDS)
 
     def _close(self, request: Request) -> None:
         uid = self._expected.pop(request, "")
         self._door.forget(uid)
         self._wired.pop(uid, None)
-        self._ports.links.release(f"target/{request}")
+        self._ports.links.release(Who("target", request))
 
     async def _apply(self, request: Request, migration: Object, link: Link, action: migration_plan.Action) -> bool:
         uid = objects.uid_of(migration)
@@ -351,7 +360,10 @@ class MigrateTarget(_Side):
 
     async def _machine(self, migration: Object) -> Object:
         # It is on the other node, so the informer of this one does not know it.
-        return await self._ports.api.get(VIRTUAL_MACHINES, _vm_name(migration), objects.namespace_of(migration))
+        vm = await self._ports.api.get(VIRTUAL_MACHINES, _vm_name(migration), objects.namespace_of(migration))
+        if faults := structure.of_virtual_machine(vm):
+            raise InvalidObject(f"virtual machine {_vm_name(migration)}: {'; '.join(faults)}")
+        return vm
 
     async def _wire(self, vm: Mapping[str, Any], migration: Object, link: Link) -> tuple[Interface, ...]:
         uid = objects.uid_of(migration)

@@ -3,12 +3,16 @@
 A start writes the VM once: phase, conditions, domain, interfaces, graphics and times together. Afterwards it is written when something
 changed and never on a timer. Every write carries the resourceVersion it was decided on; Conflict means that the loop looks again.
 
+A launcher changes its mind as often as its guest likes. What is written of that is a burst of ``WRITES_BURST`` and then one every
+``WRITE_SECONDS`` a machine, always of the newest state; changes of the phase, of which an attempt has three, are written at once.
+
 Nothing is remembered across restarts. What virt-launcher says (``Hello`` carries everything) and what the API holds are enough, and
 virt-launcher starts a domain once in the life of a pod, whatever it is told.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -21,13 +25,14 @@ from apiserver.apis.meta.resources import Resource
 from apiserver.apis.virt import conditions, phases, power
 from apiserver.apis.virt.resources import VIRTUAL_MACHINES
 from controller.runtime.clock import Clock
+from controller.runtime.flowcontrol import TokenBucket
 from controller.runtime.reconciling import Request, Result
 from handler.devices import ownership
 from handler.network.masquerade import Unsupported
 from handler.network.namespaces import CommandFailed
 from handler.network.setup import Interface
 from handler.pods.launcher import Connection, Disconnected, Refused
-from handler.pods.links import Link, Links
+from handler.pods.links import Link, Links, Who
 from handler.reconcilers import guest_plan, guest_status
 from handler.reconcilers.guest_status import End
 from launcher.protocol import messages
@@ -40,6 +45,11 @@ HEALS_SECONDS: Final = 2.0
 """A fault of the pod's network that is gone after this long is nobody's business."""
 MAX_STEPS: Final = 8
 """Actions in one pass; more would mean that launcher and plan disagree for ever."""
+DISAGREE_SECONDS: Final = 5.0
+"""Until a launcher is asked again that says it did something and does not show it."""
+WRITES_BURST: Final = 20
+WRITE_SECONDS: Final = 5.0
+"""Twelve writes a minute in the long run; a live migration, which is worth more, writes five in all."""
 
 
 class Machines(Protocol):
@@ -121,25 +131,32 @@ class RunGuest:
         self._agreed: dict[str, tuple[Object, Object]] = {}
         """By uid of the pod: (what the server made of our last write, what we had sent). A server that stores some value in another
         spelling must not be told again and again."""
+        self._writes: dict[Request, TokenBucket] = {}
+        """What may still be written of each machine of this node."""
 
     async def reconcile(self, request: Request) -> Result:
         """Bring the guest closer to what its virtual machine asks for."""
-        who = f"vm/{request}"
+        who, before = Who("vm", request), None
         for _ in range(MAX_STEPS):
             vm = self._ports.machines.get(request.namespace, request.name)
             pod_uid = objects.dig(vm, "status", "podUID") or ""
             concerned = phases.phase_of(vm or {}) in phases.OWNED_BY_HANDLER | {phases.UNKNOWN}
             self._ports.links.release(who, keep=pod_uid if concerned else "")
             self._forget()
+            if vm is None:
+                self._writes.pop(request, None)
             if vm is None or not pod_uid or not concerned:
                 return Result()
             link = self._ports.links.want(pod_uid, who)
             observed = guest_plan.Observed(vm=vm, launcher=link.status, connected=link.connection is not None, gone=link.gone)
-            rest = await self._apply(vm, link, guest_plan.plan(observed))
+            action = guest_plan.plan(observed)
+            if action == before:
+                break  # the launcher did what it was asked to, and nothing came of it
+            rest, before = await self._apply(vm, link, action), action
             if rest is not None:
                 return rest
-        logger.warning("no end after %d steps: %s", MAX_STEPS, request)
-        return Result(requeue_after=5)
+        logger.warning("virt-launcher of virtual machine %s and this process do not agree about its guest", request)
+        return Result(requeue_after=DISAGREE_SECONDS)
 
     async def _apply(self, vm: Object, link: Link, action: guest_plan.Action) -> Result | None:
         """Carry the action out; return when to look again, or None where there may be more to do at once."""
@@ -151,7 +168,7 @@ class RunGuest:
             case guest_plan.Call():
                 return await self._call(vm, link, action.request)
             case guest_plan.Report():
-                await self._report(vm, link)
+                return await self._report(vm, link)
             case guest_plan.Finish():
                 await self._finish(vm, action.end)
             case _:
@@ -219,10 +236,10 @@ class RunGuest:
                 self._say(vm, "Normal", "Unpaused", "the guest goes on")
         return None
 
-    async def _report(self, vm: Object, link: Link) -> None:
+    async def _report(self, vm: Object, link: Link) -> Result:
         connection, observed = link.connection, link.status
         if connection is None or observed is None:
-            return
+            return Result()
         interfaces = self._wired.get(link.pod_uid)
         if interfaces is None:  # after a restart of ours: make sure of the network, filters included
             try:
@@ -232,12 +249,13 @@ class RunGuest:
                 self._say(vm, "Warning", "NetworkNotSupported", guest_status.printable(str(error)))
         status = guest_status.running(vm, observed, interfaces, self._ports.clock.now())
         if status == vm.get("status") or self._agreed.get(link.pod_uid) == (vm.get("status"), status):
-            return
-        began = phases.phase_of(vm) == phases.SCHEDULED
-        await self._write(vm, status)
-        if began:
+            return Result()
+        if not await self._write(vm, status):
+            return Result(requeue_after=self._bucket(vm).delay(_elapsed()))
+        if phases.phase_of(vm) == phases.SCHEDULED:
             kind = "KVM" if observed.domain is not None and observed.domain.type == "kvm" else "emulation"
             self._say(vm, "Normal", "Started", f"the guest runs ({kind})")
+        return Result()
 
     async def _wire(self, vm: Object, link: Link, connection: Connection) -> tuple[Interface, ...]:
         interfaces = await self._ports.node.prepare_network(vm, connection)
@@ -255,13 +273,26 @@ class RunGuest:
         self._say(vm, "Warning" if end.result == power.RESULT_FAILED else "Normal", end.reason, end.message)
 
     async def _write(self, vm: Object, status: Object) -> bool:
-        """Write the status if it is another one; return whether it was."""
+        """Write the status if it is another one and its turn has come; return whether it was written.
+
+        What does not change the phase waits for its turn: who calls this looks again later, and then writes the newest.
+        """
         if status == vm.get("status"):
             return False
+        bucket, now = self._bucket(vm), _elapsed()
+        if bucket.delay(now) and status.get("phase") == phases.phase_of(vm):
+            return False
+        bucket.spend(now)
         written = await self._ports.writer.update(VIRTUAL_MACHINES, {**vm, "status": status}, subresource="status")
         self._ports.machines.remember(written)
         self._agreed[objects.dig(vm, "status", "podUID")] = (written.get("status") or {}, status)
         return True
+
+    def _bucket(self, vm: Object) -> TokenBucket:
+        request = Request(*objects.key_of(vm))
+        if request not in self._writes:
+            self._writes[request] = TokenBucket(WRITES_BURST, 1 / WRITE_SECONDS, _elapsed(), debt=WRITES_BURST)
+        return self._writes[request]
 
     def _say(self, vm: Object, type_: Literal["Normal", "Warning"], reason: str, message: str) -> None:
         self._ports.events.event(vm, VIRTUAL_MACHINES, type_, reason, message)
@@ -271,3 +302,7 @@ def _live(link: Link) -> Connection:
     if link.connection is None:
         raise Disconnected(f"the launcher of pod {link.pod_uid} is not connected")
     return link.connection
+
+
+def _elapsed() -> float:
+    return asyncio.get_running_loop().time()

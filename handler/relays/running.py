@@ -66,7 +66,7 @@ class Relays:
         self._running[relay.migration_uid] = relay
         try:
             await relay.run()
-        except OSError as error:
+        except (OSError, ValueError) as error:  # ValueError: a uid that is none, which no path may be made of
             logger.warning("relays of migration %s: %s", relay.migration_uid, error)
         finally:
             self._running.pop(relay.migration_uid, None)

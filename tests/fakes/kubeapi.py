@@ -51,6 +51,8 @@ class FakeAPI:
         self.authorize: Callable[[str, str, Mapping[str, str]], bool] | None = None
         """Whether a request (method, path, query) is allowed; others are Forbidden, and noted in ``forbidden``."""
         self.forbidden: list[tuple[str, str]] = []
+        self.selected_anyway: Callable[[Object], bool] = lambda _: False
+        """Objects that every selector selects: what makes a server select an object may be the very thing that is wrong with it."""
         self.discovery: dict[str, list[Object]] = {}
         """Resources by group version path (``/api/v1``): what discovery tells of them."""
         self.users: dict[str, Object] = {}
@@ -256,7 +258,7 @@ class FakeAPI:
         return {"kind": "Status", "apiVersion": "v1", "status": "Success"}
 
     def _list(self, request: web.Request, collection: str, namespace: str) -> web.Response:
-        items = [each for each in self.all(collection) if _selected(request, namespace, each)]
+        items = [each for each in self.all(collection) if self._selected(request, namespace, each)]
         metadata: Object = {"resourceVersion": str(self.revision)}
         limit, start = int(request.query.get("limit") or 0), int(request.query.get("continue") or 0)
         if limit and start + limit < len(items):
@@ -277,7 +279,7 @@ class FakeAPI:
         position = next((at for at, entry in enumerate(self.log) if entry[0] > (self.revision if initial else since)), len(self.log))
         if initial:
             for each in self.all(collection):
-                if _selected(request, namespace, each):
+                if self._selected(request, namespace, each):
                     await _send(response, "ADDED", each)
             end = {"resourceVersion": str(self.revision), "annotations": {"k8s.io/initial-events-end": "true"}}
             await _send(response, "BOOKMARK", {"metadata": end})
@@ -285,7 +287,7 @@ class FakeAPI:
             while position < len(self.log) and cut == self._cut:
                 _, kind, key, obj, old = self.log[position]
                 position += 1
-                if key[0] == collection and (event := _event(request, namespace, kind, obj, old)):
+                if key[0] == collection and (event := self._event(request, namespace, kind, obj, old)):
                     await _send(response, *event)
             async with self._changed:
                 while cut == self._cut and position >= len(self.log):
@@ -293,6 +295,18 @@ class FakeAPI:
         if request.transport is not None:
             request.transport.abort()
         return response
+
+    def _selected(self, request: web.Request, namespace: str, obj: Object) -> bool:
+        return self.selected_anyway(obj) or _selected(request, namespace, obj)
+
+    def _event(self, request: web.Request, namespace: str, kind: str, obj: Object, old: Object | None) -> tuple[str, Object] | None:
+        """Return what a watch with these selectors is told: of an object that leaves it, a deletion with what it was before."""
+        before = old is not None and self._selected(request, namespace, old)
+        if self._selected(request, namespace, obj):
+            return "ADDED" if kind == "MODIFIED" and not before else kind, obj
+        if old is None or not before:
+            return None
+        return "DELETED", {**old, "metadata": {**old["metadata"], "resourceVersion": obj["metadata"]["resourceVersion"]}}
 
 
 def _stamp(request: Object, user: Object) -> None:
@@ -327,16 +341,6 @@ def _decided(old: Object, new: Object, subresource: str) -> Object:
 
 async def _send(response: web.StreamResponse, kind: str, obj: Object) -> None:
     await response.write(json.dumps({"type": kind, "object": obj}).encode() + b"\n")
-
-
-def _event(request: web.Request, namespace: str, kind: str, obj: Object, old: Object | None) -> tuple[str, Object] | None:
-    """Return what a watch with these selectors is told: of an object that leaves it, a deletion with what it was before."""
-    before = old is not None and _selected(request, namespace, old)
-    if _selected(request, namespace, obj):
-        return "ADDED" if kind == "MODIFIED" and not before else kind, obj
-    if old is None or not before:
-        return None
-    return "DELETED", {**old, "metadata": {**old["metadata"], "resourceVersion": obj["metadata"]["resourceVersion"]}}
 
 
 def _split(path: str) -> tuple[str, str, str, str]:

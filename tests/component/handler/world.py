@@ -20,12 +20,13 @@ from apiserver.client.config import Config
 from apiserver.client.informer import Informer
 from apiserver.client.rest import Client
 from controller.runtime.clock import SystemClock
+from controller.runtime.flowcontrol import TokenBucket
 from controller.runtime.reconciling import Controller
 from controller.runtime.recorder import Recorder
 from handler.network.setup import Interface
 from handler.pods import launcher
 from handler.pods.launcher import Connection
-from handler.pods.links import Links
+from handler.pods.links import Link, Links
 from handler.pods.process import Launcher
 from handler.reconcilers import migrate_guest, run_guest
 from handler.relays.incoming import Expected
@@ -143,12 +144,12 @@ class Handler:
         coming = Informer(client, MIGRATIONS, field_selector=f"status.targetNode={node}")
         recorder = Recorder(client, "virt-handler", clock, host=node)
 
-        def connect(pod_uid: str, on_status: Callable[[messages.Status], None]) -> Any:
+        def connect(pod_uid: str, on_status: Callable[[messages.Status], None], budget: TokenBucket) -> Any:
             found = launchers.get(pod_uid)
             identify = found.identify if found is not None else way.identify.get(pod_uid)
             if identify is None:
                 raise launcher.Disconnected("no such pod")
-            return launcher.connect(pod_uid, on_status, kubelet=kubelet, identify=identify)
+            return launcher.connect(pod_uid, on_status, budget, kubelet=kubelet, identify=identify)
 
         self.links = Links(connect, changed=self._link_changed)
         vm = run_guest.Ports(self.machines, client, recorder, self.node, self.links, clock)
@@ -172,11 +173,9 @@ class Handler:
     def _enqueue(self, loop: str, obj: Object) -> None:
         self.loops[loop].enqueue(obj["metadata"]["namespace"], obj["metadata"]["name"])
 
-    def _link_changed(self, pod_uid: str) -> None:
-        link = self.links.get(pod_uid)
-        for who in link.wanted if link is not None else ():
-            loop, namespace, name = who.split("/")
-            self.loops[loop].enqueue(namespace, name)
+    def _link_changed(self, link: Link) -> None:
+        for who in link.wanted:
+            self.loops[who.loop].queue.add(who.request)
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as tasks:

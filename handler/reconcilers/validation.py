@@ -1,0 +1,37 @@
+"""What must be sound in an object before virt-handler acts on it: its structure, and what becomes part of a path. Pure."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from apiserver.apis.meta import objects
+from apiserver.apis.meta.objects import Object
+from apiserver.apis.virt import hardware, structure
+from handler.pods import places
+
+_MAC: Final = re.compile(r"[0-9a-fA-F]{2}([:-][0-9a-fA-F]{2}){5}")
+
+
+def validate_virtual_machine(vm: Object) -> tuple[str, ...]:
+    """Return what is wrong with a VirtualMachine, in sentences with the place; empty when it is sound."""
+    return structure.of_virtual_machine(vm) or (*_uid(vm, "podUID"), *_addresses(vm))
+
+
+def validate_migration(migration: Object) -> tuple[str, ...]:
+    """Return what is wrong with a Migration, in sentences with the place; empty when it is sound."""
+    return structure.of_migration(migration) or _uid(migration, "targetPodUID")
+
+
+def _addresses(vm: Object) -> tuple[str, ...]:
+    """A card's address becomes part of a command line."""
+    return tuple(
+        f"spec.domain.devices.interfaces[{position}].mac must be six pairs of hexadecimal digits, not {ascii(each['mac'])[:80]}"
+        for position, each in enumerate(hardware.interfaces(vm["spec"]["domain"]))
+        if each.get("mac") and not _MAC.fullmatch(each["mac"])
+    )
+
+
+def _uid(obj: Object, field: str) -> tuple[str, ...]:
+    uid = objects.dig(obj, "status", field)
+    return () if not uid or places.is_uid(uid) else (f"status.{field} must be the uid of a pod, not {ascii(uid)[:80]}",)

@@ -1,0 +1,141 @@
+"""virt-handler as a whole, alive: the real Agent against a fake API server, with fake launchers in directories that stand in for pods."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from apiserver.apis.meta.objects import Object
+from apiserver.client.rest import Client
+from certs.reloading import Files
+from handler import node as nodes
+from handler.agent import Agent
+from handler.devices.acceleration import Verdict
+from handler.network import masquerade, setup
+from handler.network.setup import Interface
+from handler.options import Options
+from handler.pods.launcher import Connection
+from handler.pods.process import Launcher
+from launcher.protocol import messages
+from tests.component.handler.world import EVENTS, VMS, eventually
+from tests.fakes import rbac
+from tests.fakes.kubeapi import FakeAPI
+from tests.fakes.launcher import FakeLauncher
+from tests.unit.handler.reconcilers.builders import a_vm
+
+NODE = "n"
+
+
+class PureNode:
+    """What the real node reads of a machine, without what it then does to a pod."""
+
+    accelerator: messages.Accelerator = "qemu"
+
+    def give_devices(self, vm: Mapping[str, Any], connection: Connection) -> None:
+        assert all(each.path.startswith("/") for each in nodes.device_nodes(vm, self.accelerator))
+
+    async def prepare_network(self, vm: Mapping[str, Any], pod_uid: str, connection: Connection) -> tuple[Interface, ...]:
+        interface = setup.wanted(vm)
+        if interface is None:
+            return ()
+        mac = masquerade.mac_address(vm["metadata"]["uid"], interface["name"], interface.get("mac") or "")
+        dns = masquerade.Resolver()
+        masquerade.dnsmasq(mac, hostname=vm["metadata"]["name"], dns=dns, mtu=1500, pid_file=f"/run/dnsmasq-{pod_uid}.pid")
+        return (Interface(interface["name"], mac, masquerade.TAP, interface["model"], ("10.244.0.5",)),)
+
+
+class Live:
+    """A node with one healthy machine, whose virt-handler runs."""
+
+    def __init__(self, api: FakeAPI, kubelet: Path, stack: AsyncExitStack) -> None:
+        self.api = api
+        self.kubelet = kubelet
+        self.launchers: dict[str, FakeLauncher] = {}
+        self.aliases: dict[str, str] = {}
+        self._stack = stack
+        self._state: messages.DomainState = "running"
+
+    async def launcher(self, pod_uid: str) -> FakeLauncher:
+        """Start a pod's launcher."""
+        made = self.launchers[pod_uid] = FakeLauncher(pod_uid)
+        await self._stack.enter_async_context(made.serving(self.kubelet))
+        return made
+
+    def alias(self, pod_uid: str, of: str) -> None:
+        """Make one more pod that leads to the launcher of another."""
+        self.aliases[pod_uid] = of
+        (self.kubelet / "pods" / pod_uid).symlink_to(of)
+
+    def identify(self, pid: int, pod_uid: str) -> Launcher:
+        """Vouch for a launcher."""
+        real = self.aliases.get(pod_uid, pod_uid)
+        return self.launchers[real].identify(pid, real)
+
+    def vm(self, name: str = "testvm") -> Any:
+        """Return a machine as it is stored."""
+        return self.api.get(VMS, "default", name)
+
+    async def healthy_machine_follows(self, seconds: float) -> None:
+        """Change the state of the healthy guest, and wait until the API tells of it."""
+        launcher = self.launchers["pod-1"]
+        assert launcher.status.domain is not None
+        self._state = "paused" if self._state == "running" else "running"
+        launcher.change(domain=messages.DomainStatus("default_testvm", "u", "qemu", self._state, "ioerror"))
+        await eventually(lambda: self.vm()["status"]["domain"]["state"] == self._state, seconds)
+
+    def told(self, name: str) -> str:
+        """Return the messages of warnings about an object."""
+        found: list[Object] = [
+            each for each in self.api.all(EVENTS) if each["involvedObject"]["name"] == name and each["type"] == "Warning"
+        ]
+        return "\n".join(f"{each['reason']}: {each['message']}" for each in found)
+
+    def writes(self, name: str) -> int:
+        """Return how often a machine's status was written through the API."""
+        return len([1 for method, path, _ in self.api.writes if method == "PUT" and path.endswith(f"/virtualmachines/{name}/status")])
+
+
+def options(kubelet: Path) -> Options:
+    """Return the options of a handler without certificates."""
+    return Options(
+        node_name=NODE,
+        namespace="kubevirt",
+        pod_ip="127.0.0.1",
+        kubeconfig=None,
+        files=Files.in_directory(kubelet / "absent"),
+        kubelet=kubelet,
+        acceleration="emulation",
+        streams_port=0,
+        relay_port=0,
+        health_port=0,
+        log_level="INFO",
+    )
+
+
+@asynccontextmanager
+async def live(kubelet: Path, *, admit: Callable[[Live], None] | None = None) -> AsyncIterator[Live]:
+    """Yield a node whose healthy guest runs; at the end its virt-handler must still be the same, and have asked for nothing forbidden."""
+    api = FakeAPI()
+    api.authorize = rbac.authorizer("virt-handler")
+    (kubelet / "device-plugins").mkdir()
+    async with AsyncExitStack() as stack:
+        config = await stack.enter_async_context(api.serving())
+        client = await stack.enter_async_context(Client(config, user_agent="test"))
+        world = Live(api, kubelet, stack)
+        if admit is not None:
+            admit(world)
+        await world.launcher("pod-1")
+        vm = a_vm()
+        del vm["metadata"]["resourceVersion"]
+        await api.put(VMS, vm)
+        agent = Agent(options(kubelet), client, Verdict(False, "a test"), node=PureNode(), identify=world.identify)
+        async with asyncio.TaskGroup() as tasks:
+            running = tasks.create_task(agent.run())
+            await eventually(lambda: world.vm()["status"]["phase"] == "Running")
+            yield world
+            assert not running.done()
+            running.cancel()
+    assert api.forbidden == []

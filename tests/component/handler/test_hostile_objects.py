@@ -1,0 +1,99 @@
+"""Whatever stands in the API: a live virt-handler tells of it, and looks after its other guests as before."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from handler.pods.launcher import Disconnected
+from handler.reconcilers import run_guest, validation
+from launcher.protocol import messages
+from tests.component.handler.live import Live, live
+from tests.component.handler.world import MIGS, VMS, eventually
+from tests.hostile import CASES, WORST, Case, a_full_virtual_machine
+
+BATCH = 200
+PROMPT_SECONDS = 5.0
+"""A hundred times what it takes, for machines that have other things to do."""
+
+Placed = tuple[str, Case, bool]
+"""Name of the object, the case, and whether an error is to be told."""
+
+
+async def attack(world: Live, collection: str, cases: Sequence[Case]) -> None:
+    """Store the objects, wait until of each that is not sound an Event tells, look after the healthy guest, and take the objects away."""
+    prefix = f"{collection.rsplit('/', 1)[-1]}-{len(world.api.log)}"
+    placed: list[Placed] = []
+    for number, case in enumerate(cases):
+        obj: dict[str, Any] = {**case.object, "metadata": {**case.object["metadata"], "name": f"{prefix}-{number}"}}
+        if case.object.get("status", {}) and isinstance(obj["status"], dict) and obj["status"].get("podUID") == "pod-hostile":
+            obj["status"] = {**obj["status"], "podUID": f"pod-{prefix}-{number}"}
+            world.alias(f"pod-{prefix}-{number}", "pod-hostile")
+        judge = validation.validate_virtual_machine if case.kind == "VirtualMachine" else validation.validate_migration
+        stored = await world.api.put(collection, obj)
+        placed.append((obj["metadata"]["name"], case, bool(judge(stored))))
+    await world.healthy_machine_follows(PROMPT_SECONDS)
+    try:
+        await eventually(lambda: untold(world, placed) == [], seconds=20)
+    except TimeoutError:
+        pytest.fail(f"not told: {untold(world, placed)[:20]}")
+    for name, _, _ in placed:
+        await world.api.remove(collection, "ns", name)
+
+
+def untold(world: Live, placed: Sequence[Placed]) -> list[str]:
+    told = {each["involvedObject"]["name"]: each["reason"] for each in world.api.all("/api/v1/events") if each["type"] == "Warning"}
+    return [case.name for name, case, is_wrong in placed if is_wrong and told.get(name) != "InvalidObject"]
+
+
+def deliver_everything(world: Live) -> None:
+    world.api.selected_anyway = lambda obj: obj["metadata"]["namespace"] == "ns"
+
+
+def of_kind(kind: str, *paths: str) -> list[Case]:
+    return [case for case in CASES if case.kind == kind and case.path.startswith(paths) and case.value in WORST]
+
+
+def surprises(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """Return what virt-handler met and had no word for."""
+    met = [record.exc_info[1] for record in caplog.records if record.exc_info and record.name.split(".")[0] != "aiohttp"]
+    return [f"{type(error).__name__}: {str(error)[:200]}" for error in met if not isinstance(error, Disconnected)]
+
+
+@pytest.mark.parametrize("part", [("metadata", "spec"), ("status",)], ids=["spec", "status"])
+async def test_every_hostile_value_in_a_machine_is_told_and_costs_nobody_else_anything(
+    tmp_path: Path, part: tuple[str, ...], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_guest, "IMAGE_SECONDS", 3600.0)  # each machine is tried once
+    cases = of_kind("VirtualMachine", *part)
+    assert len(cases) > 500
+    async with live(tmp_path, admit=deliver_everything) as world:
+        hostile = await world.launcher("pod-hostile")
+        hostile.missing = ("one",) if part != ("status",) else ()  # devices and network are asked for with each start that is refused
+        for batch in _batched(cases, BATCH):
+            await attack(world, VMS, batch)
+        assert surprises(caplog) == []
+        assert max(len(record.getMessage()) for record in caplog.records) < 2000
+        if hostile.missing:
+            assert len([each for each in hostile.received if isinstance(each, messages.Sync)]) > 100
+
+
+async def test_every_hostile_value_in_a_migration_is_told_and_costs_nobody_else_anything(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    cases = of_kind("Migration", "metadata", "spec", "status")
+    async with live(tmp_path, admit=deliver_everything) as world:
+        source, _ = await world.launcher("pod-hostile"), await world.launcher("pod-target")
+        source.change(started=True, domain=messages.DomainStatus("ns_hostile", "u", "qemu", "running", "booted"))
+        await world.api.put(VMS, a_full_virtual_machine())
+        await eventually(lambda: world.api.get(VMS, "ns", "hostile")["status"]["phase"] == "Running")
+        for batch in _batched(cases, BATCH):
+            await attack(world, MIGS, batch)
+        assert surprises(caplog) == []
+
+
+def _batched(cases: Sequence[Case], size: int) -> list[Sequence[Case]]:
+    return [cases[first : first + size] for first in range(0, len(cases), size)]
