@@ -37,6 +37,9 @@ class FakeLauncher:
         self.refuse = ""
         self.missing: tuple[str, ...] = ()
         """Disks without an image: the next starts are refused with ``NotReady``."""
+        self.mute = False
+        """Takes requests and never answers."""
+        self.hellos = 0
         self._writers: set[asyncio.StreamWriter] = set()
         self._alive: tuple[int, int] = os.pipe()
         """A pipe stands in for the pidfd: it becomes readable when the other end is closed."""
@@ -88,12 +91,15 @@ class FakeLauncher:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         receiver = codec.requests()
+        self.hellos += 1
         writer.write(codec.encode(messages.Hello(messages.PROTOCOL, "fake", self.status)))
         self._writers.add(writer)
         try:
             while data := await reader.read(1 << 16):
                 for call in receiver.receive(data):
                     self.received.append(call.request)
+                    if self.mute:
+                        continue
                     refusal = self._carry_out(call.request)
                     disks = self.missing if refusal and refusal[0] == "NotReady" else ()
                     answer = messages.Refusal(call.id, *refusal, self.status, disks) if refusal else messages.Reply(call.id, self.status)

@@ -58,9 +58,9 @@ class Live:
         self._stack = stack
         self._state: messages.DomainState = "running"
 
-    async def launcher(self, pod_uid: str) -> FakeLauncher:
+    async def launcher(self, pod_uid: str, kind: type[FakeLauncher] = FakeLauncher) -> FakeLauncher:
         """Start a pod's launcher."""
-        made = self.launchers[pod_uid] = FakeLauncher(pod_uid)
+        made = self.launchers[pod_uid] = kind(pod_uid)
         await self._stack.enter_async_context(made.serving(self.kubelet))
         return made
 
@@ -73,6 +73,12 @@ class Live:
         """Vouch for a launcher."""
         real = self.aliases.get(pod_uid, pod_uid)
         return self.launchers[real].identify(pid, real)
+
+    async def machine(self, name: str, pod_uid: str) -> None:
+        """Store a machine whose pod was just scheduled."""
+        vm = a_vm(podUID=pod_uid)
+        vm["metadata"] = {"name": name, "namespace": "default", "uid": f"uid-of-{name}", "generation": 1}
+        await self.api.put(VMS, vm)
 
     def vm(self, name: str = "testvm") -> Any:
         """Return a machine as it is stored."""

@@ -1,0 +1,179 @@
+"""Launchers that a guest has taken over, in front of a live virt-handler: too many words, none at all, and words that are none."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+
+from handler.pods import launcher as connections
+from handler.pods import links
+from handler.reconcilers import run_guest
+from launcher.protocol import codec, messages
+from tests.component.handler.live import Live, live
+from tests.component.handler.world import eventually
+from tests.fakes.launcher import FakeLauncher
+
+PROMPT_SECONDS = 5.0
+PHASE_WRITES = 2
+"""Running, and the end."""
+
+
+def state(number: int) -> messages.DomainStatus:
+    return messages.DomainStatus("d", "u", "qemu", "paused" if number % 2 else "running", f"reason {number}")
+
+
+async def a_chatty_machine(world: Live) -> FakeLauncher:
+    made = await world.launcher("pod-chatty")
+    await world.machine("chatty", "pod-chatty")
+    await eventually(lambda: world.vm("chatty")["status"]["phase"] == "Running")
+    return made
+
+
+async def talk(world: Live, chatty: FakeLauncher, *, rounds: int, seconds: float) -> None:
+    """Change the guest's state so often, evenly, and look after the healthy guest meanwhile."""
+    for number in range(rounds):
+        chatty.change(domain=state(number), not_migratable=f"because of {number}")
+        await asyncio.sleep(seconds / rounds)
+        if number % (rounds // 3) == rounds // 6:
+            await world.healthy_machine_follows(PROMPT_SECONDS)
+
+
+async def test_many_changes_are_few_writes_and_the_newest_is_written_in_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(links, "TOLD_PER_SECOND", 1000.0)  # so that the writes alone are limited here
+    async with live(tmp_path) as world:
+        chatty, began = await a_chatty_machine(world), time.monotonic()
+        await talk(world, chatty, rounds=240, seconds=2)
+        elapsed = time.monotonic() - began
+        assert 10 <= world.writes("chatty") <= 1 + run_guest.WRITES_BURST + elapsed / run_guest.WRITE_SECONDS
+        assert world.vm("chatty")["status"]["domain"]["reason"] != "reason 239"
+        await eventually(lambda: world.vm("chatty")["status"]["domain"]["reason"] == "reason 239", run_guest.WRITE_SECONDS + PROMPT_SECONDS)
+        await eventually(lambda: "because of 239" in str(world.vm("chatty")["status"]["conditions"]))
+
+
+async def test_the_end_of_a_guest_waits_for_no_turn(tmp_path: Path) -> None:
+    async with live(tmp_path) as world:
+        chatty = await a_chatty_machine(world)
+        await talk(world, chatty, rounds=240, seconds=1)
+        chatty.end("shutdown", "it had enough")
+        await eventually(lambda: world.vm("chatty")["status"]["phase"] == "Succeeded", PROMPT_SECONDS)
+        chatty.exit()
+    assert world.vm("chatty")["status"]["attempts"][0]["message"] == "it had enough"
+
+
+async def test_one_that_says_too_much_is_hung_up_on_and_heard_again_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "DEBT_BYTES", connections.BUDGET_BYTES_PER_SECOND)
+    monkeypatch.setattr(links, "EXIT_SECONDS", 0.2)
+    async with live(tmp_path) as world:
+        chatty = await a_chatty_machine(world)
+        hellos = chatty.hellos
+        for number in range(4000):
+            chatty.change(domain=state(number))
+            if number % 1000 == 500:
+                await world.healthy_machine_follows(PROMPT_SECONDS)
+        await eventually(lambda: chatty.hellos > hellos)
+        assert world.writes("chatty") <= 2 * run_guest.WRITES_BURST
+        monkeypatch.setattr(run_guest, "WRITE_SECONDS", 0.1)
+        chatty.end("crashed", "shouted itself hoarse")
+        await eventually(lambda: world.vm("chatty")["status"]["phase"] == "Failed", 20)
+        await world.healthy_machine_follows(PROMPT_SECONDS)
+
+
+async def test_launchers_that_never_answer_keep_no_other_machine_waiting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three times as many as virt-handler once had workers."""
+    async with live(tmp_path) as world:
+        for number in range(24):
+            mute = await world.launcher(f"pod-mute-{number}")
+            mute.mute = True
+            await world.machine(f"mute-{number}", mute.pod_uid)
+        await eventually(lambda: all(each.received for uid, each in world.launchers.items() if uid.startswith("pod-mute")))
+        await world.healthy_machine_follows(PROMPT_SECONDS)
+        await world.launcher("pod-late")
+        await world.machine("late", "pod-late")
+        await eventually(lambda: world.vm("late")["status"]["phase"] == "Running", PROMPT_SECONDS)
+
+
+async def test_a_call_without_an_answer_cuts_the_connection_and_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "START_SECONDS", 0.3)
+    monkeypatch.setattr(links, "EXIT_SECONDS", 0.1)
+    async with live(tmp_path) as world:
+        mute = await world.launcher("pod-mute")
+        mute.mute = True
+        await world.machine("mute", "pod-mute")
+        await eventually(lambda: mute.hellos >= 2)
+        mute.mute = False
+        await eventually(lambda: world.vm("mute")["status"]["phase"] == "Running", 20)
+        assert mute.starts == 1
+
+
+class Garbage(FakeLauncher):
+    """Answers every connection with the same bytes, as often as they are taken."""
+
+    words: ClassVar[bytes] = b""
+    sent = 0
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.hellos += 1
+        try:
+            while True:
+                writer.write(self.words)
+                await writer.drain()
+                self.sent += len(self.words)
+                await asyncio.sleep(0)
+        except OSError:
+            pass
+        finally:
+            writer.close()
+
+
+def hello(**status: object) -> bytes:
+    line = codec.encode(messages.Hello(messages.PROTOCOL, "x", messages.Status(1)))
+    body = ",".join(f'"{key}":{value}' for key, value in status.items())
+    return line.replace(b'"revision":1', f'"revision":1,{body}'.encode() if body else b'"revision":1')
+
+
+def words() -> Iterator[tuple[str, bytes]]:
+    interface = '{"name":"","mac":""}'
+    yield "no JSON", b"\x00\xff\n" * 1000
+    yield "nested lists", b"[" * 200_000 + b"\n"
+    yield "nested objects", b'{"a":' * 100_000 + b"\n"
+    yield "a line without an end", b"x" * (1 << 16)
+    yield "huge numbers", b'{"type":"Hello","body":' + b"9" * 100_000 + b"}\n"
+    yield "many interfaces", hello(interfaces=f"[{','.join([interface] * 20_000)}]")
+    yield "another version", codec.encode(messages.Hello(99, "x" * 1000, messages.Status(1)))
+    yield "hellos without end", hello()
+    yield "answers to nobody", hello() + codec.encode(messages.Reply(7, messages.Status(2))) * 100
+    yield "nothing but newlines", b"\n" * 50_000
+
+
+@pytest.mark.parametrize("said", [each for _, each in words()], ids=[name for name, _ in words()])
+async def test_words_that_are_none_cost_no_other_machine_anything(tmp_path: Path, said: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "HELLO_SECONDS", 0.5)
+    async with live(tmp_path) as world:
+        kind = type("Talker", (Garbage,), {"words": said})
+        talkers = [await world.launcher(f"pod-{number}-talker", kind) for number in range(3)]
+        for each in talkers:
+            await world.machine(each.pod_uid, each.pod_uid)
+        await eventually(lambda: all(each.hellos for each in talkers))
+        for _ in range(3):
+            await world.healthy_machine_follows(PROMPT_SECONDS)
+        assert sum(each.sent for each in talkers) < 3 * 2 * connections.BUDGET_BYTES
+
+
+async def test_a_launcher_that_says_it_did_and_does_not_is_not_asked_without_end(tmp_path: Path) -> None:
+    class Liar(FakeLauncher):
+        def _carry_out(self, request: messages.Request) -> tuple[messages.RefusalReason, str] | None:
+            self.status = replace(self.status, revision=self.status.revision + 1)
+            return None
+
+    async with live(tmp_path) as world:
+        liar = await world.launcher("pod-liar", Liar)
+        await world.machine("liar", "pod-liar")
+        await asyncio.sleep(1.5)
+        await world.healthy_machine_follows(PROMPT_SECONDS)
+        assert 1 <= len(liar.received) < 60

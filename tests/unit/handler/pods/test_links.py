@@ -1,0 +1,157 @@
+"""Links to launchers, on a clock that jumps: what one pod does stays with its link."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any, cast
+
+import pytest
+
+from controller.runtime.flowcontrol import TokenBucket
+from controller.runtime.reconciling import Request
+from handler.pods import links
+from handler.pods.launcher import Connection, Disconnected
+from handler.pods.links import Link, Links, Who
+from launcher.protocol import messages
+from tests.unit.controller.virtualtime import run
+
+ME = Who("vm", Request("ns", "a/b"))
+OnStatus = Callable[[messages.Status], None]
+
+
+class Pod:
+    """A launcher: what it says is said through ``on_status``; ``faults`` are raised by the next connections."""
+
+    def __init__(self) -> None:
+        self.faults: list[Exception] = []
+        self.connected = 0
+        self.on_status: OnStatus = lambda _: None
+
+    @asynccontextmanager
+    async def connect(self, pod_uid: str, on_status: OnStatus, budget: TokenBucket) -> AsyncIterator[Connection]:
+        self.connected += 1
+        if self.faults:
+            raise self.faults.pop(0)
+        self.on_status = on_status
+        yield cast(Connection, self)
+
+    async def run(self) -> None:
+        await asyncio.Event().wait()
+
+
+class Node:
+    """Pods by uid, and what Links tells of them."""
+
+    def __init__(self, *uids: str, ended: Exception | None = None) -> None:
+        self.pods = {uid: Pod() for uid in uids}
+        self.told: list[tuple[float, str, int]] = []
+        self.ended: list[str] = []
+        self._fault = ended
+        self.links = Links(lambda uid, *more: self.pods[uid].connect(uid, *more), changed=self._changed, ended=self._end)
+
+    def _changed(self, link: Link) -> None:
+        self.told.append((asyncio.get_running_loop().time(), link.pod_uid, link.status.revision if link.status else 0))
+
+    async def _end(self, pod_uid: str) -> None:
+        self.ended.append(pod_uid)
+        if self._fault is not None:
+            raise self._fault
+
+    def play(self, scenario: Callable[[Node], Any]) -> Node:
+        async def scene() -> None:
+            async with asyncio.TaskGroup() as tasks:
+                running = tasks.create_task(self.links.run())
+                await scenario(self)
+                assert not running.done()
+                running.cancel()
+
+        run(scene())
+        return self
+
+
+def test_changes_are_told_in_bursts_then_slowly_and_the_newest_always() -> None:
+    async def flood(node: Node) -> None:
+        node.links.want("pod-1", ME)
+        await asyncio.sleep(1)
+        for revision in range(1, 10_001):  # a thousand a second
+            node.pods["pod-1"].on_status(messages.Status(revision))
+            await asyncio.sleep(0.001)
+        await asyncio.sleep(1)
+
+    node = Node("pod-1").play(flood)
+    assert links.TOLD_BURST + 38 <= len(node.told) <= links.TOLD_BURST + 46
+    assert node.told[-1][2] == 10_000
+
+
+def test_a_change_that_comes_alone_is_told_at_once() -> None:
+    async def speak(node: Node) -> None:
+        node.links.want("pod-1", ME)
+        await asyncio.sleep(1)
+        for revision in range(1, 601):  # a live migration of five minutes
+            node.pods["pod-1"].on_status(messages.Status(revision))
+            assert node.told[-1][2] == revision
+            await asyncio.sleep(0.5)
+
+    Node("pod-1").play(speak)
+
+
+@pytest.mark.parametrize("fault", [ValueError("no uid"), RuntimeError("a defect"), KeyError("x"), UnicodeError("bytes")], ids=repr)
+def test_what_goes_wrong_with_one_link_ends_there_and_is_tried_again(fault: Exception) -> None:
+    async def meet(node: Node) -> None:
+        node.pods["pod-1"].faults = [fault]
+        node.links.want("pod-1", ME)
+        node.links.want("pod-2", ME)
+        await asyncio.sleep(1)
+        assert node.links.want("pod-2", ME).connection is not None
+        await asyncio.sleep(links.FAULT_SECONDS + 1)
+        assert node.links.want("pod-1", ME).connection is not None
+
+    assert Node("pod-1", "pod-2").play(meet).pods["pod-1"].connected == 2
+
+
+def test_a_clean_up_that_fails_is_told_all_the_same() -> None:
+    class Gone(Pod):
+        process: Any = None
+
+        async def run(self) -> None:
+            raise Disconnected("it hung up")
+
+        async def ended(self) -> None:
+            return
+
+    async def end(node: Node) -> None:
+        node.pods["pod-1"] = gone = Gone()
+        gone.process = gone
+        link = node.links.want("pod-1", ME)
+        await asyncio.sleep(1)
+        assert link.gone
+
+    node = Node("pod-1", ended=OSError("no space left on device")).play(end)
+    assert node.ended == ["pod-1"]
+    assert node.told
+
+
+@pytest.mark.parametrize("uid", ["../../x", "", "a/b", "\x00", "x" * 64, None, ["x"], 7], ids=ascii)
+def test_what_is_no_uid_gets_no_link(uid: Any) -> None:
+    async def want(node: Node) -> None:
+        with pytest.raises(ValueError, match="no uid of a pod"):
+            node.links.want(uid, ME)
+        assert len(node.links) == 0
+
+    Node().play(want)
+
+
+def test_a_dropped_link_tells_nothing_more() -> None:
+    async def drop(node: Node) -> None:
+        node.links.want("pod-1", ME)
+        await asyncio.sleep(1)
+        for revision in range(1, 200):
+            node.pods["pod-1"].on_status(messages.Status(revision))
+        told = len(node.told)
+        node.links.release(ME)
+        await asyncio.sleep(10)
+        assert len(node.told) == told
+
+    Node("pod-1").play(drop)
