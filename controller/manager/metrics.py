@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.gc_collector import GCCollector
 from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
 
+from apiserver.client.informer import Informer
 from controller.runtime.reconciling import Controller, Outcome
 
 
@@ -28,6 +31,9 @@ class Metrics:
             registry=self.registry,
         )
         self._depth = Gauge("kubevirt_workqueue_depth", "Objects that wait to be looked at.", ["controller"], registry=self.registry)
+        self._faults = Gauge(
+            "kubevirt_informer_faults", "Objects that could not be taken in or told of: see the log.", registry=self.registry
+        )
         self.leader = Gauge("kubevirt_leader", "1 while this process leads.", registry=self.registry)
 
     def reconciled(self, name: str, outcome: Outcome, seconds: float) -> None:
@@ -38,6 +44,10 @@ class Metrics:
     def watch_queue(self, controller: Controller) -> None:
         """Show how many requests wait in the loop's queue."""
         self._depth.labels(controller.name).set_function(lambda: len(controller.queue))
+
+    def watch_informers(self, informers: Sequence[Informer]) -> None:
+        """Show how much of what came could not be taken in."""
+        self._faults.set_function(lambda: sum(each.faults for each in informers))
 
     def text(self) -> bytes:
         """Return everything in Prometheus' text format."""

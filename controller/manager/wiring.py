@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from apiserver.apis.core.resources import LEASES, NODES, PERSISTENT_VOLUME_CLAIMS, PODS
-from apiserver.apis.virt import names
+from apiserver.apis.virt import names, structure
 from apiserver.apis.virt.resources import MIGRATIONS, VIRTUAL_MACHINES
 from apiserver.client.delegated import Access
 from apiserver.client.informer import Informer
@@ -31,7 +31,7 @@ from apiserver.client.rest import Client
 from controller.manager.metrics import Metrics
 from controller.manager.namespace_labels import NamespaceLabels
 from controller.manager.options import Options
-from controller.reconcilers import migrations, node_certificates, node_reports, ownership, virtual_machines
+from controller.reconcilers import migrations, node_certificates, node_reports, ownership, validation, virtual_machines
 from controller.reconcilers.absences import Absences
 from controller.reconcilers.rotate_certificates import CertificateRotation
 from controller.runtime.clock import Clock
@@ -39,6 +39,7 @@ from controller.runtime.leaderelection import LeaderElector
 from controller.runtime.leaderelection import Settings as LeaseSettings
 from controller.runtime.reconciling import Controller
 from controller.runtime.recorder import Recorder
+from controller.runtime.validating import Validated
 from controller.serving.health import Health
 from controller.serving.metrics import MetricsServer
 
@@ -116,14 +117,21 @@ class Machines:
         informers = self._informers
         reports = node_reports.NodeReports(client, informers.nodes, informers.leases, lease_namespace, environment.elapsed)
         machines, moves = virtual_machines.VirtualMachines(*ports, reports, Absences(environment.elapsed)), migrations.Migrations(*ports)
+        sound = (
+            Validated(machines, informers.vms, environment.recorder, VIRTUAL_MACHINES, validation.validate_virtual_machine),
+            Validated(moves, informers.migrations, environment.recorder, MIGRATIONS, structure.of_migration),
+        )
         self._loops = (
-            Controller("virtualmachines", machines, workers=options.workers, observer=environment.metrics),
-            Controller("migrations", moves, workers=options.workers, observer=environment.metrics),
+            Controller("virtualmachines", sound[0], workers=options.workers, observer=environment.metrics),
+            Controller("migrations", sound[1], workers=options.workers, observer=environment.metrics),
         )
         machines.subscribe(self._loops[0])
         moves.subscribe(self._loops[1])
         for loop in self._loops:
             environment.metrics.watch_queue(loop)
+        environment.metrics.watch_informers(
+            (informers.vms, informers.migrations, informers.pods, informers.claims, informers.nodes, informers.leases)
+        )
 
     async def run(self) -> None:
         """Follow the cluster; decide as soon as everything is known."""

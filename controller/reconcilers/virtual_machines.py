@@ -9,11 +9,11 @@ from typing import Final
 from apiserver.apis.core.resources import PODS
 from apiserver.apis.meta import errors
 from apiserver.apis.meta.objects import Key, Object, condition, dig, key_of, name_of, namespace_of, uid_of
-from apiserver.apis.virt import names, phases, power
+from apiserver.apis.virt import names, phases, power, structure
 from apiserver.apis.virt.resources import VIRTUAL_MACHINES
 from apiserver.client.informer import Informer
 from apiserver.client.rest import Client
-from controller.reconcilers import attempts, disks, launcher_pod, ownership, pod_state
+from controller.reconcilers import attempts, disks, launcher_pod, ownership, pod_state, validation
 from controller.reconcilers import virtual_machine_plan as planning
 from controller.reconcilers.absences import Absences
 from controller.reconcilers.actions import REFUSED_SECONDS, Deeds, PodRefused, sooner
@@ -61,8 +61,8 @@ def node_of_pod(pod: Object) -> list[str]:
 
 
 def claims_of_vm(vm: Object) -> list[str]:
-    """Index function for ``BY_CLAIM``."""
-    return [f"{namespace_of(vm)}/{each}" for each in disks.claims_of(vm)]
+    """Index function for ``BY_CLAIM``; a machine that is not sound waits for nothing."""
+    return [f"{namespace_of(vm)}/{each}" for each in disks.claims_of(vm)] if structure.has_sound_domain(vm) else []
 
 
 def trim_claim(claim: Object) -> Object:
@@ -164,6 +164,7 @@ class VirtualMachines:
             self._told.pop((request.namespace, request.name), None)
             self._absences.forget((request.namespace, request.name))
             return Result()  # its pods have it as their owner and follow it
+        vm = validation.as_far_as_sound(vm)
         seen = await self._gather(vm)
         poll = UNWATCHED_SECONDS if self._tell_unwatched(seen) else None
         try:

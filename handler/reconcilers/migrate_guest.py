@@ -20,6 +20,7 @@ from apiserver.apis.virt.resources import MIGRATIONS, VIRTUAL_MACHINES
 from controller.runtime.clock import Clock
 from controller.runtime.reconciling import InvalidObject, Request, Result
 from handler.network.setup import Interface
+from handler.pods import places
 from handler.pods.launcher import Connection, Disconnected, Refused
 from handler.pods.links import Link, Links, Who
 from handler.reconcilers import guest_status, migration_plan
@@ -173,7 +174,7 @@ class MigrateSource(_Side):
         """Return the link to the source's pod; it was known before the guest moved, or this process was restarted since."""
         vm = self._ports.machines.get(request.namespace, _vm_name(migration))
         pod_uid = objects.dig(vm, "status", "podUID") or ""
-        if pod_uid and objects.dig(vm, "status", "podName") == objects.dig(migration, "status", "sourcePod"):
+        if places.is_uid(pod_uid) and objects.dig(vm, "status", "podName") == objects.dig(migration, "status", "sourcePod"):
             self._pods[request] = pod_uid
         known = self._pods.get(request)
         return self._ports.links.want(known, Who("source", request)) if known else None
@@ -229,7 +230,7 @@ class MigrateSource(_Side):
         """The domain left: have it released. Without the target's answer the word goes into the Migration, too, and is said again."""
         uid, destination = objects.uid_of(migration), _destination(migration)
         vm = self._ports.machines.get(objects.namespace_of(migration), _vm_name(migration))
-        paused = vm is not None and power.wants_paused(vm)
+        paused = vm is not None and power.wants_paused(_sound(vm))
         try:
             await self._relays.release(uid, link.pod_uid if link else "", destination, paused=paused)
         except (OSError, TimeoutError, ValueError) as error:
@@ -360,16 +361,20 @@ class MigrateTarget(_Side):
 
     async def _machine(self, migration: Object) -> Object:
         # It is on the other node, so the informer of this one does not know it.
-        vm = await self._ports.api.get(VIRTUAL_MACHINES, _vm_name(migration), objects.namespace_of(migration))
-        if faults := structure.of_virtual_machine(vm):
-            raise InvalidObject(f"virtual machine {_vm_name(migration)}: {'; '.join(faults)}")
-        return vm
+        return _sound(await self._ports.api.get(VIRTUAL_MACHINES, _vm_name(migration), objects.namespace_of(migration)))
 
     async def _wire(self, vm: Mapping[str, Any], migration: Object, link: Link) -> tuple[Interface, ...]:
         uid = objects.uid_of(migration)
         if uid not in self._wired:
             self._wired[uid] = await self._ports.node.prepare_network(vm, _live(link))
         return self._wired[uid]
+
+
+def _sound(vm: Object) -> Object:
+    """Return a machine that no loop of this process has looked at yet. Raises InvalidObject."""
+    if faults := structure.of_virtual_machine(vm):
+        raise InvalidObject(f"virtual machine {objects.name_of(vm)}: {'; '.join(faults)}")
+    return vm
 
 
 def _vm_name(migration: Object) -> str:

@@ -155,6 +155,8 @@ _MIGRATION_STATUS: Final = members(
     }
 )
 
+_WITH_METADATA: Final = members({"metadata": _METADATA})
+_WITH_DOMAIN: Final = members({"spec": members({"domain": _DOMAIN})})
 VIRTUAL_MACHINE: Final[Check] = members({"metadata": _METADATA, "spec": _SPEC, "status?": _STATUS})
 MIGRATION: Final[Check] = members(
     {
@@ -168,6 +170,16 @@ MIGRATION: Final[Check] = members(
 def of_virtual_machine(vm: Any) -> tuple[str, ...]:  # noqa: ANN401  # whether it is an object is the question
     """Return what is wrong with the structure of a VirtualMachine, in sentences with the place; empty when it is sound."""
     return told(VIRTUAL_MACHINE(vm))
+
+
+def of_metadata(obj: Any) -> tuple[str, ...]:  # noqa: ANN401  # as above
+    """Return what is wrong with the metadata of an object of ours, in sentences with the place; empty when they are sound."""
+    return told(_WITH_METADATA(obj))
+
+
+def has_sound_domain(vm: Any) -> bool:  # noqa: ANN401  # as above
+    """Return whether ``spec.domain`` can be read."""
+    return not _WITH_DOMAIN(vm)
 
 
 def of_migration(migration: Any) -> tuple[str, ...]:  # noqa: ANN401  # as above

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from apiserver.apis.meta.objects import Object
 from apiserver.client.rest import Client
@@ -27,6 +27,7 @@ from tests.fakes.launcher import FakeLauncher
 from tests.unit.handler.reconcilers.builders import a_vm
 
 NODE = "n"
+L = TypeVar("L", bound=FakeLauncher)
 
 
 class PureNode:
@@ -58,11 +59,15 @@ class Live:
         self._stack = stack
         self._state: messages.DomainState = "running"
 
-    async def launcher(self, pod_uid: str, kind: type[FakeLauncher] = FakeLauncher) -> FakeLauncher:
+    async def launcher(self, pod_uid: str) -> FakeLauncher:
         """Start a pod's launcher."""
-        made = self.launchers[pod_uid] = kind(pod_uid)
-        await self._stack.enter_async_context(made.serving(self.kubelet))
-        return made
+        return await self.start(FakeLauncher(pod_uid))
+
+    async def start(self, launcher: L) -> L:
+        """Start a launcher of any kind."""
+        self.launchers[launcher.pod_uid] = launcher
+        await self._stack.enter_async_context(launcher.serving(self.kubelet))
+        return launcher
 
     def alias(self, pod_uid: str, of: str) -> None:
         """Make one more pod that leads to the launcher of another."""

@@ -7,7 +7,6 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import ClassVar
 
 import pytest
 
@@ -114,8 +113,10 @@ async def test_a_call_without_an_answer_cuts_the_connection_and_is_made_again(tm
 class Garbage(FakeLauncher):
     """Answers every connection with the same bytes, as often as they are taken."""
 
-    words: ClassVar[bytes] = b""
-    sent = 0
+    def __init__(self, pod_uid: str, words: bytes) -> None:
+        super().__init__(pod_uid)
+        self.words = words
+        self.sent = 0
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.hellos += 1
@@ -155,8 +156,7 @@ def words() -> Iterator[tuple[str, bytes]]:
 async def test_words_that_are_none_cost_no_other_machine_anything(tmp_path: Path, said: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "HELLO_SECONDS", 0.5)
     async with live(tmp_path) as world:
-        kind = type("Talker", (Garbage,), {"words": said})
-        talkers = [await world.launcher(f"pod-{number}-talker", kind) for number in range(3)]
+        talkers = [await world.start(Garbage(f"pod-{number}-talker", said)) for number in range(3)]
         for each in talkers:
             await world.machine(each.pod_uid, each.pod_uid)
         await eventually(lambda: all(each.hellos for each in talkers))
@@ -172,7 +172,7 @@ async def test_a_launcher_that_says_it_did_and_does_not_is_not_asked_without_end
             return None
 
     async with live(tmp_path) as world:
-        liar = await world.launcher("pod-liar", Liar)
+        liar = await world.start(Liar("pod-liar"))
         await world.machine("liar", "pod-liar")
         await asyncio.sleep(1.5)
         await world.healthy_machine_follows(PROMPT_SECONDS)

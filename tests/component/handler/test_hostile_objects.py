@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from handler.reconcilers import run_guest, validation
 from launcher.protocol import messages
 from tests.component.handler.live import Live, live
 from tests.component.handler.world import MIGS, VMS, eventually
-from tests.hostile import CASES, WORST, Case, a_full_virtual_machine
+from tests.hostile import CASES, WORST, Case, a_full_migration, a_full_virtual_machine, replaced
 
 BATCH = 200
 PROMPT_SECONDS = 5.0
@@ -93,6 +94,34 @@ async def test_every_hostile_value_in_a_migration_is_told_and_costs_nobody_else_
         for batch in _batched(cases, BATCH):
             await attack(world, MIGS, batch)
         assert surprises(caplog) == []
+
+
+def spoiled(kind: str, *path: str, value: Any) -> dict[str, Any]:
+    return replaced(a_full_virtual_machine() if kind == "VirtualMachine" else a_full_migration(), path, value)
+
+
+@pytest.mark.parametrize(
+    "obj",
+    [
+        spoiled("VirtualMachine", "status", "podUID", value="../../x"),
+        spoiled("VirtualMachine", "status", "podUID", value="\x00"),
+        spoiled("VirtualMachine", "metadata", "name", value="a/b/c"),
+        spoiled("Migration", "status", "targetPodUID", value="../../x"),
+        spoiled("Migration", "status", "targetPodUID", value=["x"]),
+        spoiled("Migration", "spec", "selector", "name", value="../../../default/secrets/x"),
+    ],
+    ids=["pod's uid", "no text", "name", "target's uid", "a list", "machine"],
+)
+async def test_what_once_ended_virt_handler_or_led_it_elsewhere(tmp_path: Path, obj: dict[str, Any]) -> None:
+    """The last asked for another resource, with the rights of virt-handler: ``live`` looks for requests that its role does not allow."""
+    async with live(tmp_path, admit=deliver_everything) as world:
+        for pod_uid in ("pod-hostile", "pod-target"):
+            await world.launcher(pod_uid)
+        before = len(world.api.requests)
+        await world.api.put(VMS if obj["kind"] == "VirtualMachine" else MIGS, obj)
+        await asyncio.sleep(0.2)
+        await world.healthy_machine_follows(PROMPT_SECONDS)
+        assert not any("secrets" in path for _, path, _ in world.api.requests[before:])
 
 
 def _batched(cases: Sequence[Case], size: int) -> list[Sequence[Case]]:

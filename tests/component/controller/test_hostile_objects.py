@@ -1,0 +1,147 @@
+"""Whatever stands in the API, or on a tenant's pods: a live virt-controller tells of it, and looks after all other machines as before."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+import pytest
+
+from apiserver.apis.meta.objects import name_of
+from apiserver.apis.virt import names, structure
+from tests.component.controller.test_controller import EVENTS, MIGRATIONS, PODS, VMS, Cluster, a_vm, working
+from tests.fakes.kubeapi import FakeAPI
+from tests.hostile import CASES, VALUES, WORST, Case, a_full_virtual_machine
+
+BATCH = 150
+PROMPT_SECONDS = 5.0
+
+
+@pytest.fixture
+async def cluster() -> AsyncIterator[Cluster]:
+    api = FakeAPI()
+    async with working(api, "--no-leader-elect"):
+        yield Cluster(api)
+
+
+def of_kind(kind: str, *paths: str) -> list[Case]:
+    return [case for case in CASES if case.kind == kind and case.path.startswith(paths) and case.value in WORST]
+
+
+async def healthy_machines_start(cluster: Cluster, name: str) -> None:
+    """Store a machine that nothing is wrong with: it must get its pod promptly."""
+    await cluster.api.put(VMS, a_vm(name))
+    async with asyncio.timeout(PROMPT_SECONDS):
+        await cluster.pod(name=name)
+
+
+async def attack(cluster: Cluster, collection: str, cases: Sequence[Case]) -> None:
+    """Store the objects, start a healthy machine beside them, wait until of each that is not sound an Event tells, and take them away."""
+    prefix = f"{collection.rsplit('/', 1)[-1]}-{len(cluster.api.log)}"
+    placed: list[tuple[str, Case, bool]] = []
+    for number, case in enumerate(cases):
+        obj = {**case.object, "metadata": {**case.object["metadata"], "name": f"{prefix}-{number}"}}
+        stored = await cluster.api.put(collection, obj)
+        judge = structure.of_virtual_machine if case.kind == "VirtualMachine" else structure.of_migration
+        placed.append((name_of(stored), case, bool(judge(stored))))
+    await healthy_machines_start(cluster, f"healthy-{prefix}")
+
+    def untold() -> list[str]:
+        told = {each["involvedObject"]["name"] for each in cluster.api.all(EVENTS) if each["reason"] == "InvalidObject"}
+        return [case.name for name, case, is_wrong in placed if is_wrong and name not in told]
+
+    try:
+        await cluster.until(lambda: not untold(), "an Event of every object that is not sound")
+    except AssertionError:
+        pytest.fail(f"not told: {untold()[:20]}")
+    for name, _, _ in placed:
+        if (collection, "ns", name) in cluster.api.objects:
+            await cluster.api.remove(collection, "ns", name)
+
+
+def surprises(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """Return what virt-controller met and had no word for."""
+    met = [record.exc_info[1] for record in caplog.records if record.exc_info and record.name.split(".")[0] not in ("aiohttp", "asyncio")]
+    return [f"{type(error).__name__}: {str(error)[:200]}" for error in met]
+
+
+async def test_every_hostile_value_in_a_machine_is_told_and_costs_nobody_else_anything(
+    cluster: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    cases = of_kind("VirtualMachine", "metadata", "spec", "status")
+    assert len(cases) > 1000
+    for first in range(0, len(cases), BATCH):
+        await attack(cluster, VMS, cases[first : first + BATCH])
+    assert surprises(caplog) == []
+
+
+async def test_every_hostile_value_in_a_migration_is_told_and_costs_nobody_else_anything(
+    cluster: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    await cluster.api.put(VMS, a_full_virtual_machine())
+    cases = of_kind("Migration", "metadata", "spec", "status")
+    for first in range(0, len(cases), BATCH):
+        await attack(cluster, MIGRATIONS, cases[first : first + BATCH])
+    assert surprises(caplog) == []
+
+
+TEXTS = [name for name, value in VALUES.items() if isinstance(value, str) and name in WORST] + ["empty text", "NaN as text"]
+WRITTEN_BY_TENANTS = (
+    ("labels", names.COMPONENT_LABEL),
+    ("labels", names.VM_NAME_LABEL),
+    ("labels", names.CREATED_BY_LABEL),
+    ("labels", names.MIGRATION_LABEL),
+    ("annotations", names.ATTEMPT_ANNOTATION),
+)
+
+
+@pytest.mark.parametrize(("where", "key"), WRITTEN_BY_TENANTS, ids=[key for _, key in WRITTEN_BY_TENANTS])
+async def test_what_a_tenant_writes_on_pods_costs_nobody_else_anything(
+    cluster: Cluster, caplog: pytest.LogCaptureFixture, where: str, key: str
+) -> None:
+    """On the machine's own pod, while it runs, and on strangers: kube-apiserver sees to types, not to what text says."""
+    pod = await cluster.running()
+    for number, value in enumerate([*TEXTS, None]):
+        stranger: dict[str, Any] = copy.deepcopy(pod)
+        stranger["metadata"] = {**stranger["metadata"], "name": f"stranger-{number}", "uid": f"stranger-{number}"}
+        for obj in (stranger, cluster.api.get(PODS, "ns", name_of(pod))):
+            changed = copy.deepcopy(obj)
+            changed["metadata"][where] = {**changed["metadata"].get(where, {}), key: VALUES[value] if value else ""}
+            if value is None:
+                changed["metadata"].pop(where)
+            changed.setdefault("status", {})["message"] = VALUES[value] if value else ""
+            changed["metadata"].pop("resourceVersion", None)
+            await cluster.api.put(PODS, changed)
+        await healthy_machines_start(cluster, f"healthy-{number}")
+    assert surprises(caplog) == []
+
+
+@pytest.mark.parametrize("text", TEXTS)
+async def test_the_last_words_of_a_pod_are_only_words(cluster: Cluster, caplog: pytest.LogCaptureFixture, text: str) -> None:
+    pod = await cluster.running()
+    await cluster.end_pod(pod, 1, VALUES[text])
+    attempt = await cluster.until(
+        lambda: next((each for each in cluster.vm()["status"]["attempts"] if each.get("result") == "Failed"), None), "the attempt's end"
+    )
+    assert len(attempt["message"]) <= 500
+    assert attempt["message"].isprintable()
+    assert surprises(caplog) == []
+
+
+@pytest.mark.parametrize("field", ["spec", "status"])
+async def test_a_machine_that_is_not_sound_can_be_deleted(cluster: Cluster, field: str) -> None:
+    pod = await cluster.running()
+
+    def spoil(vm: dict[str, Any]) -> None:
+        vm[field] = {"phase": ["Running"], "attempts": "x", "domain": [], "runStrategy": 7}
+
+    await cluster.api.edit(VMS, "ns", "testvm", spoil)
+    await cluster.until(lambda: "InvalidObject" in cluster.events(), "an Event")
+    await cluster.api.edit(VMS, "ns", "testvm", lambda vm: vm["metadata"].update(deletionTimestamp="2026-01-01T00:00:00Z"))
+    await cluster.until(lambda: cluster.api.get(PODS, "ns", name_of(pod))["metadata"].get("deletionTimestamp"), "the pod's deletion")
+    await asyncio.sleep(0.1)
+    assert cluster.vm()["metadata"]["finalizers"] == [names.VM_FINALIZER]  # its pod may still run
+    await cluster.api.remove(PODS, "ns", name_of(pod))
+    await cluster.until(lambda: (VMS, "ns", "testvm") not in cluster.api.objects, "the machine's end")
