@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +24,13 @@ from controller.runtime.clock import SystemClock
 from controller.runtime.flowcontrol import TokenBucket
 from controller.runtime.reconciling import Controller
 from controller.runtime.recorder import Recorder
+from controller.runtime.validating import Validated
 from handler.network.setup import Interface
 from handler.pods import launcher
 from handler.pods.launcher import Connection
 from handler.pods.links import Link, Links
 from handler.pods.process import Launcher
-from handler.reconcilers import migrate_guest, run_guest
+from handler.reconcilers import migrate_guest, run_guest, validation
 from handler.relays.incoming import Expected
 from handler.relays.outgoing import Destination
 from launcher.protocol import messages
@@ -154,10 +156,17 @@ class Handler:
         self.links = Links(connect, changed=self._link_changed)
         vm = run_guest.Ports(self.machines, client, recorder, self.node, self.links, clock)
         sides = [migrate_guest.Ports(client, each, self.machines, recorder, self.node, self.links, clock) for each in (leaving, coming)]
+        moves = partial(Validated, events=recorder, resource=MIGRATIONS, validate=validation.validate_migration)
         self.loops = {
-            "vm": Controller("vm", run_guest.RunGuest(vm)),
-            "source": Controller("source", migrate_guest.MigrateSource(sides[0], way.relays)),
-            "target": Controller("target", migrate_guest.MigrateTarget(sides[1], way.door, lambda: way.address)),
+            "vm": Controller(
+                "vm",
+                Validated(run_guest.RunGuest(vm), self.machines, recorder, VIRTUAL_MACHINES, validation.validate_virtual_machine),
+                workers=None,
+            ),
+            "source": Controller("source", moves(migrate_guest.MigrateSource(sides[0], way.relays), leaving), workers=None),
+            "target": Controller(
+                "target", moves(migrate_guest.MigrateTarget(sides[1], way.door, lambda: way.address), coming), workers=None
+            ),
         }
         self._parts: list[Callable[[], Awaitable[None]]] = [
             self.machines.run,

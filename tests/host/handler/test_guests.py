@@ -89,8 +89,14 @@ def machine(pod_uid: str) -> Object:
     vm = a_vm(podUID=pod_uid)
     vm["metadata"]["uid"] = "7b1f4a0e-0000-4000-8000-000000000001"
     del vm["metadata"]["resourceVersion"]
-    vm["spec"]["domain"] = sandbox.a_machine().domain
+    domain = sandbox.a_machine().domain
+    vm["spec"]["domain"] = {**domain, "firmware": {"kernelBoot": _with_image(domain["firmware"]["kernelBoot"])}}
     return vm
+
+
+def _with_image(boot: Object) -> Object:
+    """Name the image that the kernel's files are from, as an API server demands; the sandbox has the files without it."""
+    return {**boot, "container": {"image": "testguest", **boot["container"]}}
 
 
 class Node:

@@ -40,7 +40,8 @@ MACHINE: Json = {
 MIGRATION: Json = {
     "phase": "Running",
     "conditions": [{"type": "Released", "status": "True", "reason": "SourceSucceeded", "message": "", "observedGeneration": 1}],
-    "observedGeneration": 1, "sourceNode": "node1", "sourcePod": "p1", "sourcePodUID": UID, "targetNode": "node2", "targetPod": "p2", "targetPodUID": UID,
+    "observedGeneration": 1, "sourceNode": "node1", "sourcePod": "p1", "sourcePodUID": UID,
+    "targetNode": "node2", "targetPod": "p2", "targetPodUID": UID,
     "targetAddress": "10.9.8.7:8445", "startTime": MOMENT, "endTime": MOMENT, "message": "it goes",
     "phaseTransitionTimestamps": [{"phase": "Running", "time": MOMENT}],
 }  # fmt: skip
