@@ -8,6 +8,8 @@ import logging
 import signal
 import sys
 
+from apiserver.apis.meta import errors
+from apiserver.apis.virt.resources import VIRTUAL_MACHINES
 from apiserver.kubectl import access, console, flags, verbs, vnc
 from apiserver.kubectl.access import Access
 from apiserver.kubectl.messages import Failure
@@ -34,7 +36,12 @@ async def _run(parsed: argparse.Namespace) -> int:
             asyncio.get_running_loop().add_signal_handler(number, task.cancel)
 
     async def load() -> Access:
-        return await access.load(parsed.selection)
+        found = await access.load(parsed.selection)
+        try:
+            VIRTUAL_MACHINES.path(found.namespace, parsed.name)
+        except errors.BadRequest as error:  # a name or a namespace that no object can have
+            raise Failure(str(error)) from error
+        return found
 
     match parsed.command:
         case "console":

@@ -19,6 +19,7 @@ import pytest
 import yaml
 
 from apiserver.apis.meta import errors
+from apiserver.kubectl import __main__ as entry
 from apiserver.kubectl import access, console, flags, verbs, vnc
 from apiserver.kubectl.access import Access, Selection
 from apiserver.kubectl.messages import Failure
@@ -486,3 +487,13 @@ async def test_the_program_ends_with_1_and_says_why(url: str, server: FakeStream
     assert said.decode().splitlines() == [
         'Error from server (NotFound): start virtual machine default/testvm: virtualmachines.kubevirt.io "testvm" not found'
     ]
+
+
+@pytest.mark.parametrize("command", ["start", "console"])
+@pytest.mark.parametrize("where", [["..", "-n", "a"], ["testvm", "-n", "a/../b"], ["a%2fb"]], ids=" ".join)
+def test_a_name_that_would_lead_elsewhere_is_an_error_and_no_request(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str, where: list[str]
+) -> None:
+    path = write_kubeconfig(tmp_path / "config", "http://127.0.0.1:1", {"token": "mine"})
+    assert entry.main([command, *where, "--kubeconfig", str(path)]) == 1
+    assert capsys.readouterr().err.startswith("invalid resource name")
