@@ -31,6 +31,11 @@ PAGE_TABLE_SHARE: Final = 512
 """Eight bytes of page table map a page of 4096."""
 CPU_REQUEST_MILLI: Final = 100
 """Requested per vcpu: guests are idle most of the time; the limit is what they may use."""
+LOG_BYTES: Final = 128 * MIB
+"""virt-launcher's log on the node's disk: kubelets keep 50 MiB by default, and look every ten seconds whether it is more."""
+OVERLAY_SHARE: Final = 4096
+OVERLAY_BYTES: Final = 2 * MIB
+"""What a qcow2 file takes beyond its disk: tables of 10 bytes for each 64 KiB (and ours is counted generously), a header, a directory."""
 GRACE_MARGIN_SECONDS: Final = 15
 """Beyond the machine's own grace period: for virt-launcher to power the guest off (it gives up 8 s after the deadline) and end."""
 
@@ -70,7 +75,14 @@ def memory_overhead(vm: Object) -> int:
     """Return the bytes that the pod needs beyond the guest's memory: an upper bound of what is used, since QEMU killed is a guest lost."""
     domain = _domain(vm)
     total = LAUNCHER_BYTES + QEMU_BYTES + VCPU_BYTES * hardware.vcpus(domain) + hardware.memory_bytes(domain) // PAGE_TABLE_SHARE
+    total += sum(volume.size for volume in layout.IN_MEMORY)
     return total + (GRAPHICS_BYTES if hardware.graphics(domain) else 0)
+
+
+def overlays_size(vm: Object) -> int:
+    """Return the bytes that the overlays of the machine's image disks can take; virt-launcher starts no guest with larger disks."""
+    limits = [hardware.overlay_bytes(each) for each in disks.disks_of(vm) if hardware.is_overlaid(each)]
+    return sum(limit + limit // OVERLAY_SHARE + OVERLAY_BYTES for limit in limits)
 
 
 def _domain(vm: Object) -> Object:
@@ -93,7 +105,7 @@ def _pod(
         "name": names.CONTAINER,
         "image": settings.launcher_image,
         "imagePullPolicy": settings.launcher_pull_policy,
-        "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+        "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}, "readOnlyRootFilesystem": True},
         "resources": _resources(vm, placement),
         "volumeMounts": mounts,
     }
@@ -147,7 +159,8 @@ def _security_context(vm: Object, claims: Mapping[str, Object | None]) -> Object
 def _resources(vm: Object, placement: Placement) -> Object:
     domain = _domain(vm)
     memory = hardware.memory_bytes(domain) + memory_overhead(vm)
-    both = {"memory": f"{math.ceil(memory / MIB)}Mi"}
+    # What a pod may fill of the node's disk is requested, too: however many there are on a node, they do not fill it.
+    both = {"memory": _mebibytes(memory), "ephemeral-storage": _mebibytes(LOG_BYTES + overlays_size(vm))}
     if hardware.interfaces(domain):
         both[names.TUN_RESOURCE] = "1"
     if placement.kvm:
@@ -158,8 +171,13 @@ def _resources(vm: Object, placement: Placement) -> Object:
 
 def _storage(vm: Object, claims: Mapping[str, Object | None]) -> tuple[list[Object], list[Object], list[Object]]:
     """Return volumes, mounts and devices. Volumes of disks are numbered: a disk's name can be longer than a volume's."""
-    volumes: list[Object] = [{"name": layout.RUN_VOLUME, "emptyDir": {}}, {"name": "tmp", "emptyDir": {}}]
-    mounts: list[Object] = [{"name": layout.RUN_VOLUME, "mountPath": layout.RUN_DIRECTORY}, {"name": "tmp", "mountPath": "/tmp"}]  # noqa: S108 - of the pod
+    volumes: list[Object] = [
+        {"name": each.name, "emptyDir": {"medium": "Memory", "sizeLimit": _mebibytes(each.size)}} for each in layout.IN_MEMORY
+    ]
+    mounts: list[Object] = [{"name": each.name, "mountPath": each.directory} for each in layout.IN_MEMORY]
+    if overlays := overlays_size(vm):
+        volumes.append({"name": layout.OVERLAYS_VOLUME, "emptyDir": {"sizeLimit": _mebibytes(overlays)}})
+        mounts.append({"name": layout.OVERLAYS_VOLUME, "mountPath": layout.OVERLAYS_DIRECTORY})
     devices: list[Object] = []
     for index, disk in enumerate(disks.disks_of(vm)):
         volume, name = f"disk-{index}", disk["name"]
@@ -179,6 +197,10 @@ def _storage(vm: Object, claims: Mapping[str, Object | None]) -> tuple[list[Obje
         volumes.append({"name": "kernel-boot", "image": _image(boot, "image", "imagePullPolicy")})
         mounts.append({"name": "kernel-boot", "mountPath": layout.KERNEL_BOOT_DIRECTORY, "readOnly": True})
     return volumes, mounts, devices
+
+
+def _mebibytes(amount: int) -> str:
+    return f"{math.ceil(amount / MIB)}Mi"
 
 
 def _image(source: Mapping[str, Any], reference: str, policy: str) -> Object:

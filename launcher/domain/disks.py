@@ -13,8 +13,6 @@ from apiserver.apis.virt import hardware, layout
 
 Format = Literal["raw", "qcow2"]
 
-OVERLAYS: Final = "disks"
-"""Directory of overlays below ``layout.RUN_DIRECTORY``."""
 _BUS_PREFIX: Final = {"virtio": "vd", "sata": "sd", "scsi": "sd"}
 _SERIAL_CHARACTERS: Final = frozenset(string.ascii_letters + string.digits + "_.+-: ")
 
@@ -33,13 +31,15 @@ class Origin:
     image: bool
     """Read-only by nature: a disk the guest may write to gets an overlay."""
     read_only: bool
+    limit: int = 0
+    """Bytes that an image may hold on top of which the guest writes."""
 
     @property
     def overlay(self) -> PurePosixPath | None:
         """Return the qcow2 file on top of an image that the guest writes to, or None."""
         if not self.image or self.read_only:
             return None
-        return PurePosixPath(layout.RUN_DIRECTORY, OVERLAYS, f"{self.name}.qcow2")
+        return PurePosixPath(layout.OVERLAYS_DIRECTORY, f"{self.name}.qcow2")
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,10 +95,17 @@ def origins(specification: Mapping[str, Any]) -> tuple[Origin, ...]:
                 result.append(Origin(name, PurePosixPath(layout.DISKS_DIRECTORY, name), image=False, read_only=read_only))
             case "Image":
                 file = confined(f"{layout.IMAGES_DIRECTORY}/{name}", disk["source"]["path"], f"{path}.source.path")
-                result.append(Origin(name, file, image=True, read_only=read_only))
+                result.append(Origin(name, file, image=True, read_only=read_only, limit=_limit(disk, path)))
             case other:
                 raise InvalidSpecification(f"{path}.type: {other!r} is not supported")
     return tuple(result)
+
+
+def _limit(disk: Mapping[str, Any], path: str) -> int:
+    try:
+        return hardware.overlay_bytes(disk)
+    except ValueError as error:
+        raise InvalidSpecification(f"{path}.source.sizeLimit: {error}") from error
 
 
 def not_migratable(specification: Mapping[str, Any]) -> str:

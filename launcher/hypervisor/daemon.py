@@ -1,4 +1,4 @@
-"""How a private session libvirtd is configured: nothing but files below one directory, no privileges, no other daemon."""
+"""How a private session libvirtd is configured: nothing but files below two directories, no privileges, no other daemon."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ LIBVIRTD: Final = "/usr/sbin/libvirtd"
 QEMU_CONF: Final = """\
 # Without virtlogd: QEMU's output goes into a file of libvirtd's, at most what the pod's volume holds.
 stdio_handler = "file"
+# A core would be a copy of QEMU's memory on the node's disk.
+max_core = 0
 # The container is the confinement; nothing in it may be changed by a process without capabilities.
 security_driver = "none"
 cgroup_controllers = []
@@ -19,9 +21,10 @@ cgroup_controllers = []
 
 @dataclass(frozen=True, slots=True)
 class Daemon:
-    """A libvirtd below ``directory``."""
+    """A libvirtd below ``directory``, whose cache and logs lie apart: a guest can make them grow."""
 
     directory: Path
+    cache: Path
 
     @property
     def uri(self) -> str:
@@ -34,7 +37,7 @@ class Daemon:
         return self.directory / "libvirt" / "libvirt-sock"
 
     def environment(self) -> dict[str, str]:
-        """Return the variables that make it keep everything below ``directory``.
+        """Return the variables that make it keep everything below the two directories.
 
         glibc gives each thread a heap of its own by default, which costs libvirtd's dozen threads megabytes and wins them nothing.
         """
@@ -43,7 +46,7 @@ class Daemon:
             "HOME": str(self.directory / "home"),
             "XDG_RUNTIME_DIR": str(self.directory),
             "XDG_CONFIG_HOME": str(self.directory / "config"),
-            "XDG_CACHE_HOME": str(self.directory / "cache"),
+            "XDG_CACHE_HOME": str(self.cache),
             "XDG_DATA_HOME": str(self.directory / "data"),
             "MALLOC_ARENA_MAX": "1",
             "LC_ALL": "C.UTF-8",
@@ -56,7 +59,7 @@ class Daemon:
             host_uuid: distinct per pod. libvirt refuses to migrate between hosts with the same one, and takes it from the node's
                 firmware by default, which two pods of a node share.
         """
-        for name in ("home", "config/libvirt", "cache", "data", "libvirt"):
+        for name in ("home", "config/libvirt", "data", "libvirt"):
             (self.directory / name).mkdir(mode=0o700, parents=True, exist_ok=True)
         configuration = self.directory / "config" / "libvirt"
         (configuration / "qemu.conf").write_text(QEMU_CONF)
@@ -69,4 +72,4 @@ class Daemon:
 
     def qemu_log(self, domain: str) -> Path:
         """Return where the output of the QEMU of ``domain`` goes."""
-        return self.directory / "cache" / "libvirt" / "qemu" / "log" / f"{domain}.log"
+        return self.cache / "libvirt" / "qemu" / "log" / f"{domain}.log"

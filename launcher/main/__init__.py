@@ -2,5 +2,6 @@
 
 ``process`` puts together what runs side by side: ``children`` reaps and starts processes, ``pod`` is the life of the one domain, whose
 decisions are pure functions in ``life``, ``wire`` serves it to virt-handler, ``console`` serves the serial port to any number of viewers,
-``files`` prepares disks. Whatever dies beside us (virt-handler, libvirtd, a viewer) the guest goes on; when the guest is off, the pod ends.
+``files`` prepares disks, ``qemu_log`` bounds QEMU's output. Whatever dies beside us (virt-handler, libvirtd, a viewer) the guest goes on;
+when the guest is off, the pod ends.
 """

@@ -5,6 +5,7 @@ Images are somebody else's bytes: nothing in them is believed.
 
 from __future__ import annotations
 
+import math
 import os
 import stat
 from collections.abc import Mapping
@@ -16,6 +17,7 @@ from launcher.domain.disks import Format, Found, Origin, origins
 from launcher.main.children import Children
 
 QEMU_IMG: Final = "/usr/bin/qemu-img"
+MIB: Final = 1 << 20
 _QCOW2_MAGIC: Final = b"QFI\xfb"
 _EXTERNAL_DATA: Final = 1 << 2
 
@@ -66,11 +68,8 @@ async def make_overlays(children: Children, specification: Mapping[str, Any], fo
 
 
 def _missing(specification: Mapping[str, Any]) -> list[tuple[Origin, Path]]:
-    """Return the overlays that do not exist yet, their directory made."""
-    missing = [(origin, Path(origin.overlay)) for origin in origins(specification) if origin.overlay and not Path(origin.overlay).exists()]
-    for _origin, overlay in missing:
-        overlay.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return missing
+    """Return the overlays that do not exist yet."""
+    return [(origin, Path(origin.overlay)) for origin in origins(specification) if origin.overlay and not Path(origin.overlay).exists()]
 
 
 def _look(origin: Origin) -> Found:
@@ -78,9 +77,12 @@ def _look(origin: Origin) -> Found:
     if origin.image:
         root = f"{layout.IMAGES_DIRECTORY}/{origin.name}"
         image = _inside(path, root, origin)
+        kind = image_format(image, origin.name)
+        if origin.overlay is not None:
+            _fits(virtual_size(image, kind), origin)
         return Found(
-            format=image_format(image, origin.name),
-            direct=_direct(image) and (origin.overlay is None or _direct_below(Path(layout.RUN_DIRECTORY))),
+            format=kind,
+            direct=_direct(image) and (origin.overlay is None or _direct_below(Path(layout.OVERLAYS_DIRECTORY))),
         )
     try:
         mode = path.stat().st_mode
@@ -137,6 +139,26 @@ def image_format(path: Path, name: str) -> Format:
     if int.from_bytes(header[8:16], "big") or (version >= 3 and features & _EXTERNAL_DATA):
         raise DiskUnusable(f"disk {name!r}: {path.name} refers to other files")
     return "qcow2"
+
+
+def virtual_size(path: Path, kind: Format) -> int:
+    """Return the size of the disk that an image holds: what the guest sees, and may overwrite.
+
+    Raises:
+        OSError: the image cannot be read.
+    """
+    if kind == "raw":
+        return path.stat().st_size
+    with path.open("rb") as file:
+        return int.from_bytes(file.read(32)[24:], "big")  # as above: the disk's size at 24
+
+
+def _fits(size: int, origin: Origin) -> None:
+    if size > origin.limit:
+        raise DiskUnusable(
+            f"disk {origin.name!r}: its image holds a disk of {size} bytes, and source.sizeLimit is {origin.limit}: the guest could write "
+            f"more to the node's disk than was requested for it. Set sizeLimit to {math.ceil(size / MIB)}Mi or more"
+        )
 
 
 def _direct(file: Path) -> bool:

@@ -22,7 +22,7 @@ from launcher.hypervisor.port import (
     OperationTimeout,
     Unavailable,
 )
-from launcher.main import arrival, files, life
+from launcher.main import arrival, files, life, qemu_log
 from launcher.main.children import Children, CommandFailed
 from launcher.main.console import Console
 from launcher.main.departure import Departure
@@ -38,7 +38,6 @@ POLL_SECONDS: Final = 10.0
 """Events tell of every change; this heals what an event that never came would leave."""
 AGENT_SECONDS: Final = 10.0
 STOP_SECONDS: Final = 0.5
-QEMU_LOG_BYTES: Final = 16 << 10
 
 StartFailure = (disks.InvalidSpecification, files.DiskUnusable, CommandFailed, HypervisorError, TimeoutError, OSError)
 
@@ -307,19 +306,11 @@ class Pod:
 
     def _end(self, kind: messages.EndingKind, message: str) -> None:
         if self.status.ending is None:
-            log = self._read_qemu_log() if kind in ("crashed", "start-failed") else ()
+            log = qemu_log.last_lines(self._qemu_log(self._name)) if kind in ("crashed", "start-failed") else ()
             ending = messages.Ending(kind, message, self._run.migrated_to, log, time.time())
             logger.info("the run of the domain is over", extra={"ending": kind, "reason": message})
             self._set(ending=ending, domain=None)
         self._over.set()
-
-    def _read_qemu_log(self) -> tuple[str, ...]:
-        try:
-            with self._qemu_log(self._name).open("rb") as file:
-                file.seek(max(0, file.seek(0, 2) - QEMU_LOG_BYTES))
-                return life.last_lines(file.read(QEMU_LOG_BYTES))
-        except OSError:
-            return ()
 
     # --- watching ----------------------------------------------------------------------------------------------------------------
 
@@ -331,6 +322,8 @@ class Pod:
             except TimeoutError:
                 pass
             self._changed.clear()
+            if self._name and qemu_log.trim(self._qemu_log(self._name)):
+                logger.info("QEMU's log was cut: it had grown beyond %d bytes", qemu_log.MAX_BYTES)
             await self._look()
 
     async def _look(self) -> bool:

@@ -37,10 +37,10 @@ STOP_LIBVIRTD_SECONDS: Final = 3.0
 FLUSH_SECONDS: Final = 1.0
 
 
-async def run(directory: Path = Path(layout.RUN_DIRECTORY)) -> int:
+async def run(directory: Path = Path(layout.RUN_DIRECTORY), cache: Path = Path(layout.CACHE_DIRECTORY)) -> int:
     """Be virt-launcher until the guest is off; return the exit code."""
     children = Children()
-    daemon = Daemon(directory)
+    daemon = Daemon(directory, cache)
     _prepare(directory, daemon)
     hypervisor = LibvirtHypervisor(daemon.uri, emulated_by=EMULATOR)
     dhcp = DhcpServer()
@@ -89,8 +89,7 @@ async def run(directory: Path = Path(layout.RUN_DIRECTORY)) -> int:
 
 
 def _prepare(directory: Path, daemon: Daemon) -> None:
-    for name in ("migration", "disks"):
-        (directory / name).mkdir(mode=0o700, parents=True, exist_ok=True)
+    (directory / "migration").mkdir(mode=0o700, parents=True, exist_ok=True)
     daemon.prepare(str(uuid.uuid4()))
 
 

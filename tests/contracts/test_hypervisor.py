@@ -47,15 +47,17 @@ def private_libvirtd() -> Iterator[str]:
     directory = Path(tempfile.mkdtemp(prefix="hv"))
     run = directory / "run"
     run.mkdir()
-    Daemon(run).prepare("11111111-2222-4333-8444-555555555555")
+    daemon = Daemon(run, directory / "cache")
+    daemon.cache.mkdir()
+    daemon.prepare("11111111-2222-4333-8444-555555555555")
     passwd = directory / "passwd"
     passwd.write_text(f"root:x:0:0::/root:/bin/sh\nqemu:x:{layout.USER_ID}:{layout.USER_ID}::/:/bin/sh\n")
     subprocess.run(["chown", "-R", f"{layout.USER_ID}:{layout.USER_ID}", directory], check=True)
     user = str(layout.USER_ID)
     script = f"mount --bind {passwd} /etc/passwd && exec setpriv --reuid {user} --regid {user} --clear-groups --inh-caps=-all {LIBVIRTD}"
-    process = subprocess.Popen(["unshare", "--mount", "sh", "-c", script], env=Daemon(run).environment(), stderr=subprocess.DEVNULL)
+    process = subprocess.Popen(["unshare", "--mount", "sh", "-c", script], env=daemon.environment(), stderr=subprocess.DEVNULL)
     try:
-        yield Daemon(run).uri
+        yield daemon.uri
     finally:
         for path in (run / "libvirt/qemu/run").glob("*_*.pid"):
             os.kill(int(path.read_text()), signal.SIGKILL)

@@ -21,6 +21,8 @@ Domain = Mapping[str, Any]
 MEMORY: Final = "512Mi"
 MACHINE: Final = "q35"
 IMAGE_PATH: Final = "disk/disk.img"
+OVERLAY_SIZE_LIMIT: Final = "4Gi"
+"""What the guest may write to an image disk, where nothing is said: the cloud images of most distributions are smaller."""
 COUNTS: Final = ("sockets", "cores", "threads")
 LISTS: Final = ("disks", "interfaces", "graphics", "consoles")
 
@@ -41,7 +43,10 @@ def memory_bytes(domain: Domain) -> int:
 
 
 def disks(domain: Domain) -> list[Object]:
-    """Return ``devices.disks``, each with ``name``, ``device``, ``target.bus``, ``readOnly`` and, for an image, ``source.path``."""
+    """Return ``devices.disks``, each with ``name``, ``device``, ``target.bus``, ``readOnly`` and, for an image, ``source.path``.
+
+    An image that the guest writes to has ``source.sizeLimit``, too.
+    """
     return [_disk(each, position) for position, each in enumerate(_given(domain, "disks", []))]
 
 
@@ -60,6 +65,24 @@ def consoles(domain: Domain) -> list[Object]:
     return _given(domain, "consoles", [{"type": "pty"}])
 
 
+def overlay_bytes(disk: Mapping[str, Any]) -> int:
+    """Return how large an image disk may be that the guest writes to; 0 for a disk without an overlay.
+
+    Args:
+        disk: of what :func:`disks` returns.
+
+    Raises:
+        ValueError: what is given is no quantity.
+    """
+    limit = (disk.get("source") or {}).get("sizeLimit")
+    return quantity.parse(str(limit)).bytes if limit is not None and is_overlaid(disk) else 0
+
+
+def is_overlaid(disk: Mapping[str, Any]) -> bool:
+    """Return whether what the guest writes to a disk goes to an overlay in its pod; ``disk`` is of what :func:`disks` returns."""
+    return bool(disk.get("type") == "Image" and disk["device"] != "cdrom" and not disk["readOnly"])
+
+
 def devices(domain: Domain) -> Object:
     """Return ``devices`` with all four lists."""
     return {"disks": disks(domain), "interfaces": interfaces(domain), "graphics": graphics(domain), "consoles": consoles(domain)}
@@ -71,7 +94,13 @@ def same(one: Domain, other: Domain) -> bool:
 
 
 def _meant(domain: Domain) -> Object:
-    return {**domain, "memory": memory_bytes(domain), "devices": devices(domain)}
+    meant = devices(domain)
+    meant["disks"] = [_with_overlay_in_bytes(each) for each in meant["disks"]]
+    return {**domain, "memory": memory_bytes(domain), "devices": meant}
+
+
+def _with_overlay_in_bytes(disk: Object) -> Object:
+    return {**disk, "source": {**disk["source"], "sizeLimit": overlay_bytes(disk)}} if is_overlaid(disk) else disk
 
 
 def _given(domain: Domain, field: str, otherwise: list[Object]) -> list[Object]:
@@ -86,5 +115,6 @@ def _disk(given: Object, position: int) -> Object:
     disk: Object = {"name": f"disk{position}", "device": "disk", "readOnly": is_cdrom, **given}
     disk["target"] = {"bus": "sata" if is_cdrom else "virtio", **(given.get("target") or {})}
     if given.get("type") == "Image":
-        disk["source"] = {"path": IMAGE_PATH, **(given.get("source") or {})}
+        unsaid = {"path": IMAGE_PATH, "sizeLimit": OVERLAY_SIZE_LIMIT} if is_overlaid(disk) else {"path": IMAGE_PATH}
+        disk["source"] = {**unsaid, **(given.get("source") or {})}
     return disk

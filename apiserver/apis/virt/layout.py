@@ -7,11 +7,39 @@ why they are short here and why virt-handler connects through ``/proc/self/fd``.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
+
+
+@dataclass(frozen=True, slots=True)
+class Volume:
+    """An emptyDir of the pod."""
+
+    name: str
+    directory: str
+    """Where it is mounted."""
+    size: int
+    """Bytes that fit in."""
+
 
 RUN_VOLUME: Final = "run"
 RUN_DIRECTORY: Final = "/run/kubevirt"
-"""emptyDir of the pod: sockets, libvirtd's state, overlays of image disks."""
+"""emptyDir of the pod, in memory: sockets, libvirtd's configuration and state."""
+CACHE_VOLUME: Final = "cache"
+CACHE_DIRECTORY: Final = "/var/cache/kubevirt"
+"""emptyDir of the pod, in memory: libvirtd's cache and QEMU's log, which a guest can make grow; so that it fills nothing else."""
+TEMPORARY_VOLUME: Final = "tmp"
+TEMPORARY_DIRECTORY: Final = "/tmp"  # noqa: S108 - of the pod
+"""emptyDir of the pod, in memory: for libraries that want one."""
+IN_MEMORY: Final = (
+    Volume(RUN_VOLUME, RUN_DIRECTORY, 4 << 20),
+    Volume(CACHE_VOLUME, CACHE_DIRECTORY, 4 << 20),
+    Volume(TEMPORARY_VOLUME, TEMPORARY_DIRECTORY, 1 << 20),
+)
+"""All that can be written in a pod without image disks: the root file system is read-only. The kernel keeps to these sizes."""
+OVERLAYS_VOLUME: Final = "overlays"
+OVERLAYS_DIRECTORY: Final = "/var/lib/kubevirt/overlays"
+"""emptyDir of a pod with image disks that the guest writes to, on the node's disk: an overlay for each of them."""
 
 LAUNCHER_SOCKET: Final = "launcher.sock"
 """virt-launcher's wire (``launcher.protocol``), relative to ``RUN_DIRECTORY``, like all sockets below."""

@@ -66,17 +66,24 @@ class Launcher:
         self.run_directory = directory / "run"
         self.disks = directory / "disks"
         self.images = directory / "images"
-        for path in (self.run_directory, self.disks, self.images):
+        for path in (self.disks, self.images):
             path.mkdir(parents=True)
             os.chown(path, layout.USER_ID, layout.USER_ID)
+        self.overlays = directory / "overlays"
+        self.overlays.mkdir()
+        self.overlays.chmod(0o777)  # as the kubelet makes emptyDirs
+        self._mounted: list[Path] = []
+        for volume in layout.IN_MEMORY:
+            self._mount(volume, directory / volume.name)
         self.log = directory / "log"
         passwd = directory / "passwd"
         passwd.write_text(f"root:x:0:0::/root:/bin/sh\nqemu:x:{layout.USER_ID}:{layout.USER_ID}::/:/bin/sh\n")
         binds = (
             (program, "/var/lib/kubevirt/program"),
-            (self.run_directory, layout.RUN_DIRECTORY),
             (self.disks, layout.DISKS_DIRECTORY),
             (self.images, layout.IMAGES_DIRECTORY),
+            (self.overlays, layout.OVERLAYS_DIRECTORY),
+            *((directory / volume.name, volume.directory) for volume in layout.IN_MEMORY),  # /tmp last: it hides what is bound before
         )
         kernel_boot = f"{shlex.quote(str(guest.directory))} {layout.KERNEL_BOOT_DIRECTORY}"
         uid = layout.USER_ID
@@ -85,8 +92,10 @@ class Launcher:
             "mount -t tmpfs none /run",
             "mount -t tmpfs none /var/lib",
             f"mount --bind {shlex.quote(str(passwd))} /etc/passwd",
-            *(f"mkdir -p {inside} && mount --bind {shlex.quote(str(outside))} {inside}" for outside, inside in binds),
+            "mount -t tmpfs none /var/cache",
             f"mkdir -p {layout.KERNEL_BOOT_DIRECTORY} && mount --bind {kernel_boot}",
+            *(f"mkdir -p {inside} && mount --bind {shlex.quote(str(outside))} {inside}" for outside, inside in binds),
+            *(f"mount -o remount,bind,ro {path}" for path in ("/run", "/var/lib", "/var/cache", "/")),  # readOnlyRootFilesystem
             f"exec setpriv --reuid {uid} --regid {uid} --clear-groups --bounding-set=-all --inh-caps=-all --no-new-privs"
             f" env -i PATH=/usr/bin:/bin PYTHONPATH=/var/lib/kubevirt/program MALLOC_ARENA_MAX=1"
             f" {PYTHON} -c {shlex.quote(AS_FIRST_PROCESS)}",
@@ -94,6 +103,12 @@ class Launcher:
         with self.log.open("wb") as log:
             arguments = ["unshare", "--mount", "--propagation", "private", "sh", "-c", "\n".join(script)]
             self.process = subprocess.Popen(arguments, stdout=log, stderr=log, cwd="/", start_new_session=True)
+
+    def _mount(self, volume: layout.Volume, path: Path) -> None:
+        """Mount an emptyDir in memory, as the kubelet does."""
+        path.mkdir()
+        subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={volume.size},mode=0777", "none", path], check=True)
+        self._mounted.append(path)
 
     def client(self) -> Client:
         """Connect to the wire."""
@@ -146,6 +161,8 @@ class Launcher:
             for pid in pids:
                 if alive(pid):
                     os.kill(pid, signal.SIGKILL)
+        while self._mounted:
+            subprocess.run(["umount", "--lazy", self._mounted.pop()], check=False)
 
 
 class Client:

@@ -92,6 +92,11 @@ class DiskSource(Model):
     reference: str | None = Field(None, description="Image: the reference of a container image with a disk image in it.")
     path: str | None = Field(None, description="Image: path of the disk image within the container image. Default disk/disk.img.")
     pull_policy: PullPolicy | None = Field(None, description="Image: when the container image is pulled, as for a container.")
+    size_limit: Quantity | None = Field(
+        None,
+        description="Image: the largest disk that the image may hold when the guest writes to it. What it writes lies on the node's disk, "
+        "of which so much is requested for the pod; a larger one does not start. Default 4Gi.",
+    )
 
 
 class DiskTarget(Model):

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from apiserver.apis.meta import names, objectmeta, quantity
+from apiserver.apis.meta.quantity import Quantity
 from apiserver.apis.meta.validation import FieldError, Path, duplicate, forbidden, invalid, not_supported, required, too_long, too_many
 from apiserver.apis.virt import hardware, network, phases, power
 from apiserver.apis.virt.v1alpha1 import placement
@@ -23,6 +24,8 @@ MAX_DEVICE_NAME: Final = 50
 """Names of disks are part of names of pod volumes, which are labels of at most 63 bytes."""
 MIN_MEMORY: Final = quantity.parse("16Mi")
 MAX_MEMORY: Final = quantity.parse("16Ti")
+MIN_OVERLAY: Final = quantity.parse("1Mi")
+MAX_OVERLAY: Final = quantity.parse("64Ti")
 MAX_CPUS: Final = 512
 MAX_DISKS: Final = 26
 MAX_INTERFACES: Final = 8
@@ -125,11 +128,15 @@ def _validate_cpu(cpu: Object, path: Path) -> list[FieldError]:
 
 
 def _validate_memory(memory: Object, path: Path) -> list[FieldError]:
-    guest = quantity.parse(str(memory["guest"]))
-    if guest < MIN_MEMORY:
-        return [invalid(path.child("guest"), memory["guest"], f"must be greater than or equal to {MIN_MEMORY}")]
-    if guest > MAX_MEMORY:
-        return [invalid(path.child("guest"), memory["guest"], f"must be less than or equal to {MAX_MEMORY}")]
+    return _within(memory["guest"], MIN_MEMORY, MAX_MEMORY, path.child("guest"))
+
+
+def _within(given: object, least: Quantity, most: Quantity, path: Path) -> list[FieldError]:
+    amount = quantity.parse(str(given))
+    if amount < least:
+        return [invalid(path, given, f"must be greater than or equal to {least}")]
+    if amount > most:
+        return [invalid(path, given, f"must be less than or equal to {most}")]
     return []
 
 
@@ -173,6 +180,7 @@ def _validate_devices(devices: Object, path: Path) -> list[FieldError]:
 def _validate_disk(disk: Object, path: Path) -> list[FieldError]:
     found = _validate_device_name(disk["name"], path.child("name"))
     found += _validate_source(disk["type"], disk["source"], path.child("source"))
+    found += _validate_overlay(disk, path.child("source", "sizeLimit"))
     if disk["device"] == "cdrom" and disk["target"]["bus"] == "virtio":
         found.append(not_supported(path.child("target", "bus"), "virtio", ("sata", "scsi")))
     if disk["device"] == "cdrom" and not disk["readOnly"]:
@@ -188,7 +196,7 @@ def _validate_disk(disk: Object, path: Path) -> list[FieldError]:
 
 
 def _validate_source(kind: str, source: Object, path: Path) -> list[FieldError]:
-    allowed = {"PersistentVolumeClaim": {"name"}, "Image": {"reference", "path", "pullPolicy"}}[kind]
+    allowed = {"PersistentVolumeClaim": {"name"}, "Image": {"reference", "path", "pullPolicy", "sizeLimit"}}[kind]
     found = [forbidden(path.child(field), f"may not be set for a disk of type {kind}") for field in sorted(source.keys() - allowed)]
     if kind == "Image":
         found += _validate_image(source.get("reference") or "", path.child("reference"))
@@ -197,6 +205,15 @@ def _validate_source(kind: str, source: Object, path: Path) -> list[FieldError]:
     if not name:
         return [*found, required(path.child("name"), "the name of a PersistentVolumeClaim in the same namespace")]
     return found + [invalid(path.child("name"), name, each) for each in names.subdomain_errors(name.lower())]
+
+
+def _validate_overlay(disk: Object, path: Path) -> list[FieldError]:
+    limit = disk["source"].get("sizeLimit")
+    if disk["type"] != "Image" or limit is None:
+        return []
+    if not hardware.is_overlaid(disk):
+        return [forbidden(path, "may not be set for a disk that the guest cannot write to")]
+    return _within(limit, MIN_OVERLAY, MAX_OVERLAY, path)
 
 
 def _validate_interface(interface: Object, path: Path) -> list[FieldError]:

@@ -8,11 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from apiserver.apis.meta import quantity
 from apiserver.apis.meta.objects import Object
-from controller.reconcilers.launcher_pod import MIB, Placement, launcher_pod, memory_overhead, target_pod
+from apiserver.apis.virt import layout
+from controller.reconcilers.launcher_pod import LOG_BYTES, MIB, Placement, launcher_pod, memory_overhead, overlays_size, target_pod
 from controller.reconcilers.settings import Settings
 from tests.unit.controller.reconcilers.builders import a_migration, a_vm
+from tests.unit.pods import unbounded
 
 GOLDEN = Path(__file__).parents[4] / "tests/golden/pods"
 SETTINGS = Settings("registry.example/virt-launcher:v1", image_pull_secrets=("pull",))
@@ -78,7 +83,66 @@ def test_the_pod_passes_pod_security_restricted(name: str) -> None:
     assert not {"hostNetwork", "hostPID", "hostIPC"} & set(spec)
     assert spec["automountServiceAccountToken"] is False
     for container in spec["containers"]:
-        assert container["securityContext"] == {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+        security = container["securityContext"]
+        assert (security["allowPrivilegeEscalation"], security["capabilities"]) == (False, {"drop": ["ALL"]})
+
+
+DISK = st.fixed_dictionaries(
+    {"type": st.sampled_from(["Image", "PersistentVolumeClaim"])},
+    optional={"device": st.sampled_from(["disk", "cdrom"]), "readOnly": st.booleans(), "sizeLimit": st.sampled_from(["1Mi", "10Gi", "7G"])},
+)
+
+
+def a_disk(drawn: Object) -> Object:
+    """Return a disk that virt-api takes."""
+    disk = {key: value for key, value in drawn.items() if key != "sizeLimit"}
+    if drawn["type"] == "PersistentVolumeClaim":
+        return disk | {"source": {"name": "c"}}
+    overlaid = drawn.get("device") != "cdrom" and not drawn.get("readOnly")
+    return disk | {"source": {"reference": "a"} | ({"sizeLimit": drawn["sizeLimit"]} if overlaid and "sizeLimit" in drawn else {})}
+
+
+@given(
+    st.lists(DISK, max_size=5),
+    st.booleans(),
+    st.sampled_from([None, [], [{"type": "vnc"}, {"type": "spice"}]]),
+    st.sampled_from([None, []]),
+    st.sampled_from([None, "Block", "Filesystem"]),
+    st.booleans(),
+)
+def test_whatever_the_machine_its_pod_can_fill_nothing(
+    drawn: list[Object], kernel: bool, graphics: Any, interfaces: Any, mode: str | None, target: bool
+) -> None:
+    domain: Object = {"devices": {"disks": [a_disk(each) for each in drawn], "graphics": graphics, "interfaces": interfaces}}
+    if kernel:
+        domain["firmware"] = {"kernelBoot": {"container": {"image": "registry.example/kernel:v1", "kernelPath": "/vmlinuz"}}}
+    vm, claims = a_vm(domain=domain), {"c": {"spec": {"volumeMode": mode}}}
+    pod = target_pod(vm, a_migration(), 1, claims, SETTINGS, MOVE) if target else launcher_pod(vm, 1, claims, SETTINGS, Placement())
+
+    assert unbounded(pod["spec"]) == []
+    assert pod["spec"]["enableServiceLinks"] is pod["spec"]["automountServiceAccountToken"] is False
+    (container,) = pod["spec"]["containers"]
+    requests, limits = container["resources"]["requests"], container["resources"]["limits"]
+    assert all(requests[each] == limits[each] for each in ("memory", "ephemeral-storage"))
+    in_memory = sum(quantity.parse(each["emptyDir"]["sizeLimit"]).bytes for each in volumes(pod) if each["emptyDir"].get("medium"))
+    assert quantity.parse(limits["memory"]).bytes >= memory_overhead(vm) > in_memory
+    on_disk = sum(quantity.parse(each["emptyDir"]["sizeLimit"]).bytes for each in volumes(pod) if not each["emptyDir"].get("medium"))
+    assert quantity.parse(limits["ephemeral-storage"]).bytes >= on_disk + LOG_BYTES - MIB
+    assert all(each.get("readOnly") for each in container["volumeMounts"] if each["mountPath"].startswith(layout.IMAGES_DIRECTORY))
+
+
+def volumes(pod: Object) -> list[Object]:
+    return [each for each in pod["spec"]["volumes"] if "emptyDir" in each]
+
+
+@pytest.mark.parametrize("limit", ["1Mi", "4Gi", "1Ti"])
+def test_the_volume_of_overlays_holds_a_disk_that_was_written_to_its_last_byte(limit: str) -> None:
+    """The guest that fills its own disk must not be evicted. qcow2 takes 8 + 2 bytes for each cluster of 64 KiB, and a few clusters."""
+    size = quantity.parse(limit).bytes
+    vm = a_vm(domain={"devices": {"disks": [{"type": "Image", "source": {"reference": "a", "sizeLimit": limit}}]}})
+
+    assert overlays_size(vm) >= size + 10 * size // (64 << 10) + MIB
+    assert overlays_size(vm) < size * 1.001 + 3 * MIB
 
 
 def test_the_pod_outlives_the_grace_period_of_its_guest() -> None:

@@ -163,7 +163,7 @@ def test_a_block_claim_is_the_device_and_a_filesystem_claim_the_file_in_it() -> 
 
 def test_an_image_the_guest_writes_to_gets_an_overlay_and_cannot_be_migrated() -> None:
     specification = {"devices": {"disks": [IMAGE]}}
-    assert str(disks.origins(specification)[0].overlay) == "/run/kubevirt/disks/image.qcow2"
+    assert str(disks.origins(specification)[0].overlay) == "/var/lib/kubevirt/overlays/image.qcow2"
     assert "image" in disks.not_migratable(specification)
     assert disks.not_migratable({"devices": {"disks": [{**IMAGE, "readOnly": True}, CLAIM]}}) == ""
 

@@ -1,18 +1,21 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from launcher.domain.disks import InvalidSpecification
 from launcher.main import files
 from launcher.main.files import DiskUnusable, ImagesMissing
 
 
-def qcow2(backing: int = 0, features: int = 0) -> bytes:
+def qcow2(backing: int = 0, features: int = 0, size: int = 0) -> bytes:
     header = bytearray(104)
     header[0:4] = b"QFI\xfb"
     header[4:8] = (3).to_bytes(4, "big")
     header[8:16] = backing.to_bytes(8, "big")
+    header[24:32] = size.to_bytes(8, "big")
     header[72:80] = features.to_bytes(8, "big")
     return bytes(header)
 
@@ -34,8 +37,8 @@ def test_an_image_that_refers_to_other_files_is_refused(tmp_path: Path, content:
 def volumes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr("apiserver.apis.virt.layout.IMAGES_DIRECTORY", str(tmp_path / "images"))
     monkeypatch.setattr("apiserver.apis.virt.layout.DISKS_DIRECTORY", str(tmp_path / "disks"))
-    monkeypatch.setattr("apiserver.apis.virt.layout.RUN_DIRECTORY", str(tmp_path / "run"))
-    for name in ("images/i/disk", "disks/c", "run", "elsewhere"):
+    monkeypatch.setattr("apiserver.apis.virt.layout.OVERLAYS_DIRECTORY", str(tmp_path / "overlays"))
+    for name in ("images/i/disk", "disks/c", "overlays", "elsewhere"):
         (tmp_path / name).mkdir(parents=True)
     return tmp_path
 
@@ -98,3 +101,27 @@ def test_a_link_that_leads_nowhere_is_no_image_that_will_come(volumes: Path) -> 
     with pytest.raises(DiskUnusable) as failed:
         files.look(CLAIM)
     assert not isinstance(failed.value, ImagesMissing)
+
+
+def an_image(**disk: Any) -> dict[str, Any]:
+    return {"devices": {"disks": [{"name": "i", "type": "Image", "source": {"path": "disk/disk.img", "sizeLimit": "1Mi"}, **disk}]}}
+
+
+@pytest.mark.parametrize("content", [bytes((1 << 20) + 1), qcow2(size=(1 << 20) + 1)], ids=["raw", "qcow2"])
+def test_a_disk_that_could_outgrow_its_overlay_is_refused_before_the_start(volumes: Path, content: bytes) -> None:
+    (volumes / "images/i/disk/disk.img").write_bytes(content)
+
+    with pytest.raises(DiskUnusable, match=r"disk 'i': its image holds a disk of 1048577 bytes.* Set sizeLimit to 2Mi or more"):
+        files.look(an_image())
+    assert "i" in files.look(an_image(readOnly=True))
+
+
+@pytest.mark.parametrize("content", [bytes(1 << 20), qcow2(size=1 << 20)], ids=["raw", "qcow2"])
+def test_a_disk_as_large_as_its_limit_is_taken(volumes: Path, content: bytes) -> None:
+    (volumes / "images/i/disk/disk.img").write_bytes(content)
+    assert "i" in files.look(an_image())
+
+
+def test_a_limit_that_is_no_quantity_names_its_field() -> None:
+    with pytest.raises(InvalidSpecification, match=r"devices\.disks\[0\]\.source\.sizeLimit"):
+        files.look(an_image(source={"path": "disk/disk.img", "sizeLimit": "much"}))

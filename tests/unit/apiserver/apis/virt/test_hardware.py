@@ -27,7 +27,7 @@ def test_what_is_unsaid_of_a_disk_depends_on_what_it_is_and_where_it_stands() ->
         {
             "name": "x",
             "type": "Image",
-            "source": {"reference": "a", "path": "disk/disk.img"},
+            "source": {"reference": "a", "path": "disk/disk.img", "sizeLimit": "4Gi"},
             "device": "disk",
             "readOnly": False,
             "target": {"bus": "virtio"},
@@ -72,3 +72,28 @@ def test_the_same_hardware_may_be_said_in_different_words() -> None:
     assert hardware.same({"memory": {"guest": "1Gi"}}, {"memory": {"guest": "1024Mi"}, "devices": {"graphics": [{"type": "vnc"}]}})
     assert not hardware.same({}, {"devices": {"graphics": []}})
     assert not hardware.same({"cpu": {"cores": 1}}, {"cpu": {"cores": 2}})
+
+
+@pytest.mark.parametrize(
+    ("disk", "expected"),
+    [
+        (IMAGE, 4 << 30),
+        ({**IMAGE, "source": {"reference": "a", "sizeLimit": "1.5Gi"}}, 3 << 29),
+        ({**IMAGE, "readOnly": True}, 0),
+        ({**IMAGE, "device": "cdrom"}, 0),
+        (CLAIM, 0),
+    ],
+)
+def test_an_overlay_is_as_large_as_is_said_where_there_is_one(disk: dict[str, Any], expected: int) -> None:
+    (meant,) = hardware.disks({"devices": {"disks": [disk]}})
+    assert hardware.overlay_bytes(meant) == expected
+    assert hardware.is_overlaid(meant) is bool(expected)
+
+
+def test_a_limit_that_is_written_otherwise_is_the_same_hardware() -> None:
+    one, other, more = (
+        {"devices": {"disks": [{**IMAGE, "source": {"reference": "a", **limit}}]}}
+        for limit in ({}, {"sizeLimit": "4096Mi"}, {"sizeLimit": "5Gi"})
+    )
+    assert hardware.same(one, other)
+    assert not hardware.same(one, more)

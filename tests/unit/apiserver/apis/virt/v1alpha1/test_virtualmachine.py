@@ -225,6 +225,22 @@ def test_an_unknown_null_is_told_and_a_known_one_says_nothing() -> None:
             "spec.domain.devices.disks[0].source.path: Invalid value: \"../../etc/passwd\": must not contain '..'",
         ),
         (
+            _devices(disks=[{"type": "Image", "source": {"reference": "a", "sizeLimit": "1k"}}]),
+            'spec.domain.devices.disks[0].source.sizeLimit: Invalid value: "1k": must be greater than or equal to 1Mi',
+        ),
+        (
+            _devices(disks=[{"type": "Image", "source": {"reference": "a", "sizeLimit": "1Ei"}}]),
+            'spec.domain.devices.disks[0].source.sizeLimit: Invalid value: "1Ei": must be less than or equal to 64Ti',
+        ),
+        (
+            _devices(disks=[{"type": "Image", "readOnly": True, "source": {"reference": "a", "sizeLimit": "1Gi"}}]),
+            "spec.domain.devices.disks[0].source.sizeLimit: Forbidden: may not be set for a disk that the guest cannot write to",
+        ),
+        (
+            _devices(disks=[{"type": "PersistentVolumeClaim", "source": {"name": "a", "sizeLimit": "1Gi"}}]),
+            "spec.domain.devices.disks[0].source.sizeLimit: Forbidden: may not be set for a disk of type PersistentVolumeClaim",
+        ),
+        (
             _devices(disks=[{"type": "PersistentVolumeClaim", "source": {}}]),
             "spec.domain.devices.disks[0].source.name: Required value: the name of a PersistentVolumeClaim in the same namespace",
         ),
