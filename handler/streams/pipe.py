@@ -15,7 +15,8 @@ from aiohttp import WSMsgType, web
 from apiserver.apis.virt import streams
 
 CHUNK_BYTES: Final = 64 << 10
-MAX_MESSAGE_BYTES: Final = 1 << 20
+MAX_MESSAGE_BYTES: Final = 64 << 10
+"""virt-api sends no longer ones."""
 CLOSE_UNSUPPORTED: Final = 1003
 CLOSE_TOO_BIG: Final = 1009
 

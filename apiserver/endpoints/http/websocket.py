@@ -21,8 +21,10 @@ from apiserver.endpoints.http.messages import Request, Response
 from apiserver.endpoints.http.upgrade import TOKEN_PROTOCOL, Closed, offered
 
 _MAGIC: Final = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
-_MESSAGES: Final = 16
-"""So many messages wait for their reader before the connection is not read from any more."""
+_SLICE: Final = 4 << 10
+"""So many bytes are decoded at once: what a client makes of them (a message may be empty) is far less than what one read may bring."""
+_HELD: Final = 32 << 10
+"""When more than so many bytes wait to be decoded, the connection is not read from any more."""
 _ABNORMAL: Final = 1006
 
 
@@ -34,12 +36,13 @@ def texts(messages: Iterable[bytes]) -> bytes:
 class WebSocket(Response):
     """The server's side of one websocket, and the response that its handler returns.
 
-    One task receives, any may send. A client that does not read lets :meth:`send_bytes` wait; messages that are not received are not read.
+    One task receives, any may send. A client that does not read lets :meth:`send_bytes` wait. What arrives is decoded when it is received;
+    until then there are at most the messages of one slice, the part of another, and the bytes of a read or two.
     """
 
     __slots__ = (
-        "_carrier", "_ended", "_heard", "_messages", "_on_close", "_opcode", "_part", "_ping_seconds", "_protocol", "_ready", "_request",
-        "_timer", "subprotocol",
+        "_carrier", "_ended", "_heard", "_held", "_messages", "_on_close", "_opcode", "_part", "_ping_seconds", "_protocol", "_ready",
+        "_request", "_timer", "subprotocol",
     )  # fmt: skip
     prepared = True
 
@@ -72,6 +75,7 @@ class WebSocket(Response):
         self._ping_seconds = ping_seconds
         self._timer: asyncio.TimerHandle | None = None
         self._heard = True
+        self._held = bytearray()
         self._messages: deque[bytes | str] = deque()
         self._part = bytearray()
         self._opcode = Opcode.BINARY
@@ -101,6 +105,8 @@ class WebSocket(Response):
             Closed: the client has ended the websocket, or its connection broke.
         """
         while not self._messages:
+            if self._decode():
+                continue
             if self._ended:
                 close = self._protocol.close_rcvd
                 raise Closed(close.code if close else _ABNORMAL, close.reason if close else "")
@@ -144,7 +150,8 @@ class WebSocket(Response):
             await self._carrier.send(self._frames())
         while not self._ended:
             self._messages.clear()
-            await self._wait()
+            if not self._decode():
+                await self._wait()
         self._stop_beating()
 
     async def _send(self, opcode: Opcode, data: bytes) -> None:
@@ -162,19 +169,36 @@ class WebSocket(Response):
         """Take bytes of the connection; none: it is gone."""
         self._heard = True
         if data:
-            self._protocol.receive_data(data)
+            self._held += data
+            while not self._messages and self._decode():
+                pass
+            if len(self._held) > _HELD:
+                self._carrier.pause(reading=False)
         else:
+            self._held.clear()
             self._protocol.receive_eof()
+            self._take_events(gone=True)
+        self._ready.set()
+
+    def _decode(self) -> bool:
+        """Decode a slice of what has arrived; return whether there was one."""
+        if not self._held or self._ended:
+            return False
+        piece = bytes(self._held[:_SLICE])
+        del self._held[:_SLICE]
+        self._protocol.receive_data(piece)
+        self._take_events(gone=False)
+        return True
+
+    def _take_events(self, *, gone: bool) -> None:
         for event in self._protocol.events_received():
             self._frame(cast("Frame", event))
         answers = self._frames()
         if answers and (self._carrier.has_room or self._protocol.state is not State.OPEN):
             self._carrier.send_now(answers)  # pongs that there is no room for are not owed (RFC 6455, 5.5.3)
-        if not data or self._protocol.close_rcvd is not None or self._protocol.parser_exc is not None:
-            self._end(gone=not data)
-        elif len(self._messages) > _MESSAGES:
-            self._carrier.pause(reading=False)
-        self._ready.set()
+        if gone or self._protocol.close_rcvd is not None or self._protocol.parser_exc is not None:
+            self._held.clear()
+            self._end(gone=gone)
 
     def _end(self, *, gone: bool) -> None:
         self._stop_beating()
@@ -201,8 +225,8 @@ class WebSocket(Response):
         return b"".join(self._protocol.data_to_send())
 
     def _beat(self) -> None:
-        """Ping, and give up a client from which nothing came since the last time."""
-        if not self._heard:
+        """Ping, and give up a client from which nothing came since the last time, unless it is we who do not read."""
+        if not self._heard and len(self._held) <= _HELD:
             self._carrier.abort()
             return
         self._heard = False

@@ -21,13 +21,15 @@ from websockets.typing import Subprotocol
 from apiserver.apis.meta.errors import Details, ServiceUnavailable, StatusError, from_http, from_status
 from apiserver.endpoints.http.upgrade import GOING_AWAY, Closed, End
 from apiserver.endpoints.http.websocket import WebSocket
+from apiserver.endpoints.verbs.bounded import Bounded
 from apiserver.registry.generic.strategy import Connect, Destination
 
-MAX_MESSAGE_BYTES: Final = 1 << 20
+MAX_MESSAGE_BYTES: Final = 64 << 10
+"""Streams are bytes, which a sender may cut where it likes; a longer message ends the stream with 1009."""
 DIAL_SECONDS: Final = 10.0
 CLOSE_SECONDS: Final = 5.0
-_FRAMES: Final = 4
-"""So many wait for the client before the server is not read from any more."""
+_FRAMES: Final = (1, 0)
+"""More than the first wait for the client: the server is not read from any more, until there are not more than the second."""
 _MAX_REASON_BYTES: Final = 123
 _MAX_TEXT_BYTES: Final = 512
 """Of a refusal that is no Status, for its message."""
@@ -63,6 +65,7 @@ async def dialled(destination: Destination, stream: Connect) -> AsyncIterator[Cl
         ping_timeout=stream.ping_seconds / 2 or None,
         max_size=MAX_MESSAGE_BYTES,
         max_queue=_FRAMES,
+        create_connection=Bounded,
     )
     try:
         server = await dial

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import tracemalloc
 
 import pytest
 from websockets.client import ClientProtocol
@@ -149,22 +151,118 @@ async def test_pongs_that_the_client_does_not_read_are_not_kept() -> None:
     await peer.line.end()
 
 
-async def test_messages_that_nobody_receives_are_not_read() -> None:
-    blocked = asyncio.Event()
+def masked(opcode: Opcode, data: bytes, *, fin: bool = True) -> bytes:
+    return Frame(opcode, data, fin=fin).serialize(mask=True)
+
+
+def endless(*frames: bytes) -> bytes:
+    """Return some 64 KiB of the frames, whole ones: what one read of a socket brings."""
+    once = b"".join(frames)
+    return once * max(1, (64 << 10) // len(once))
+
+
+async def flooded(flood: bytes, max_bytes: int) -> tuple[int, int, Peer]:
+    """Send until a websocket that nobody receives from is not read any more; return the bytes sent and the bytes of memory they take."""
+    waiting, accepted = asyncio.Event(), asyncio.Event()
 
     async def serve(request: Request) -> Response:
-        socket = WebSocket(request)
+        socket = WebSocket(request, max_bytes=max_bytes)
+        peer.sockets.append(socket)
         await socket.accept()
-        await blocked.wait()
+        accepted.set()
+        await waiting.wait()
         return socket
 
     peer = Peer()
     peer.line = Line(serve)
     await peer.exchange()
-    for _ in range(30):
-        peer.client.send_binary(b"x")
-    await peer.exchange()
+    await accepted.wait()
+    sent = 0
+    gc.collect()
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        while peer.line.transport.reading and sent < 64 << 20:
+            peer.line.connection.data_received(flood)
+            sent += len(flood)
+        return sent, tracemalloc.get_traced_memory()[0] - before, peer
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize(
+    "flood",
+    [
+        endless(masked(Opcode.BINARY, b"x" * (64 << 10))),
+        endless(masked(Opcode.BINARY, b"x" * 1000)),
+        endless(masked(Opcode.BINARY, b"xy")),
+        endless(masked(Opcode.TEXT, b"")),
+    ],
+    ids=["long messages", "messages", "keys", "empty messages"],
+)
+async def test_messages_that_nobody_receives_are_bounded_in_bytes(flood: bytes) -> None:
+    sent, taken, peer = await flooded(flood, 64 << 10)
+
     assert not peer.line.transport.reading
+    assert sent <= 256 << 10
+    assert taken <= 256 << 10
+    await peer.line.end()
+
+
+async def test_what_was_held_comes_whole_and_in_order_and_then_the_socket_is_read_again() -> None:
+    numbers = [str(number).encode() for number in range(20000)]
+    flood = b"".join(masked(Opcode.BINARY, each) for each in numbers)
+    _, _, peer = await flooded(flood, 64 << 10)
+    assert [await peer.sockets[0].receive() for _ in numbers] == numbers
+    async with asyncio.TaskGroup() as tasks:
+        task = tasks.create_task(peer.sockets[0].receive())
+        await settle()
+        assert peer.line.transport.reading
+        peer.line.connection.data_received(masked(Opcode.BINARY, b"one more"))
+        assert await task == b"one more"
+    await peer.line.end()
+
+
+async def test_parts_of_a_message_are_bounded_together() -> None:
+    first = masked(Opcode.BINARY, b"x" * 1000, fin=False)
+    _, taken, peer = await flooded(first + endless(masked(Opcode.CONT, b"x" * 1000, fin=False)), 64 << 10)
+    assert taken <= 256 << 10
+    socket = peer.sockets[0]
+    with pytest.raises(Closed):
+        await socket.receive()
+    assert Frame(Opcode.CLOSE, (1009).to_bytes(2, "big")).serialize(mask=False)[2:] in peer.line.take()
+    await peer.line.end()
+
+
+async def test_a_compressed_message_is_no_message() -> None:
+    """No extension is offered, so nothing inflates: one that is compressed all the same breaks the protocol (RFC 6455, 5.2)."""
+    peer = Peer()
+    await peer.exchange()
+    assert not peer.client.extensions
+    plain = masked(Opcode.BINARY, b"x")
+    peer.line.connection.data_received(bytes([plain[0] | 0x40]) + plain[1:])  # RSV1: permessage-deflate's mark (RFC 7692, 6)
+    await settle()
+    assert [each.code for each in peer.ended] == [1006]
+    assert (1002).to_bytes(2, "big") in peer.line.take()
+    await peer.line.end()
+
+
+async def test_a_client_that_we_do_not_read_from_is_not_given_up_for_its_silence() -> None:
+    waiting = asyncio.Event()
+
+    async def serve(request: Request) -> Response:
+        socket = WebSocket(request, ping_seconds=0.02)
+        await socket.accept()
+        await waiting.wait()
+        return socket
+
+    peer = Peer()
+    peer.line = Line(serve)
+    await peer.exchange()
+    while peer.line.transport.reading:
+        peer.line.connection.data_received(endless(masked(Opcode.BINARY, b"x" * 1000)))
+    await asyncio.sleep(0.1)
+    assert not peer.line.is_closed()
     await peer.line.end()
 
 

@@ -1,0 +1,151 @@
+"""The client of streams, against servers that send what nobody asked for."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import tracemalloc
+from typing import Any
+
+import pytest
+from websockets.asyncio.client import ClientConnection
+from websockets.client import ClientProtocol
+from websockets.datastructures import Headers
+from websockets.exceptions import ConnectionClosed, ConnectionClosedError
+from websockets.frames import Frame, Opcode
+from websockets.http11 import Response
+from websockets.protocol import State
+from websockets.uri import parse_uri
+
+from apiserver.endpoints.verbs.bounded import Bounded
+
+READ = 256 << 10
+"""The most that the event loop reads of a TLS connection at once."""
+MESSAGE = 64 << 10
+
+
+class Transport(asyncio.Transport):
+    """In memory; a peer that does not read is told by ``pause_writing``."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reading = True
+        self.written = 0
+        self.limit = 0
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        self.limit = high or 0
+
+    def pause_reading(self) -> None:
+        self.reading = False
+
+    def resume_reading(self) -> None:
+        self.reading = True
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.written += len(data)
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return default
+
+    def is_closing(self) -> bool:
+        return False
+
+    def can_write_eof(self) -> bool:
+        return False
+
+    def close(self) -> None:
+        self.reading = False
+
+
+def connected(kind: type[ClientConnection] = Bounded) -> tuple[ClientConnection, Transport]:
+    connection = kind(ClientProtocol(parse_uri("ws://h/"), state=State.OPEN, max_size=MESSAGE), max_queue=(1, 0))
+    transport = Transport()
+    connection.response = Response(101, "Switching Protocols", Headers())
+    connection.connection_made(transport)
+    return connection, transport
+
+
+def frames(data: bytes, opcode: Opcode = Opcode.BINARY) -> bytes:
+    """Return one read full of such frames."""
+    once = Frame(opcode, data).serialize(mask=False)
+    return once * (READ // len(once))
+
+
+async def taken(connection: ClientConnection, transport: Transport, flood: bytes) -> int:
+    """Send until it is not read any more; return the bytes of memory that it takes."""
+    gc.collect()
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        for _ in range(64):
+            if not transport.reading:
+                break
+            connection.data_received(flood)
+        assert not transport.reading
+        return tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("data", [b"x" * MESSAGE, b"x" * 1000, b"xy", b""], ids=["long messages", "messages", "keys", "empty messages"])
+async def test_what_nobody_receives_is_bounded_in_bytes(data: bytes) -> None:
+    connection, transport = connected()
+    assert await taken(connection, transport, frames(data)) <= 768 << 10
+
+
+async def test_the_library_alone_would_take_a_hundred_times_as_much() -> None:
+    """Why there is a class of ours; when this fails, it may go."""
+    connection, transport = connected(ClientConnection)
+    assert await taken(connection, transport, frames(b"")) > 16 << 20
+
+
+async def test_all_of_it_arrives_in_order_and_then_the_socket_is_read_again() -> None:
+    connection, transport = connected()
+    numbers = [str(number).encode() for number in range(20000)]
+    connection.data_received(b"".join(Frame(Opcode.BINARY, each).serialize(mask=False) for each in numbers))
+    assert not transport.reading
+
+    assert [await connection.recv() for _ in numbers] == numbers
+    assert transport.reading
+
+
+async def test_pongs_that_the_server_does_not_take_are_not_kept() -> None:
+    connection, transport = connected()
+    pings = frames(b"p" * 100, Opcode.PING)
+    connection.data_received(pings)
+    assert transport.written > 0
+    connection.pause_writing()
+    before = transport.written
+    for _ in range(20):
+        connection.data_received(pings)
+    assert transport.written == before
+    connection.resume_writing()
+    connection.data_received(Frame(Opcode.PING, b"still there?").serialize(mask=False))
+    assert transport.written > before
+
+
+@pytest.mark.parametrize("how", ["eof", "lost"])
+async def test_what_was_held_is_not_lost_when_the_server_says_goodbye(how: str) -> None:
+    connection, transport = connected()
+    goodbye = Frame(Opcode.CLOSE, (1000).to_bytes(2, "big") + b"the guest is off").serialize(mask=False)
+    connection.data_received(frames(b"x" * 1000)[: 200 * 1004] + goodbye)
+    assert not transport.reading
+    if how == "eof":
+        connection.eof_received()
+    connection.connection_lost(None)
+
+    assert [await connection.recv() for _ in range(200)] == [b"x" * 1000] * 200
+    with pytest.raises(ConnectionClosed, match="the guest is off"):
+        await connection.recv()
+
+
+async def test_a_message_that_is_too_long_ends_the_connection() -> None:
+    connection, transport = connected()
+    connection.data_received(Frame(Opcode.BINARY, b"x" * (MESSAGE + 1)).serialize(mask=False))
+    connection.connection_lost(None)
+    with pytest.raises(ConnectionClosedError) as closed:
+        await connection.recv()
+    assert closed.value.sent is not None
+    assert closed.value.sent.code == 1009
+    assert transport.written > 0
