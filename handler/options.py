@@ -11,6 +11,7 @@ from pathlib import Path
 from apiserver.apis.virt import names, streams
 from handler.devices.acceleration import Choice
 from handler.pods import places
+from handler.streams.limits import NOTHING_SAID, Limits
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,7 @@ class Options:
     streams_port: int
     relay_port: int
     health_port: int
+    stream_limits: Limits
     log_level: str
 
 
@@ -62,6 +64,12 @@ def parse(arguments: Sequence[str] | None = None, environ: Mapping[str, str] = o
     add("--streams-port", type=int, default=streams.HANDLER_PORT, help="port for consoles and displays (mTLS, virt-api only)")
     add("--relay-port", type=int, default=streams.RELAY_PORT, help="port for live migrations (mTLS, virt-handler of the source node only)")
     add("--health-port", type=int, default=8080, help="port for /livez, /readyz and /metrics (plain HTTP)")
+    for name, about in (
+        ("max-streams", "consoles and displays open at once on this node; 0: no limit"),
+        ("max-streams-per-machine", "of these, consoles of one machine, and as many displays; 0: no limit"),
+        ("max-streams-per-machine-and-user", "of these, those of one user; 0: no limit"),
+    ):
+        add(f"--{name}", type=_amount, default=getattr(NOTHING_SAID, name.replace("-", "_")), help=about)
     add("--log-level", choices=("DEBUG", "INFO", "WARNING", "ERROR"), default="INFO", help="least important messages to print")
     given = parser.parse_args(arguments)
     if not given.node_name:
@@ -80,5 +88,13 @@ def parse(arguments: Sequence[str] | None = None, environ: Mapping[str, str] = o
         streams_port=given.streams_port,
         relay_port=given.relay_port,
         health_port=given.health_port,
+        stream_limits=Limits(given.max_streams, given.max_streams_per_machine, given.max_streams_per_machine_and_user),
         log_level=given.log_level,
     )
+
+
+def _amount(text: str) -> int:
+    number = int(text)
+    if number < 0:
+        raise argparse.ArgumentTypeError(f"{text} is negative")
+    return number

@@ -14,6 +14,7 @@ from typing import Literal
 from apiserver.admission import plugins
 from apiserver.apis.meta.times import parse_duration
 from apiserver.endpoints.filters import origins
+from apiserver.endpoints.verbs.streamlimits import NOTHING_SAID, StreamLimits
 from apiserver.server import auditing, compatibility, storing, tracing
 from apiserver.server.auditing import AuditOptions
 from apiserver.server.fairness import Limits
@@ -58,6 +59,9 @@ class Options:
     max_requests_inflight: int
     max_mutating_requests_inflight: int
     enable_priority_and_fairness: bool
+    max_streams: int
+    max_streams_per_user: int
+    max_streams_per_user_and_object: int
     request_timeout: float
     shutdown_delay_duration: float
     enable_admission_plugins: tuple[str, ...]
@@ -74,6 +78,11 @@ class Options:
     def limits(self) -> Limits:
         """How many requests at once."""
         return Limits(self.max_requests_inflight, self.max_mutating_requests_inflight, self.enable_priority_and_fairness)
+
+    @property
+    def stream_limits(self) -> StreamLimits:
+        """How many streams at once."""
+        return StreamLimits(self.max_streams, self.max_streams_per_user, self.max_streams_per_user_and_object)
 
     @property
     def asks_cluster(self) -> bool:
@@ -118,6 +127,14 @@ def seconds(text: str) -> float:
         raise argparse.ArgumentTypeError(str(error)) from error
 
 
+def amount(text: str) -> int:
+    """Return a number that is not negative, as argparse wants its types."""
+    number = int(text)
+    if number < 0:
+        raise argparse.ArgumentTypeError(f"{text} is negative")
+    return number
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="virt-api",
@@ -151,6 +168,13 @@ def _parser() -> argparse.ArgumentParser:
         default=True,
         help="share seats by the cluster's FlowSchemas and PriorityLevelConfigurations; the two limits above are then one, in sum",
     )
+    for name, about in (
+        ("max-streams", "streams (console, vnc) open at once; 0: no limit"),
+        ("max-streams-per-user", "of these, of one user; service accounts of one namespace count as one; 0: no limit"),
+        ("max-streams-per-user-and-object", "of these, to one stream of one object; 0: no limit"),
+    ):
+        default = getattr(NOTHING_SAID, name.replace("-", "_"))
+        serving.add_argument(f"--{name}", metavar="N", type=amount, default=default, help=about)
     serving.add_argument(
         "--request-timeout", metavar="DURATION", type=seconds, default="1m", help="the longest that an ordinary request may take"
     )

@@ -191,6 +191,7 @@ async def _built(options: Options, make_kinds: MakeKinds, storage: Storage | Non
         withdrawing=Withdrawing(authenticator, authorizer, users),
         request_seconds=options.request_timeout,
         informers=needed,
+        stream_limits=options.stream_limits,
     )
     for plugin in kinds.plugins:
         plugin.follow(assembly.stores)

@@ -2,7 +2,7 @@
 
 Only a client with the certificate of virt-api gets anywhere: it has authorised the user. Errors are answered as ``Status`` objects
 before the upgrade: 404 when no such VM is here, 400 when its guest does not run or no websocket with our sub-protocol
-was asked for.
+was asked for, 429 when too many streams are open (``limits``).
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from certs import peers
 from certs.reloading import ServerTls
 from handler.pods import places
 from handler.streams import pipe
+from handler.streams.limits import NOTHING_SAID, Limits, OpenStreams, Wanted
 
 logger = logging.getLogger(__name__)
 
 CLIENT: Final = "virt-api"
 SOCKETS: Final[Mapping[str, str]] = {"console": layout.CONSOLE_SOCKET, "vnc": layout.VNC_SOCKET}
 PATH: Final = "/v1/namespaces/{namespace}/virtualmachines/{name}/{uid}/{stream}"
-MAX_STREAMS: Final = 512
 CLOSE_SECONDS: Final = 3.0
 
 
@@ -51,7 +51,14 @@ class Server:
     """Serves streams; :meth:`run` until cancelled, then every open stream is closed with ``going away``."""
 
     def __init__(
-        self, lookup: Lookup, tls: ServerTls, *, host: str = "", port: int = streams.HANDLER_PORT, kubelet: Path = places.KUBELET_DIRECTORY
+        self,
+        lookup: Lookup,
+        tls: ServerTls,
+        *,
+        host: str = "",
+        port: int = streams.HANDLER_PORT,
+        kubelet: Path = places.KUBELET_DIRECTORY,
+        limits: Limits = NOTHING_SAID,
     ) -> None:
         self.port = port
         self.ready = asyncio.Event()
@@ -59,12 +66,13 @@ class Server:
         self._tls = tls
         self._host = host
         self._kubelet = kubelet
+        self._counted = OpenStreams(limits)
         self._open: weakref.WeakSet[web.WebSocketResponse] = weakref.WeakSet()
 
     @property
     def count(self) -> int:
         """Streams that are open now."""
-        return len(self._open)
+        return len(self._counted)
 
     async def run(self) -> None:
         """Listen until cancelled."""
@@ -98,7 +106,8 @@ class Server:
                 raise errors.Forbidden(f"streams are for {CLIENT}; this is the certificate of {name!r}")
             return await self._stream(request)
         except errors.StatusError as error:
-            return web.json_response(error.to_json(), status=error.code)
+            retry = error.details.retry_after_seconds
+            return web.json_response(error.to_json(), status=error.code, headers={"Retry-After": str(retry)} if retry else None)
 
     async def _stream(self, request: web.Request) -> web.WebSocketResponse:
         info = request.match_info
@@ -111,14 +120,21 @@ class Server:
         if target.problem:
             raise errors.BadRequest(f"{stream} of virtual machine {what}: {target.problem}")
         socket = web.WebSocketResponse(
-            protocols=(streams.SUBPROTOCOL,), heartbeat=streams.PING_SECONDS, max_msg_size=pipe.MAX_MESSAGE_BYTES, compress=False
+            protocols=(streams.SUBPROTOCOL,),
+            heartbeat=streams.PING_SECONDS,
+            max_msg_size=pipe.MAX_MESSAGE_BYTES + 1,  # aiohttp refuses messages of this size, too
+            compress=False,
         )
         asked = socket.can_prepare(request)
         if not asked.ok or asked.protocol != streams.SUBPROTOCOL:
             raise errors.BadRequest(f"{stream} is a websocket with the sub-protocol {streams.SUBPROTOCOL}")
-        if len(self._open) >= MAX_STREAMS:
-            raise errors.TooManyRequests(f"{MAX_STREAMS} streams are open on this node")
-        reader, writer = await self._dial(target.pod_uid, stream, what)
+        with self._counted.one(Wanted(what, info["uid"], stream, request.headers.get(streams.HOLDER_HEADER, ""))):
+            return await self._joined(request, socket, target)
+
+    async def _joined(self, request: web.Request, socket: web.WebSocketResponse, target: Target) -> web.WebSocketResponse:
+        """Carry bytes between a websocket and the guest until either ends."""
+        info = request.match_info
+        reader, writer = await self._dial(target.pod_uid, info["stream"], f"{info['namespace']}/{info['name']}")
         try:
             await socket.prepare(request)
             self._open.add(socket)

@@ -15,6 +15,9 @@ Stream = Literal["console", "vnc"]
 SUBPROTOCOL: Final = "plain.kubevirt.io"
 """Raw bytes of the serial port or of the RFB protocol in binary messages; the name that KubeVirt's virtctl offers, too."""
 
+HOLDER_HEADER: Final = "X-Kubevirt-Stream-Holder"
+"""Virt-api tells virt-handler by it which streams are of the same user: a token that says nothing else of who that is."""
+
 HANDLER_PORT: Final = 8444
 RELAY_PORT: Final = 8445
 PING_SECONDS: Final = 20.0

@@ -1,9 +1,9 @@
 """Streams: a client's websocket joined to the one that a :class:`Connect` says serves the object.
 
 Whatever is wrong is answered before the upgrade, as a Status: the user may not, the object is absent, there is nothing to connect to, the
-other side does not answer. After it, bytes are copied both ways until one side ends or the user's right is withdrawn; the close code and
-reason are passed on. Neither side is trusted: messages are bounded, and a side that does not read stops the other instead of filling memory
-(:mod:`apiserver.endpoints.verbs.joining`).
+other side does not answer, the user has too many streams (:mod:`apiserver.endpoints.verbs.streamlimits`). After it, bytes are copied both
+ways until one side ends or the user's right is withdrawn; the close code and reason are passed on. Neither side is trusted: messages are
+bounded, and a side that does not read stops the other instead of filling memory (:mod:`apiserver.endpoints.verbs.joining`).
 
 A websocket begins with a GET, for which the right to ``get`` suffices. Who can type needs ``create``, too, as for ``pods/exec`` since
 Kubernetes 1.35 (``k8s.io/kubernetes/pkg/registry/core/pod/rest/authorize.go``).
@@ -22,13 +22,15 @@ from apiserver.endpoints.http import upgrade
 from apiserver.endpoints.http.messages import Response
 from apiserver.endpoints.http.upgrade import GOING_AWAY, End
 from apiserver.endpoints.verbs.served import Served
+from apiserver.endpoints.verbs.streamlimits import OpenStreams, StreamLimits
 from apiserver.registry.generic.strategy import Connect
 
 
 class Streams:
     """The streams that are open; :meth:`end_all` closes them when the server stops."""
 
-    def __init__(self) -> None:
+    def __init__(self, limits: StreamLimits) -> None:
+        self.open = OpenStreams(limits)
         self._ending = asyncio.Event()
 
     def end_all(self) -> None:
@@ -58,7 +60,7 @@ async def connect(served: Served, call: Call, stream: Connect, streams: Streams)
     from apiserver.endpoints.verbs import joining
 
     client = WebSocket(call.request, protocols=stream.subprotocols, max_bytes=joining.MAX_MESSAGE_BYTES, ping_seconds=stream.ping_seconds)
-    async with joining.dialled(destination, stream) as server:
+    async with streams.open.one(call.user, call.info) as holder, joining.dialled(destination, stream, holder) as server:
         responses.add_headers(call, client)
         await client.accept()
         call.started(client.status)

@@ -28,6 +28,9 @@ MAX_MESSAGE_BYTES: Final = 64 << 10
 """Streams are bytes, which a sender may cut where it likes; a longer message ends the stream with 1009."""
 DIAL_SECONDS: Final = 10.0
 CLOSE_SECONDS: Final = 5.0
+_WINDOW_BYTES: Final = 64 << 10
+_MESSAGE_COST: Final = 128
+"""What a message costs whoever keeps it, besides its bytes."""
 _FRAMES: Final = (1, 0)
 """More than the first wait for the client: the server is not read from any more, until there are not more than the second."""
 _MAX_REASON_BYTES: Final = 123
@@ -45,8 +48,13 @@ class _Dial(websocket):
 
 
 @contextlib.asynccontextmanager
-async def dialled(destination: Destination, stream: Connect) -> AsyncIterator[ClientConnection]:
+async def dialled(destination: Destination, stream: Connect, holder: str = "") -> AsyncIterator[ClientConnection]:
     """Open the websocket of the destination.
+
+    Args:
+        destination: where.
+        stream: what.
+        holder: for whom, in the header that ``stream`` names for it.
 
     Raises:
         StatusError: its own answer, if it gave one; ServiceUnavailable if it cannot be reached.
@@ -54,6 +62,7 @@ async def dialled(destination: Destination, stream: Connect) -> AsyncIterator[Cl
     dial = _Dial(
         "ws" + destination.url.removeprefix("http"),
         subprotocols=[Subprotocol(each) for each in stream.subprotocols] or None,
+        additional_headers={stream.holder_header: holder} if stream.holder_header else None,
         ssl=destination.tls,
         server_hostname=destination.server_name,
         compression=None,
@@ -140,10 +149,20 @@ async def join(client: WebSocket, server: ClientConnection, endings: Sequence[En
 
 
 async def _upstream(client: WebSocket, server: ClientConnection) -> End:
-    """Copy messages until the client ends; return the close code and reason to pass on."""
+    """Copy messages until the client ends; return the close code and reason to pass on.
+
+    Messages are kept by the server of the stream while its guest does not read, and how many is that server's library's choice. So after a
+    window full of them we wait for the answer to a ping, which comes in their order: they were taken.
+    """
+    sent = 0
     try:
         while True:
-            await server.send(await client.receive())  # text stays text
+            message = await client.receive()
+            await server.send(message)  # text stays text
+            sent += len(message) + _MESSAGE_COST
+            if sent >= _WINDOW_BYTES:
+                sent = 0
+                await (await server.ping())
     except Closed as closed:
         return End(closed.code, closed.reason)
     except (ConnectionError, ConnectionClosed) as error:

@@ -121,6 +121,8 @@ class Connect:
     ping_seconds: ClassVar[float] = 20.0
     interactive: ClassVar[bool] = True
     """True if whoever is connected can do more than read: the right to ``create`` the subresource is needed beside ``get``."""
+    holder_header: ClassVar[str] = ""
+    """The header that tells the destination whose stream it is: a token, the same for all streams of a user, that says nothing else."""
 
     async def locate(self, obj: Object) -> Destination:
         """Return where the stream of ``obj`` is served now.

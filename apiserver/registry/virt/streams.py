@@ -50,6 +50,7 @@ class HandlerStream(Connect):
 
     subprotocols: ClassVar[tuple[str, ...]] = (streams.SUBPROTOCOL,)
     ping_seconds: ClassVar[float] = streams.PING_SECONDS
+    holder_header: ClassVar[str] = streams.HOLDER_HEADER
 
     def __init__(
         self, stream: streams.Stream, locate_handler: LocateHandler, tls: Callable[[], ssl.SSLContext], revoked: RevokedNodes

@@ -14,6 +14,7 @@ import pytest
 
 from apiserver.apis.virt import layout, streams
 from certs.reloading import ClientTls, Files, ServerTls
+from handler.streams.limits import NOTHING_SAID, Limits
 from handler.streams.server import Server, Target
 from tests.component.handler.tls import Authority
 from tests.fakes.launcher import run_directory
@@ -40,13 +41,15 @@ class Guest:
 
 
 class Scene:
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, limits: Limits = NOTHING_SAID) -> None:
         self.root = root
         self.authority = Authority(root / "certs")
         self.targets: dict[str, Target] = {"uid-1": Target("pod-1")}
         self.guest = Guest()
         tls = ServerTls(self.authority.node("n"), clients=ssl.CERT_REQUIRED)
-        self.server = Server(lambda _namespace, _name, uid: self.targets.get(uid), tls, host="127.0.0.1", port=0, kubelet=root)
+        self.server = Server(
+            lambda _namespace, _name, uid: self.targets.get(uid), tls, host="127.0.0.1", port=0, kubelet=root, limits=limits
+        )
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+
 import pytest
 
+from apiserver.endpoints.verbs.streamlimits import StreamLimits
 from apiserver.server import options
 
 TLS = ["--tls-cert-file=a", "--tls-private-key-file=b"]
@@ -38,6 +41,8 @@ def test_a_server_alone_asks_no_cluster() -> None:
         [*TLS, "--storage=disk"],
         ["--etcd-servers=x", "--cors-allowed-origins=.*"],
         ["--etcd-servers=x", "--cors-allowed-origins=^https://(a$"],
+        [*TLS, "--storage=memory", "--max-streams=-1"],
+        [*TLS, "--storage=memory", "--max-streams-per-user=many"],
     ],
 )
 def test_flags_that_do_not_fit_together_are_refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
@@ -79,3 +84,11 @@ def test_flags_that_operators_copy_are_taken_and_those_that_do_nothing_are_named
     for each in expected:
         assert each in told
     assert "WatchList" not in told
+
+
+def test_streams_are_bounded_unless_it_is_said_otherwise() -> None:
+    alone = [*TLS, "--storage=memory"]
+    assert options.parse(alone).stream_limits == StreamLimits()
+    assert all(getattr(StreamLimits(), each.name) for each in fields(StreamLimits))
+    given = ["--max-streams=3", "--max-streams-per-user=2", "--max-streams-per-user-and-object=0"]
+    assert options.parse([*alone, *given]).stream_limits == StreamLimits(3, 2, 0)

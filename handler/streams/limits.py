@@ -1,0 +1,100 @@
+"""How many streams may be open on one node: in all, to one stream of one machine, and of these of one user.
+
+virt-api bounds what one user may open at each of its replicas. Here all streams to a machine meet, so here its owner keeps a place
+however many replicas there are: nobody holds more than a share.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final
+
+from apiserver.apis.meta import errors
+from apiserver.apis.virt.resources import VIRTUAL_MACHINES
+
+RETRY_SECONDS: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The flags; 0 is no limit."""
+
+    max_streams: int = 256
+    max_streams_per_machine: int = 8
+    """Of one kind: consoles, say. virt-launcher serves 16 viewers, QEMU some memory each."""
+    max_streams_per_machine_and_user: int = 4
+
+
+NOTHING_SAID: Final = Limits()
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A stream that is asked for."""
+
+    name: str
+    """``namespace/name`` of the machine, to speak of it."""
+    uid: str
+    stream: str
+    holder: str
+    """A token of the user, as virt-api tells it; empty: it did not."""
+
+
+def refusal(limits: Limits, wanted: Wanted, everyone: int, of_machine: int, of_holder: int) -> str:
+    """Return why one more stream is one too many, or an empty string.
+
+    Args:
+        limits: what is allowed.
+        wanted: what is asked for.
+        everyone: streams that are open now.
+        of_machine: those of the same kind to the same machine.
+        of_holder: those of them that are the same user's; 0 where nobody said whose.
+    """
+    machine = f"to {wanted.stream} of virtual machine {wanted.name}"
+    for limit, count, of in (
+        (limits.max_streams_per_machine_and_user, of_holder, f"of yours {machine} are open"),
+        (limits.max_streams_per_machine, of_machine, f"{machine} are open"),
+        (limits.max_streams, everyone, "are open on its node"),
+    ):
+        if limit and count >= limit:
+            return f"too many streams: {count} {of}, and {limit} is the limit; close one and try again"
+    return ""
+
+
+class OpenStreams:
+    """The streams that are open now."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._open: Counter[tuple[str, str, str]] = Counter()
+
+    def __len__(self) -> int:
+        return self._open.total()
+
+    @contextmanager
+    def one(self, wanted: Wanted) -> Iterator[None]:
+        """Count a stream as long as the block runs.
+
+        Raises:
+            TooManyRequests: it would be one too many.
+        """
+        key = (wanted.uid, wanted.stream, wanted.holder)
+        of_machine = sum(count for (uid, stream, _), count in self._open.items() if (uid, stream) == key[:2])
+        if why := refusal(self._limits, wanted, len(self), of_machine, self._open[key] if wanted.holder else 0):
+            details = errors.Details(
+                name=wanted.name.rpartition("/")[2],
+                group=VIRTUAL_MACHINES.group,
+                kind=VIRTUAL_MACHINES.plural,
+                retry_after_seconds=RETRY_SECONDS,
+            )
+            raise errors.TooManyRequests(why, details)
+        self._open[key] += 1
+        try:
+            yield
+        finally:
+            self._open[key] -= 1
+            if not self._open[key]:
+                del self._open[key]

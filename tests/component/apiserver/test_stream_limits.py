@@ -1,0 +1,194 @@
+"""Streams of a client that wants too many, or more than it reads."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+
+import aiohttp
+import pytest
+from aiohttp import web
+
+from apiserver.endpoints.verbs import joining
+from tests.component.apiserver.conftest import Api, Pki, serving
+from tests.component.apiserver.test_server import echo
+from tests.component.apiserver.test_streams import tapped
+from tests.component.apiserver.widgets import Tap, widget
+
+LIMITED = ("--max-streams=4", "--max-streams-per-user=3", "--max-streams-per-user-and-object=2")
+
+
+@pytest.fixture
+async def limited(pki: Pki) -> AsyncIterator[Api]:
+    async with serving(pki, *LIMITED) as made:
+        yield made
+
+
+@asynccontextmanager
+async def session_of(pki: Pki, user: str) -> AsyncIterator[aiohttp.ClientSession]:
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=pki.client(user), limit=0)) as session:
+        yield session
+
+
+async def refused(session: aiohttp.ClientSession, url: str) -> str:
+    """Return the message of a 429 before the upgrade."""
+    headers = {"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13"}
+    async with session.get(url, headers={**headers, "Sec-WebSocket-Key": "AAAAAAAAAAAAAAAAAAAAAA=="}) as answer:
+        assert (answer.status, answer.headers["Retry-After"]) == (429, "5")
+        body = await answer.json()
+        assert (body["kind"], body["reason"], body["details"]["retryAfterSeconds"]) == ("Status", "TooManyRequests", 5)
+        return str(body["message"])
+
+
+async def until_open(session: aiohttp.ClientSession, url: str) -> aiohttp.ClientWebSocketResponse:
+    """Open a stream, once another one's end was noticed."""
+    async with asyncio.timeout(5):
+        while True:
+            try:
+                return await session.ws_connect(url)
+            except aiohttp.WSServerHandshakeError as error:
+                if error.status != 429:
+                    raise
+                await asyncio.sleep(0.02)
+
+
+async def test_one_stream_too_many_is_answered_before_the_upgrade_and_says_how_many_are_open(pki: Pki, limited: Api) -> None:
+    async with tapped(pki, limited) as url, session_of(pki, "alice") as alice, session_of(pki, "bob") as bob, AsyncExitStack() as streams:
+        await limited.make(widget("w2"))
+        other = url.replace("/w1/", "/w2/")
+        for _ in range(2):
+            await streams.enter_async_context(alice.ws_connect(url))
+        assert (
+            await refused(alice, url)
+            == 'too many streams: 2 of yours to tap of widgets "w1" are open on this server, and 2 is the limit; close one and try again'
+        )
+        await streams.enter_async_context(alice.ws_connect(other))
+        assert "3 of yours are open on this server, and 3 is the limit" in await refused(alice, other)
+        first = await streams.enter_async_context(bob.ws_connect(url))  # whoever opens all that it may locks nobody out
+        await first.send_bytes(b"x")
+        assert await first.receive_bytes() == b"x"
+        assert "4 are open on this server, and 4 is the limit" in await refused(bob, url)
+
+
+async def test_the_end_of_a_stream_makes_room_whoever_ends_it_and_however(pki: Pki, limited: Api) -> None:
+    async with tapped(pki, limited) as url, session_of(pki, "alice") as alice:
+        for _ in range(3):
+            one, two = await until_open(alice, url), await until_open(alice, url)
+            await one.close()
+            await two.send_bytes(b"bye")
+            assert (await two.receive()).type == aiohttp.WSMsgType.CLOSE
+        one, two = await until_open(alice, url), await until_open(alice, url)
+        for each in (one, two):
+            transport = each._response.connection.transport if each._response.connection is not None else None
+            assert transport is not None
+            transport.abort()
+        await (await until_open(alice, url)).close()
+
+
+async def test_a_dial_that_fails_or_is_given_up_holds_no_place(pki: Pki, limited: Api) -> None:
+    silent, asked = asyncio.Event(), 0
+
+    async def serve(request: web.BaseRequest) -> web.StreamResponse:
+        nonlocal asked
+        asked += 1
+        if asked <= 4:
+            return web.Response(status=500, text="no")
+        if asked <= 8:
+            await silent.wait()
+        return await echo(request)
+
+    async with tapped(pki, limited, serve) as url, session_of(pki, "alice") as alice:
+        for _ in range(4):
+            with pytest.raises(aiohttp.WSServerHandshakeError) as failed:
+                await alice.ws_connect(url)
+            assert failed.value.status == 500
+        for _ in range(4):
+            before = asked
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.3):
+                    await until_open(alice, url)
+            assert asked == before + 1, "the server of the stream was dialled, so there was a place"
+        one, two = await until_open(alice, url), await until_open(alice, url)
+        await one.close()
+        await two.close()
+        silent.set()
+
+
+async def test_the_server_of_a_stream_learns_whose_it_is_by_a_token(pki: Pki, limited: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Tap, "holder_header", "X-Whose", raising=False)
+    seen: list[str] = []
+
+    async def serve(request: web.BaseRequest) -> web.StreamResponse:
+        seen.append(request.headers.get("X-Whose", ""))
+        return await echo(request)
+
+    async with tapped(pki, limited, serve) as url, session_of(pki, "alice") as alice, session_of(pki, "bob") as bob:
+        for session in (alice, alice, bob):
+            await (await until_open(session, url)).close()
+
+    assert seen[0] == seen[1] != seen[2]
+    assert not {"", "alice", "bob"} & set(seen)
+
+
+async def test_a_client_cannot_say_whose_its_stream_is(pki: Pki, limited: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Tap, "holder_header", "X-Whose", raising=False)
+    seen: list[list[str]] = []
+
+    async def serve(request: web.BaseRequest) -> web.StreamResponse:
+        seen.append(request.headers.getall("X-Whose"))
+        return await echo(request)
+
+    async with tapped(pki, limited, serve) as url, session_of(pki, "alice") as alice:
+        await (await alice.ws_connect(url, headers={"X-Whose": "bob"})).close()
+    assert len(seen[0]) == 1
+    assert seen[0] != ["bob"]
+
+
+@pytest.mark.parametrize("message", [b"x" * joining.MAX_MESSAGE_BYTES, b"xy", b""], ids=["long messages", "keys", "empty messages"])
+async def test_what_waits_at_the_server_of_a_stream_that_reads_nothing_is_bounded(pki: Pki, limited: Api, message: bytes) -> None:
+    stop, served = asyncio.Event(), list[web.WebSocketResponse]()
+
+    async def serve(request: web.BaseRequest) -> web.StreamResponse:
+        socket = web.WebSocketResponse()
+        await socket.prepare(request)
+        served.append(socket)
+        await stop.wait()
+        return socket
+
+    async with tapped(pki, limited, serve) as url, session_of(pki, "alice") as alice, alice.ws_connect(url) as socket:
+
+        async def flood() -> None:
+            async with asyncio.timeout(3):
+                for _ in range((64 << 20) // max(len(message), 64)):
+                    await socket.send_bytes(message)
+
+        with pytest.raises(TimeoutError):
+            await flood()
+        queue = served[0]._reader
+        assert queue is not None
+        waiting = sum(len(each.data) + sys.getsizeof(each) for each, _ in queue._buffer)
+        assert 0 < waiting <= 2 * joining.MAX_MESSAGE_BYTES
+        stop.set()
+
+
+async def test_a_message_of_the_client_that_is_too_long_ends_the_stream_with_1009(pki: Pki, limited: Api) -> None:
+    async with tapped(pki, limited) as url, session_of(pki, "alice") as alice, alice.ws_connect(url) as socket, asyncio.timeout(5):
+        await socket.send_bytes(b"x" * joining.MAX_MESSAGE_BYTES)
+        assert len(await socket.receive_bytes()) == joining.MAX_MESSAGE_BYTES
+        await socket.send_bytes(b"x" * (joining.MAX_MESSAGE_BYTES + 1))
+        closed = await socket.receive()
+        assert (closed.type, closed.data) == (aiohttp.WSMsgType.CLOSE, 1009)
+
+
+async def test_no_compression_is_agreed_on_either_way(pki: Pki, limited: Api) -> None:
+    offered: list[str] = []
+
+    async def serve(request: web.BaseRequest) -> web.StreamResponse:
+        offered.append(request.headers.get("Sec-WebSocket-Extensions", ""))
+        return await echo(request)
+
+    async with tapped(pki, limited, serve) as url, session_of(pki, "alice") as alice, alice.ws_connect(url, compress=15) as socket:
+        assert socket.compress == 0
+    assert offered == [""]
