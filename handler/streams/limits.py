@@ -22,7 +22,7 @@ RETRY_SECONDS: Final = 5
 class Limits:
     """The flags; 0 is no limit."""
 
-    max_streams: int = 256
+    max_streams: int = 128
     max_streams_per_machine: int = 8
     """Of one kind: consoles, say. virt-launcher serves 16 viewers, QEMU some memory each."""
     max_streams_per_machine_and_user: int = 4

@@ -19,6 +19,7 @@ from aiohttp import web
 
 from apiserver.apis.meta import errors
 from apiserver.apis.virt import layout, streams
+from apiserver.client import buffers
 from certs import peers
 from certs.reloading import ServerTls
 from handler.pods import places
@@ -137,6 +138,9 @@ class Server:
         reader, writer = await self._dial(target.pod_uid, info["stream"], f"{info['namespace']}/{info['name']}")
         try:
             await socket.prepare(request)
+            if request.transport is not None:
+                request.transport.set_write_buffer_limits(high=pipe.CHUNK_BYTES)  # of TLS it is 512 KiB by itself
+                buffers.narrow(request.transport, pipe.CHUNK_BYTES)
             self._open.add(socket)
             close = await pipe.run(socket, reader, writer)
             if close is not None:
@@ -153,7 +157,7 @@ class Server:
         try:
             with places.run_directory(pod_uid, self._kubelet) as directory:
                 link = places.connect(directory, SOCKETS[stream])
-            return await asyncio.open_unix_connection(sock=link, limit=pipe.CHUNK_BYTES)
+            return await asyncio.open_unix_connection(sock=link, limit=pipe.AHEAD_BYTES)
         except FileNotFoundError as error:
             raise errors.BadRequest(f"virtual machine {what} has no {stream} now") from error
         except OSError as error:

@@ -18,6 +18,7 @@ from math import inf
 from time import time
 from typing import TYPE_CHECKING, Final, cast
 
+from apiserver.client import buffers
 from apiserver.endpoints.http.heads import Head, Refused
 from apiserver.endpoints.http.messages import LATER, BodyError, Request, Response, Stream, date_at
 from apiserver.endpoints.http.reading import ENOUGH, Reader
@@ -403,6 +404,10 @@ class Connection(asyncio.Protocol):
         self._resume_reading()
         if rest := self._reader.rest():
             sink(rest)
+
+    def narrow(self, size: int) -> None:
+        """Let the kernel keep about so many bytes each way: for who took the connection over."""
+        buffers.narrow(self._transport, size)
 
     def pause(self, *, reading: bool) -> None:
         """Read no more, or again: for who took the connection over."""

@@ -42,7 +42,7 @@ class WebSocket(Response):
 
     __slots__ = (
         "_carrier", "_ended", "_heard", "_held", "_messages", "_on_close", "_opcode", "_part", "_ping_seconds", "_protocol", "_ready",
-        "_request", "_timer", "subprotocol",
+        "_request", "_socket_bytes", "_timer", "subprotocol",
     )  # fmt: skip
     prepared = True
 
@@ -53,6 +53,7 @@ class WebSocket(Response):
         protocols: Sequence[str] = (),
         max_bytes: int = 1 << 20,
         ping_seconds: float = 0.0,
+        socket_bytes: int = 0,
         on_close: Callable[[], object] | None = None,
     ) -> None:
         """Prepare a websocket.
@@ -62,6 +63,7 @@ class WebSocket(Response):
             protocols: sub-protocols of ours, the best first.
             max_bytes: of a message.
             ping_seconds: how often the client is asked whether it is there; 0: never.
+            socket_bytes: what the kernel keeps each way, about; 0: as much as it likes.
             on_close: called once the client has ended it. With it messages are not kept, and nobody may call :meth:`receive`.
         """
         super().__init__(status=101)
@@ -73,6 +75,7 @@ class WebSocket(Response):
         """What both sides speak: the first of ours that the client offers."""
         self._protocol = Protocol(SERVER, state=State.OPEN, max_size=max_bytes)
         self._ping_seconds = ping_seconds
+        self._socket_bytes = socket_bytes
         self._timer: asyncio.TimerHandle | None = None
         self._heard = True
         self._held = bytearray()
@@ -95,6 +98,8 @@ class WebSocket(Response):
         if self.subprotocol:
             self.headers["Sec-WebSocket-Protocol"] = self.subprotocol
         self._carrier.take_over(self._received, self)
+        if self._socket_bytes:
+            self._carrier.narrow(self._socket_bytes)
         if self._ping_seconds:
             self._beat()
 

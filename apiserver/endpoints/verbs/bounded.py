@@ -12,8 +12,15 @@ from typing import Final
 from websockets.asyncio.client import ClientConnection
 from websockets.protocol import State
 
+from apiserver.client import buffers
+
 SLICE: Final = 4 << 10
 """So many bytes are decoded at once: 2,000 frames at most, of 200 bytes each."""
+
+TLS_BYTES: Final = 32 << 10
+"""When more than so many bytes wait to be deciphered, the socket is not read from."""
+
+SOCKET_BYTES: Final = 64 << 10
 
 
 class Bounded(ClientConnection):
@@ -22,6 +29,9 @@ class Bounded(ClientConnection):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin."""
         super().connection_made(transport)
+        if limit := getattr(transport, "set_read_buffer_limits", None):  # of TLS, in asyncio and uvloop alike: 256 KiB by itself
+            limit(high=TLS_BYTES)
+        buffers.narrow(transport, SOCKET_BYTES)
         self._held = bytearray()
         self._decoding = False
         self.recv_messages.resume = self._resume

@@ -57,9 +57,15 @@ async def connect(served: Served, call: Call, stream: Connect, streams: Streams)
     if not upgrade.is_well_formed(call.request):
         raise BadRequest("Upgrade request required: only websockets (RFC 6455) are served")
     from apiserver.endpoints.http.websocket import WebSocket  # here, because most servers never have one
-    from apiserver.endpoints.verbs import joining
+    from apiserver.endpoints.verbs import bounded, joining
 
-    client = WebSocket(call.request, protocols=stream.subprotocols, max_bytes=joining.MAX_MESSAGE_BYTES, ping_seconds=stream.ping_seconds)
+    client = WebSocket(
+        call.request,
+        protocols=stream.subprotocols,
+        max_bytes=joining.MAX_MESSAGE_BYTES,
+        ping_seconds=stream.ping_seconds,
+        socket_bytes=bounded.SOCKET_BYTES,
+    )
     async with streams.open.one(call.user, call.info) as holder, joining.dialled(destination, stream, holder) as server:
         responses.add_headers(call, client)
         await client.accept()

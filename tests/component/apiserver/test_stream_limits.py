@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import sys
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -11,7 +12,8 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from apiserver.endpoints.verbs import joining
+from apiserver.client import buffers
+from apiserver.endpoints.verbs import bounded, joining
 from tests.component.apiserver.conftest import Api, Pki, serving
 from tests.component.apiserver.test_server import echo
 from tests.component.apiserver.test_streams import tapped
@@ -151,18 +153,19 @@ async def test_what_waits_at_the_server_of_a_stream_that_reads_nothing_is_bounde
     stop, served = asyncio.Event(), list[web.WebSocketResponse]()
 
     async def serve(request: web.BaseRequest) -> web.StreamResponse:
-        socket = web.WebSocketResponse()
-        await socket.prepare(request)
-        served.append(socket)
-        await stop.wait()
-        return socket
+        made = web.WebSocketResponse()
+        await made.prepare(request)
+        served.append(made)
 
-    async with tapped(pki, limited, serve) as url, session_of(pki, "alice") as alice, alice.ws_connect(url) as socket:
+        await stop.wait()
+        return made
+
+    async with tapped(pki, limited, serve) as url, session_of(pki, "alice") as alice, alice.ws_connect(url) as stream:
 
         async def flood() -> None:
             async with asyncio.timeout(3):
                 for _ in range((64 << 20) // max(len(message), 64)):
-                    await socket.send_bytes(message)
+                    await stream.send_bytes(message)
                     await asyncio.sleep(0)  # the servers are in this loop, too
 
         with pytest.raises(TimeoutError):
@@ -175,11 +178,11 @@ async def test_what_waits_at_the_server_of_a_stream_that_reads_nothing_is_bounde
 
 
 async def test_a_message_of_the_client_that_is_too_long_ends_the_stream_with_1009(pki: Pki, limited: Api) -> None:
-    async with tapped(pki, limited) as url, session_of(pki, "alice") as alice, alice.ws_connect(url) as socket, asyncio.timeout(5):
-        await socket.send_bytes(b"x" * joining.MAX_MESSAGE_BYTES)
-        assert len(await socket.receive_bytes()) == joining.MAX_MESSAGE_BYTES
-        await socket.send_bytes(b"x" * (joining.MAX_MESSAGE_BYTES + 1))
-        closed = await socket.receive()
+    async with tapped(pki, limited) as url, session_of(pki, "alice") as alice, alice.ws_connect(url) as stream, asyncio.timeout(5):
+        await stream.send_bytes(b"x" * joining.MAX_MESSAGE_BYTES)
+        assert len(await stream.receive_bytes()) == joining.MAX_MESSAGE_BYTES
+        await stream.send_bytes(b"x" * (joining.MAX_MESSAGE_BYTES + 1))
+        closed = await stream.receive()
         assert (closed.type, closed.data) == (aiohttp.WSMsgType.CLOSE, 1009)
 
 
@@ -190,6 +193,26 @@ async def test_no_compression_is_agreed_on_either_way(pki: Pki, limited: Api) ->
         offered.append(request.headers.get("Sec-WebSocket-Extensions", ""))
         return await echo(request)
 
-    async with tapped(pki, limited, serve) as url, session_of(pki, "alice") as alice, alice.ws_connect(url, compress=15) as socket:
-        assert socket.compress == 0
+    async with tapped(pki, limited, serve) as url, session_of(pki, "alice") as alice, alice.ws_connect(url, compress=15) as stream:
+        assert stream.compress == 0
     assert offered == [""]
+
+
+async def test_what_the_kernel_keeps_of_a_stream_is_bounded_on_both_of_our_sides(
+    pki: Pki, limited: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It grows to megabytes by itself, which count as memory of the pod."""
+    narrowed: list[socket.socket] = []
+    narrow = buffers.narrow
+
+    def seen(transport: asyncio.BaseTransport | None, size: int) -> None:
+        narrow(transport, size)
+        assert transport is not None
+        narrowed.append(transport.get_extra_info("socket"))
+
+    monkeypatch.setattr(buffers, "narrow", seen)
+    async with tapped(pki, limited) as url, session_of(pki, "alice") as alice, alice.ws_connect(url):
+        assert len(narrowed) == 2
+        for each in narrowed:
+            for option in (socket.SO_RCVBUF, socket.SO_SNDBUF):
+                assert each.getsockopt(socket.SOL_SOCKET, option) <= 2 * bounded.SOCKET_BYTES

@@ -8,6 +8,7 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
+from socket import SO_RCVBUF, SO_SNDBUF, SOL_SOCKET
 
 import aiohttp
 import pytest
@@ -109,7 +110,7 @@ async def test_a_guest_that_is_not_there_costs_no_place(scene: Scene) -> None:
     assert scene.server.count == 0
 
 
-@pytest.mark.parametrize("message", [b"x" * pipe.MAX_MESSAGE_BYTES, b"xy"], ids=["long messages", "keys"])
+@pytest.mark.parametrize("message", [b"x" * pipe.MAX_MESSAGE_BYTES, b"x" * 1000], ids=["long messages", "lines"])
 async def test_what_waits_for_a_guest_that_does_not_read_is_bounded_in_bytes(scene: Scene, message: bytes) -> None:
     async with scene.console() as socket:
         await socket.receive_bytes()
@@ -147,3 +148,16 @@ async def test_no_compression_is_agreed_on(scene: Scene) -> None:
         session.ws_connect(scene.url(), protocols=(streams.SUBPROTOCOL,), server_hostname="virt-handler", compress=15) as socket,
     ):
         assert socket.compress == 0
+
+
+async def test_what_the_kernel_keeps_of_a_stream_is_bounded(scene: Scene) -> None:
+    """It grows to megabytes by itself, which count as memory of the pod."""
+    async with scene.console() as socket:
+        await socket.receive_bytes()
+        (served,) = scene.server._open
+        assert served._req is not None
+        assert served._req.transport is not None
+        link = served._req.transport.get_extra_info("socket")
+        for option in (SO_RCVBUF, SO_SNDBUF):
+            assert link.getsockopt(SOL_SOCKET, option) <= 2 * pipe.CHUNK_BYTES
+        assert served._req.transport.get_write_buffer_limits()[1] <= pipe.CHUNK_BYTES

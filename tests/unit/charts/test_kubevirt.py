@@ -15,11 +15,14 @@ import yaml
 
 from apiserver.apis.core import resources as core
 from apiserver.apis.virt import names, streams
+from apiserver.endpoints.verbs.streamlimits import StreamLimits
 from apiserver.registry.virt.verbs import VERBS
 from apiserver.server import options
 from controller.reconcilers.rotate_certificates import API_SERVICE, ETCD, STATEFUL_SETS, authorities
+from handler.streams.limits import Limits
 from tests.fakes import rbac
 from tests.testbed import build
+from tests.unit.pods import unbounded
 
 ROOT = Path(__file__).parents[3]
 CHART = ROOT / "charts" / "kubevirt"
@@ -87,6 +90,8 @@ def test_what_it_renders_is_what_was_reviewed() -> None:
         ("virtApi.replicas=0", "replicas"),
         ("certificates.spread=ten", "spread"),
         ("etcd.storage.size=4", "size"),
+        ("virtApi.streams.perUser=-1", "perUser"),
+        ("virtHandler.streams.perUser=1", "perUser"),
         ("image.registry=registry.example.com/", "registry"),
     ],
 )
@@ -170,6 +175,28 @@ def test_every_pod_but_the_handlers_is_restricted(settings: tuple[str, ...]) -> 
             assert container["securityContext"]["readOnlyRootFilesystem"] is True, name
             assert not [port for port in container.get("ports", ()) if "hostPort" in port], name
     assert seen == 4
+
+
+@pytest.mark.parametrize("settings", [(NODE,), (CLASS, "networkPolicies.enabled=true", "image.pullSecrets={regcred}")])
+def test_no_container_can_fill_its_node(settings: tuple[str, ...]) -> None:
+    """Root file systems are read-only, emptyDirs have a size, memory has a limit; virt-handler's and etcd's pods are no exception."""
+    found = {name: unbounded(pod) for name, pod in pod_templates(*settings)}
+
+    assert {"virt-api", "virt-controller", "virt-handler", ETCD, "kubevirt-uninstall"} <= set(found)
+    assert {name: each for name, each in found.items() if each} == {}
+
+
+def test_the_streams_of_the_values_are_those_of_the_flags() -> None:
+    values = yaml.safe_load((CHART / "values.yaml").read_text())
+    api, node = values["virtApi"]["streams"], values["virtHandler"]["streams"]
+
+    assert StreamLimits(api["max"], api["perUser"], api["perUserAndMachine"]) == StreamLimits()
+    assert Limits(node["max"], node["perMachine"], node["perMachineAndUser"]) == Limits()
+    changed = ("virtApi.streams.perUser=5", "virtHandler.streams.perMachine=2", NODE)
+    (virt_api,) = one("Deployment", "virt-api", *changed)["spec"]["template"]["spec"]["containers"]
+    (handler,) = one("DaemonSet", "virt-handler", *changed)["spec"]["template"]["spec"]["containers"]
+    assert "--max-streams-per-user=5" in virt_api["args"]
+    assert "--max-streams-per-machine=2" in handler["args"]
 
 
 def test_every_container_says_what_it_needs_and_can_be_probed() -> None:
