@@ -322,8 +322,8 @@ class Pod:
             except TimeoutError:
                 pass
             self._changed.clear()
-            if self._name and qemu_log.trim(self._qemu_log(self._name)):
-                logger.info("QEMU's log was cut: it had grown beyond %d bytes", qemu_log.MAX_BYTES)
+            for cut in qemu_log.trim_all(self._qemu_log(self._name)) if self._name else ():
+                logger.info("a log was cut: it had grown too long", extra={"path": str(cut), "bytes": qemu_log.MAX_BYTES})
             await self._look()
 
     async def _look(self) -> bool:

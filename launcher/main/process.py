@@ -21,7 +21,7 @@ from launcher.dhcp.server import Server as DhcpServer
 from launcher.domain.document import EMULATOR
 from launcher.hypervisor.connection import LibvirtHypervisor
 from launcher.hypervisor.daemon import LIBVIRTD, Daemon
-from launcher.main import life
+from launcher.main import life, qemu_log
 from launcher.main.children import Children, terminate
 from launcher.main.console import Console
 from launcher.main.pod import Pod
@@ -31,7 +31,6 @@ from launcher.protocol import messages
 logger = logging.getLogger(__name__)
 
 VERSION: Final = "0.1.0"
-TERMINATION_LOG: Final = Path("/dev/termination-log")
 RESTART_SECONDS: Final = (0.1, 5.0)
 STOP_LIBVIRTD_SECONDS: Final = 3.0
 FLUSH_SECONDS: Final = 1.0
@@ -105,8 +104,8 @@ async def _flush(server: Server) -> None:
 def _write_termination_message(ending: messages.Ending | None) -> None:
     message = life.termination_message(ending)
     try:
-        if TERMINATION_LOG.exists():  # the kubelet makes it; elsewhere there is none
-            TERMINATION_LOG.write_text(message)
+        if qemu_log.TERMINATION_LOG.exists():  # the kubelet makes it; elsewhere there is none
+            qemu_log.TERMINATION_LOG.write_text(message)
     except OSError as error:
         logger.warning("the termination message could not be written", extra={"error": str(error)})
     logger.info("ending", extra={"reason": message.split("\n", 1)[0]})

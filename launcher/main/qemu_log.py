@@ -1,6 +1,7 @@
-"""The file with QEMU's output: its last lines, and its bound.
+"""The file with QEMU's output: its last lines, and its bound; and the bound of the pod's termination log.
 
-The guest can make QEMU complain as often as it likes, and a QEMU that it has taken over can put anything in the file's place.
+The guest can make QEMU complain as often as it likes, and a QEMU that it has taken over can put anything in the file's place. It can write
+to the termination log, too, a file on the node's disk that kubelets count towards no limit (kubernetes/kubernetes#122224).
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import BinaryIO, Final
 
 from launcher.main import life
 
+TERMINATION_LOG: Final = Path("/dev/termination-log")
 MAX_BYTES: Final = 1 << 20
 """A longer log is cut to its end. Between two looks it grows up to the size of the volume, where QEMU's writes fail and QEMU goes on."""
 KEPT_BYTES: Final = 16 << 10
@@ -26,6 +28,11 @@ def last_lines(path: Path) -> tuple[str, ...]:
             return life.last_lines(_end(file))
     except OSError:
         return ()
+
+
+def trim_all(path: Path) -> list[Path]:
+    """Cut QEMU's log and the termination log where they are too long; return which were."""
+    return [each for each in (path, TERMINATION_LOG) if trim(each)]
 
 
 def trim(path: Path) -> bool:

@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
 from apiserver.apis.meta import quantity
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.virt import layout
+from controller.reconcilers import disks
 from controller.reconcilers.launcher_pod import LOG_BYTES, MIB, Placement, launcher_pod, memory_overhead, overlays_size, target_pod
 from controller.reconcilers.settings import Settings
 from tests.unit.controller.reconcilers.builders import a_migration, a_vm
@@ -176,3 +178,24 @@ def test_overhead_covers_what_was_measured() -> None:
 )
 def test_kvm_is_asked_for_where_it_can_be_had_or_is_ordered(acceleration: Any, offered: bool, asks: bool) -> None:
     assert Settings("launcher", acceleration=acceleration).wants_kvm(offered=offered) is asks
+
+
+EXAMPLES = Path(__file__).parents[4] / "examples"
+MACHINES = [
+    pytest.param(each, id=path.name)
+    for path in sorted(EXAMPLES.rglob("*.yaml"))
+    for each in yaml.safe_load_all(path.read_text())
+    if each and each["kind"] == "VirtualMachine"
+]
+
+
+@pytest.mark.parametrize("example", MACHINES)
+def test_the_pods_of_all_examples_can_fill_nothing(example: Object) -> None:
+    vm = a_vm(**example["spec"])
+    claims = dict.fromkeys(disks.claims_of(vm))
+    for pod in (launcher_pod(vm, 1, claims, SETTINGS, Placement()), target_pod(vm, a_migration(), 1, claims, SETTINGS, MOVE)):
+        assert unbounded(pod["spec"]) == []
+
+
+def test_the_examples_were_found() -> None:
+    assert len(MACHINES) >= 3

@@ -1,0 +1,136 @@
+"""What the pod of a real guest can fill, and how many streams there are, on real nodes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import Final
+
+import pytest
+
+from apiserver.apis.virt import layout
+from apiserver.endpoints.verbs.streamlimits import StreamLimits
+from handler.streams.limits import Limits
+from tests.cluster.kube import Kubectl, console, eventually
+from tests.cluster.manifests import GUEST_IMAGE, tiny_vm, with_disks
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
+
+VM: Final = "bounded"
+REPLICAS: Final = 2
+"""Of virt-api, by the chart's default."""
+
+
+def image_disk(limit: str) -> dict[str, object]:
+    """Return a disk from the test guest's image, which the guest may write to."""
+    return {"name": "root", "type": "Image", "source": {"reference": GUEST_IMAGE, "sizeLimit": limit}}
+
+
+@pytest.fixture(scope="module")
+def machine(kubectl: Kubectl, testguest: None) -> Iterator[Kubectl]:
+    """A running machine with a disk of its pod's."""
+    del testguest
+    kubectl.apply(with_disks(tiny_vm(VM), image_disk("1Gi")))
+    kubectl("wait", "vm", VM, "--for=condition=Ready", "--timeout=90s", timeout=100)
+    yield kubectl
+    kubectl("delete", "vm", VM, "--timeout=60s", timeout=70)
+
+
+def pod_of(kubectl: Kubectl) -> str:
+    return str(kubectl.json("get", "vm", VM)["status"]["podName"])
+
+
+def test_a_guest_runs_in_a_pod_whose_root_is_read_only_and_can_write_to_nothing_but_its_volumes(machine: Kubectl) -> None:
+    pod = pod_of(machine)
+    for path in ("/", "/etc", "/var/tmp", "/home", "/var/lib/kubevirt", "/usr/local", layout.IMAGES_DIRECTORY + "/root"):
+        done = machine.try_run("exec", pod, "--", "sh", "-c", f": >{path}/x")
+        assert done.returncode != 0, path
+        assert "Read-only file system" in done.stderr or "Permission denied" in done.stderr, done.stderr
+    mounts = machine("exec", pod, "--", "cat", "/proc/mounts").splitlines()
+    for volume in layout.IN_MEMORY:
+        (mount,) = [each.split() for each in mounts if each.split()[1] == volume.directory]
+        assert mount[2] == "tmpfs", mount
+        assert f"size={volume.size >> 10}k" in mount[3], mount
+
+
+def test_a_volume_in_memory_takes_its_size_and_no_more_and_the_guest_goes_on(machine: Kubectl) -> None:
+    pod = pod_of(machine)
+    done = machine.try_run("exec", pod, "--", "sh", "-c", f"cat /dev/zero >{layout.CACHE_DIRECTORY}/filled")
+    assert "No space left on device" in done.stderr
+    with console(machine, VM) as guest:
+        assert guest.run("echo $((6 * 7))").strip().endswith("42")
+    machine("exec", pod, "--", "rm", f"{layout.CACHE_DIRECTORY}/filled")
+
+
+def test_a_guest_that_fills_its_disk_is_not_evicted_for_it(machine: Kubectl) -> None:
+    pod = pod_of(machine)
+    with console(machine, VM) as guest:
+        guest.run("dd if=/dev/zero of=/dev/vda bs=64k 2>/dev/null; sync", timeout=120)
+    time.sleep(75)  # kubelets look at volumes once a minute, and ten seconds later at what they saw
+    found = machine.json("get", "pod", pod)
+    assert found["status"]["phase"] == "Running", found["status"]
+    assert machine.json("get", "vm", VM)["status"]["phase"] == "Running"
+
+
+def test_an_image_that_is_larger_than_its_limit_does_not_start_and_says_what_to_set(kubectl: Kubectl, testguest: None) -> None:
+    del testguest
+    kubectl.apply(with_disks(tiny_vm("too-large", runStrategy="Once"), image_disk("1Mi")))
+    try:
+
+        def told() -> str:
+            attempts = kubectl.json("get", "vm", "too-large").get("status", {}).get("attempts") or [{}]
+            return str(attempts[-1].get("message") or "")
+
+        message = eventually(told, timeout=90, what="the reason of the failed start")
+        assert "source.sizeLimit is 1048576" in message
+        assert "Set sizeLimit to" in message
+    finally:
+        kubectl("delete", "vm", "too-large", "--timeout=60s", timeout=70)
+
+
+def test_a_pod_that_grows_beyond_its_overlays_volume_is_evicted(kubectl: Kubectl, testguest: None) -> None:
+    """What a QEMU that was taken over can do; the guest itself cannot."""
+    del testguest
+    kubectl.apply(with_disks(tiny_vm("greedy", runStrategy="Once"), image_disk("256Mi")))
+    try:
+        kubectl("wait", "vm", "greedy", "--for=condition=Ready", "--timeout=90s", timeout=100)
+        pod = str(kubectl.json("get", "vm", "greedy")["status"]["podName"])
+        kubectl.try_run("exec", pod, "--", "sh", "-c", f"head -c 600M /dev/zero >{layout.OVERLAYS_DIRECTORY}/filled", timeout=120)
+
+        def evicted() -> bool:
+            done = kubectl.try_run("get", "pod", pod, "-o", "jsonpath={.status.reason}")
+            return done.returncode != 0 or done.stdout == "Evicted"
+
+        eventually(evicted, timeout=150, what="the eviction")
+    finally:
+        kubectl("delete", "vm", "greedy", "--timeout=60s", timeout=70)
+
+
+def test_one_console_too_many_is_refused_before_it_opens_and_others_keep_theirs(machine: Kubectl) -> None:
+    machine.apply(
+        {
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": "RoleBinding",
+            "metadata": {"name": "console-users"},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "edit"},
+            "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": each} for each in ("greedy", "owner")],
+        }
+    )
+    share = Limits().max_streams_per_machine_and_user
+    assert share <= StreamLimits().max_streams_per_user_and_object * REPLICAS
+    with ExitStack() as held:
+        for _ in range(share):
+            held.enter_context(console(machine, VM, "--as", "greedy")).run("true")
+        done = machine.try_run("virt", "console", VM, "--as", "greedy", stdin="")
+        assert done.returncode == 1
+        assert "too many streams" in done.stderr
+        assert f"{share} is the limit" in done.stderr
+        with console(machine, VM, "--as", "owner") as guest:
+            assert guest.run("echo $((6 * 7))").strip().endswith("42")
+
+    def again() -> bool:
+        with console(machine, VM, "--as", "greedy") as guest:
+            return guest.run("echo $((6 * 7))").strip().endswith("42")
+
+    assert again()
