@@ -50,8 +50,6 @@ class Delegation:
         self.expiry = Histogram(
             "apiserver_client_certificate_expiration_seconds", "Remaining life of certificates that authenticated.", _EXPIRY_SECONDS
         )
-        self.handshakes = Counter("apiserver_tls_handshake_errors_total", "TLS handshakes that failed.")
-        self.handshake_errors = self.handshakes.cell()
         self.requests = Counter("rest_client_requests_total", "Requests to kube-apiserver.", ("code", "method", "host"))
         self.request_seconds = Histogram(
             "rest_client_request_duration_seconds", "Time of requests to kube-apiserver.", _CLIENT_SECONDS, ("verb", "host")
@@ -80,7 +78,7 @@ class Delegation:
     def register(self, registry: Registry) -> None:
         """Put all of it on the page."""
         registry.add(self.authn, self.authn_seconds, self.authz, self.authz_seconds, self.expiry)
-        registry.add(self.handshakes, self.requests, self.request_seconds)
+        registry.add(self.requests, self.request_seconds)
         registry.add(self.tokens.requests, self.tokens.seconds, self.tokens.fetches)
 
 

@@ -15,8 +15,9 @@ from apiserver.admission import plugins
 from apiserver.apis.meta.times import parse_duration
 from apiserver.endpoints.filters import origins
 from apiserver.endpoints.verbs.streamlimits import NOTHING_SAID, StreamLimits
-from apiserver.server import auditing, compatibility, storing, tracing
+from apiserver.server import auditing, compatibility, connections, storing, tracing
 from apiserver.server.auditing import AuditOptions
+from apiserver.server.connections import ConnectionOptions
 from apiserver.server.fairness import Limits
 from apiserver.server.storing import StorageOptions
 
@@ -62,6 +63,7 @@ class Options:
     max_streams: int
     max_streams_per_user: int
     max_streams_per_user_and_object: int
+    connections: ConnectionOptions
     request_timeout: float
     shutdown_delay_duration: float
     enable_admission_plugins: tuple[str, ...]
@@ -116,6 +118,7 @@ def parse(arguments: Sequence[str] | None = None) -> Options:
     given.handler_username = given.handler_username or f"system:serviceaccount:{given.namespace}:virt-handler"
     given.audit = AuditOptions.of(given)
     given.keeping = StorageOptions.of(given)
+    given.connections = ConnectionOptions.of(given)
     return Options(**{each.name: getattr(given, each.name) for each in fields(Options)})
 
 
@@ -175,6 +178,7 @@ def _parser() -> argparse.ArgumentParser:
     ):
         default = getattr(NOTHING_SAID, name.replace("-", "_"))
         serving.add_argument(f"--{name}", metavar="N", type=amount, default=default, help=about)
+    connections.add_flags(serving)
     serving.add_argument(
         "--request-timeout", metavar="DURATION", type=seconds, default="1m", help="the longest that an ordinary request may take"
     )

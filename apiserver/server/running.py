@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final, Self
 
+from apiserver.apis.meta.instruments import Registry
 from apiserver.client.config import Config
 from apiserver.client.informer import Informer
 from apiserver.client.rest import Client
@@ -78,9 +79,10 @@ async def running(options: Options, make_kinds: MakeKinds, storage: Storage | No
     async with AsyncExitStack() as stack:
         process = await _built(options, make_kinds, storage, stack)
         assembly, audit = process.assembly, process.audit
-        listener = Listener(assembly.chain, assembly.watches, assembly.streams)
+        listener = Listener(assembly.chain, assembly.watches, assembly.streams, options.connections)
         async with asyncio.TaskGroup() as tasks:
             address = await listener.listen(options.bind_address, options.secure_port, process.tls)
+            process.registry.add(*listener.families())
             background = [tasks.create_task(each) for each in process.background()]
             recording = [tasks.create_task(each.run()) for each in (audit.buffers if audit else ())]
             gc.collect()
@@ -110,6 +112,7 @@ class _Process:
     informers: Sequence[Informer]
     assembly: Assembly
     audit: auditing.Auditing | None
+    registry: Registry
 
     def background(self) -> list[Coroutine[Any, Any, None]]:
         """Return what must run until the end."""
@@ -196,7 +199,7 @@ async def _built(options: Options, make_kinds: MakeKinds, storage: Storage | Non
     for plugin in kinds.plugins:
         plugin.follow(assembly.stores)
     fairness.follow(assembly.stores.values(), metrics.requests.watches.number)
-    return _Process(tls, storing, trusting, fairness, admission, [*needed, *kinds.informers], assembly, audit)
+    return _Process(tls, storing, trusting, fairness, admission, [*needed, *kinds.informers], assembly, audit, metrics.registry)
 
 
 def _authenticator(options: Options, client: Client | None, metrics: Metrics, users: Users) -> Authenticator:

@@ -9,23 +9,29 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any, Final
 
+from apiserver.apis.meta.instruments import Read
 from apiserver.endpoints.filters.chain import Chain, Phase
+from apiserver.endpoints.http.allowances import UNVERIFIED, VERIFIED
+from apiserver.endpoints.http.handshakes import Handshakes
 from apiserver.endpoints.http.server import Server, Settings
-from apiserver.endpoints.http.tls import Handshakes
 from apiserver.endpoints.verbs.connecting import Streams
 from apiserver.endpoints.verbs.watching import Watches
+from apiserver.server import connections
+from apiserver.server.connections import ConnectionOptions
 from certs.reloading import ServerTls
 
 logger = logging.getLogger(__name__)
 
 KEEPALIVE_SECONDS: Final = 200.0
 """Longer than the 90 s for which the aggregator keeps an idle connection: the side that reuses it must be the one that closes it."""
-HANDSHAKE_SECONDS: Final = 32.0
-HEAD_SECONDS: Final = 32.0
+HANDSHAKE_SECONDS: Final = 10.0
+HEAD_SECONDS: Final = VERIFIED.head_seconds
 """For the header fields of every request: who sends none holds a descriptor and costs nothing to authenticate (Go: 32 s)."""
+UNVERIFIED_HEAD_SECONDS: Final = UNVERIFIED.head_seconds
 WATCHES_END_WITHIN: Final = 2.0
 DRAIN_SECONDS: Final = 20.0
 
@@ -33,8 +39,9 @@ DRAIN_SECONDS: Final = 20.0
 class Listener:
     """Serves a chain over TLS."""
 
-    def __init__(self, chain: Chain, watches: Watches, streams: Streams) -> None:
+    def __init__(self, chain: Chain, watches: Watches, streams: Streams, options: ConnectionOptions) -> None:
         self._chain = chain
+        self._options = options
         self._watches = watches
         self._streams = streams
         self._server: Server | None = None
@@ -49,12 +56,23 @@ class Listener:
         """
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(_report)
-        settings = Settings(head_seconds=HEAD_SECONDS, idle_seconds=KEEPALIVE_SECONDS)
+        settings = Settings(
+            unverified=replace(UNVERIFIED, head_seconds=UNVERIFIED_HEAD_SECONDS),
+            verified=replace(VERIFIED, head_seconds=HEAD_SECONDS),
+            idle_seconds=KEEPALIVE_SECONDS,
+        )
         self._server = Server(self._chain, settings, prompt=self._chain.prompt)
-        self._handshakes = Handshakes(lambda: tls.newest, self._server, HANDSHAKE_SECONDS)
+        self._handshakes = Handshakes(
+            lambda: tls.newest, self._server, connections.limits(self._options, connections.raise_descriptors(), HANDSHAKE_SECONDS)
+        )
         self._socket = await loop.create_server(self._handshakes, host, port, backlog=1024)
         address = self._socket.sockets[0].getsockname()
         return str(address[0]), int(address[1])
+
+    def families(self) -> Iterator[Read]:
+        """Yield what metrics tell of connections, once it listens."""
+        if self._handshakes is not None:
+            yield from connections.families(self._handshakes)
 
     async def stop(self, *, delay: float, not_ready: Callable[[], None]) -> None:
         """Stop in the order that the module's text says."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import time
 from typing import Final
@@ -19,6 +20,8 @@ SECONDS: Final = 10.0
 _SIZE: Final = 4096
 _BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 _MAX_TOKEN: Final = 64 << 10
+_AT_ONCE: Final = 32
+"""Reviews under way: anybody may show tokens, and what kube-apiserver does for them it does in our name, as it does reviews of rights."""
 
 
 class TokenCounts:
@@ -47,6 +50,7 @@ class TokenReview:
         self._client = client
         self._answered = answered
         self._counts = counts or TokenCounts()
+        self._turns = asyncio.Semaphore(_AT_ONCE)
         self._answers: Expiring[bytes, tuple[User | None]] = Expiring(seconds, _SIZE)
 
     async def __call__(self, token: str) -> User | None:
@@ -65,7 +69,8 @@ class TokenReview:
             return known[0]
         user = None
         try:
-            user = await self._ask(token)
+            async with self._turns:
+                user = await self._ask(token)
         finally:
             self._counts.looked_up("miss", time.perf_counter() - began)
             self._counts.fetches.increment("error" if user is None else "ok")

@@ -4,24 +4,27 @@ Every wait has an end: :attr:`Connection.deadline` is looked at by the server ab
 bytes wait for the handler the connection is not read from, and when the client does not read, whoever writes waits.
 
 When the client goes away, the handler is cancelled: nobody waits for its answer.
+
+How much of all that a client gets hangs on whether its handshake has shown a certificate (:class:`~.allowances.Allowance`).
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import ssl
 from collections.abc import Callable, Iterable
-from http import HTTPStatus
 from itertools import chain
 from math import inf
 from time import time
 from typing import TYPE_CHECKING, Final, cast
 
 from apiserver.client import buffers
+from apiserver.endpoints.http.allowances import Allowance
 from apiserver.endpoints.http.heads import Head, Refused
 from apiserver.endpoints.http.messages import LATER, BodyError, Request, Response, Stream, date_at
-from apiserver.endpoints.http.reading import ENOUGH, Reader
+from apiserver.endpoints.http.reading import Reader
 
 if TYPE_CHECKING:
     from apiserver.endpoints.http.server import Server
@@ -30,7 +33,9 @@ logger = logging.getLogger(__name__)
 
 _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 _LAST_CHUNK: Final = b"0\r\n\r\n"
-_TEXT: Final = "text/plain; charset=utf-8"
+_STATUS: Final = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure"}
+_REASONS: Final = {400: "BadRequest"}
+"""Of what is no request: Kubernetes has no other words for it."""
 SLICE: Final = 128 << 10
 """A long body is written in slices of about this size, each once there is room for it."""
 
@@ -46,10 +51,12 @@ class Connection(asyncio.Protocol):
     """The protocol of one connection."""
 
     __slots__ = (
+        "_allowance",
         "_answering",
         "_began",
         "_continue",
         "_ending",
+        "_is_long",
         "_more",
         "_paused_reading",
         "_reader",
@@ -71,7 +78,8 @@ class Connection(asyncio.Protocol):
 
     def __init__(self, server: Server) -> None:
         self._server = server
-        self._reader = Reader(server.heads)
+        self._allowance: Allowance = server.settings.unverified
+        self._reader = Reader(server.strange_heads, self._allowance.head_bytes)
         self._transport: asyncio.Transport | None = None
         self.task: asyncio.Task[None] | None = None
         self._request: Request | None = None
@@ -79,6 +87,7 @@ class Connection(asyncio.Protocol):
         self._began = False  # the head of the answer was sent
         self._continue = False  # the client waits for 100 before it sends the body
         self._ending = False  # nothing but the end is awaited
+        self._is_long = False  # the head that comes is a long one, and the server knows
         self._paused_reading = False
         self._wake: asyncio.Future[None] | None = None  # done when there is a request; None: nobody waits for one
         self._more: asyncio.Future[None] | None = None  # done when more of the body came
@@ -101,7 +110,11 @@ class Connection(asyncio.Protocol):
             self.peer, self.remote = f"{address[0]}:{address[1]}", str(address[0])
         self.tls = transport.get_extra_info("ssl_object")
         self.certificate = self.tls.getpeercert(binary_form=True) if self.tls is not None else None
-        self.deadline = self._server.now() + self._server.settings.head_seconds
+        if self.certificate is not None:
+            self._allowance = self._server.settings.verified
+            self._reader = Reader(self._server.heads, self._allowance.head_bytes)
+        self._allowance.bound(transport)
+        self.deadline = self._server.now() + self._allowance.head_seconds
         self._server.opened(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -158,17 +171,28 @@ class Connection(asyncio.Protocol):
         try:
             head = self._reader.head()
         except Refused as error:
-            self._refuse(error)
+            self.refuse(error)
             return
         if head is None:
-            if len(self._reader) and self.deadline > (latest := server.now() + server.settings.head_seconds):
-                self.deadline = latest  # the first bytes of a head: from now on it must come
+            self._wait_for_head()
             return
+        if self._is_long:
+            self._is_long = False
+            server.shortens(self)
         self._answering = True
         self._began = False
         self._continue = head.fields.expects_continue and not self._reader.complete
         self.deadline = inf
         self.ask(head)
+
+    def _wait_for_head(self) -> None:
+        """Give the rest of a head its time; if it is a long one, it must be one of few."""
+        length, server = len(self._reader), self._server
+        if length and self.deadline > (latest := server.now() + self._allowance.head_seconds):
+            self.deadline = latest  # the first bytes of a head: from now on it must come
+        if length > server.settings.unverified.head_bytes and not self._is_long:
+            self._is_long = True
+            server.lengthens(self)
 
     def _answer_at_once(self, data: bytes) -> bool:
         """Answer what came if it is a request that was answered before; a task and all that it takes would cost more than the answer."""
@@ -228,11 +252,12 @@ class Connection(asyncio.Protocol):
             self._transport.close()
             return
         self.deadline = self._server.now() + self._server.settings.idle_seconds
-        self._resume_reading()
         if len(self._reader):
             self._next()
         elif self._server.draining:
             self.deadline = self._server.now() + self._server.settings.late_seconds
+        if not self._answering or len(self._reader) <= self._allowance.waiting_bytes:
+            self._resume_reading()
 
     def _respond(self, request: Request, response: Response) -> Iterable[bytes] | None:
         """Write the answer; return what of it is too long to be written at once. Sets ``response.close``."""
@@ -275,12 +300,13 @@ class Connection(asyncio.Protocol):
             return False
         return self._reader.complete and not self._reader.broken
 
-    def _refuse(self, error: Refused) -> None:
-        """Answer what is no request, and close."""
-        body = f"{error.code} {HTTPStatus(error.code).phrase}: {error}\n".encode()
-        response = Response(status=error.code, body=body, content_type=_TEXT)
+    def refuse(self, error: Refused) -> None:
+        """Answer what is no request with a Status, and close."""
+        body = json.dumps({**_STATUS, "message": str(error), "reason": _REASONS.get(error.code, ""), "code": error.code}).encode()
+        response = Response(status=error.code, body=body, content_type="application/json")
         if self._transport is not None:
             self._transport.write(response.head(date_at(int(time())), close=True) + body)
+        self._reader.drop()
         self._end_if(close=True)
 
     def _end_if(self, *, close: bool) -> None:
@@ -289,11 +315,16 @@ class Connection(asyncio.Protocol):
             settings = self._server.settings
             self._ending = True
             self.deadline = self._server.now() + (
-                settings.stall_seconds if self._transport.get_write_buffer_size() else settings.linger_seconds
+                self._allowance.stall_seconds if self._transport.get_write_buffer_size() else settings.linger_seconds
             )
             self._resume_reading()
             if self._reader.complete or self._reader.broken:
                 self._transport.close()  # nothing is awaited, and what was written is still sent
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a request is being answered."""
+        return self._answering
 
     # What answers need that were promised (messages.Waiting).
 
@@ -424,7 +455,7 @@ class Connection(asyncio.Protocol):
 
     def check(self, now: float) -> None:
         """End the connection if its time is over."""
-        if now - self._stalled > self._server.settings.stall_seconds:
+        if now - self._stalled > self._allowance.stall_seconds:
             self.abort()
         elif now > self.deadline:
             if self._ending or len(self._reader) or self._transport is None:
@@ -442,7 +473,7 @@ class Connection(asyncio.Protocol):
     # Backpressure.
 
     def _pause_reading_if_enough(self) -> None:
-        if len(self._reader) > ENOUGH:
+        if len(self._reader) > self._allowance.waiting_bytes:
             self._pause_reading()
 
     def _pause_reading(self) -> None:

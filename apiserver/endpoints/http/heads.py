@@ -16,6 +16,8 @@ from multidict import CIMultiDict, CIMultiDictProxy
 MAX_HEAD_BYTES: Final = 1 << 20
 """Go's ``DefaultMaxHeaderBytes``."""
 MAX_FIELDS: Final = 1000
+_MAX_REMEMBERED_FIELDS: Final = 100
+"""Heads of more fields are read anew each time: a field takes some 200 bytes once it is read, so that a few bytes become many."""
 _MAX_LENGTH_DIGITS: Final = 18
 _METHODS: Final = {each.encode(): each for each in ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")}
 _TOKEN: Final = b"!#$%&'*+-.^_`|~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
@@ -78,11 +80,13 @@ class Head:
 
 
 class Heads:
-    """Reads heads; remembers the fields that it has read, at most ``size`` of them, and none that hold credentials."""
+    """Reads heads; remembers the fields that it has read, and none that hold credentials."""
 
-    def __init__(self, size: int = 512, longest: int = 4096) -> None:
+    def __init__(self, size: int = 512, longest: int = 4096, *, max_fields: int = MAX_FIELDS) -> None:
+        """Take how many heads are remembered (0: none), of how many bytes at most, and how many fields one may have."""
         self._size = size
         self._longest = longest
+        self._max_fields = max_fields
         self._known: dict[bytes, Fields] = {}
         self._whole: dict[bytes, Head] = {}  # heads whose fields were known: who asks the same again and again
 
@@ -123,12 +127,18 @@ class Heads:
         return head
 
     def _read(self, block: bytes) -> Fields:
-        fields = Fields(_pairs(block))
-        if len(block) <= self._longest and not any(each in fields.headers for each in _SECRET):
+        fields = Fields(_pairs(block, self._max_fields))
+        if self._is_worth_it(block, fields):
             if len(self._known) >= self._size:
                 del self._known[next(iter(self._known))]
             self._known[block] = fields
         return fields
+
+    def _is_worth_it(self, block: bytes, fields: Fields) -> bool:
+        """Return whether fields may be remembered."""
+        if not self._size or len(block) > self._longest or len(fields.headers) > _MAX_REMEMBERED_FIELDS:
+            return False
+        return not any(each in fields.headers for each in _SECRET)
 
 
 def _without_own(raw: bytes) -> tuple[str, bytes]:
@@ -174,15 +184,15 @@ def _request_line(line: bytes) -> tuple[str, str, bool]:
     return method, target, parts[2] == b"HTTP/1.0"
 
 
-def _pairs(block: bytes) -> list[tuple[str, str]]:
-    """Return the names and values of a block of field lines."""
+def _pairs(block: bytes, most: int) -> list[tuple[str, str]]:
+    """Return the names and values of a block of at most so many field lines."""
     if not block:
         return []
     if len(block.translate(None, _NOT_IN_FIELDS)) != len(block):
         raise Refused("a header field holds a control character")
-    lines = block.split(b"\r\n")
-    if len(lines) > MAX_FIELDS:
+    if block.count(b"\r\n") >= most:
         raise Refused("too many header fields", 431)
+    lines = block.split(b"\r\n")
     if not block.count(b"\n") == block.count(b"\r") == len(lines) - 1:
         raise Refused("a header field holds a bare CR or LF")
     pairs = []

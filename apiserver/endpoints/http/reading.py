@@ -1,7 +1,7 @@
 """From the bytes of a connection to requests and their bodies, however the bytes were cut. Knows no event loop.
 
 The reader is pulled: bytes stay where they are until somebody asks for the next head or a piece of the body, so whoever does not ask
-bounds what is kept (by pausing the connection at :data:`ENOUGH`). Requests that are sent ahead simply wait behind the body.
+bounds what is kept (by pausing the connection when enough of it waits). Requests that are sent ahead simply wait behind the body.
 """
 
 from __future__ import annotations
@@ -11,8 +11,6 @@ from typing import Final
 
 from apiserver.endpoints.http.heads import MAX_HEAD_BYTES, Head, Heads, Refused
 
-ENOUGH: Final = 128 << 10
-"""So many bytes wait at most before the connection is not read from any more; a head may be longer."""
 _END: Final = b"\r\n\r\n"
 _BARE: Final = re.compile(rb"(?<!\r)\n")
 _MAX_CHUNK_LINE: Final = 256
@@ -25,10 +23,12 @@ _EXTENSION: Final = bytes(range(32, 127)) + b"\t"
 class Reader:
     """The requests of one connection, one after the other: a head, then its body until :attr:`complete`, then the next head."""
 
-    __slots__ = ("_buffer", "_chunks", "_heads", "_left", "_searched", "broken", "complete")
+    __slots__ = ("_buffer", "_chunks", "_heads", "_left", "_most", "_searched", "broken", "complete")
 
-    def __init__(self, heads: Heads) -> None:
+    def __init__(self, heads: Heads, most: int = MAX_HEAD_BYTES) -> None:
+        """Take what reads heads, and of how many bytes one may be."""
         self._heads = heads
+        self._most = most
         self._buffer: bytes | bytearray = b""  # what came in one piece is not copied
         self._searched = 0  # where to go on looking for the end of the head
         self._left = 0
@@ -63,15 +63,15 @@ class Reader:
             if _BARE.search(buffer, max(0, self._searched - 1)):
                 raise self._refused(Refused("the head holds a bare LF"))
             self._searched = max(0, len(buffer) - 3)
-            if len(buffer) > MAX_HEAD_BYTES + 3:
+            if len(buffer) > self._most + 3:
                 raise self._refused(Refused("the request's header fields are too large", 431))
             return None
-        if end > MAX_HEAD_BYTES:
+        if end > self._most:
             raise self._refused(Refused("the request's header fields are too large", 431))
         raw = bytes(buffer[:end])
         if raw.count(b"\n") != raw.count(b"\r\n"):
             raise self._refused(Refused("the head holds a bare LF"))
-        self._buffer = bytearray(buffer[end + 4 :]) if len(buffer) > end + 4 else b""
+        self._take(end + 4)
         self._searched = 0
         try:
             head = self._heads.read(raw)
@@ -100,10 +100,8 @@ class Reader:
                 raise self._refused(error) from None
             self.complete = self._chunks.complete
             return piece
-        if len(buffer) <= self._left:
-            piece, self._buffer = bytes(buffer), b""
-        else:
-            piece, self._buffer = bytes(buffer[: self._left]), bytearray(buffer[self._left :])
+        piece = bytes(buffer[: self._left])
+        self._take(len(piece))
         self._left -= len(piece)
         self.complete = not self._left
         return piece
@@ -113,9 +111,22 @@ class Reader:
         rest, self._buffer = bytes(self._buffer), b""
         return rest
 
-    def _refused(self, error: Refused) -> Refused:
+    def _take(self, count: int) -> None:
+        """Forget the first bytes of what waits; the others are not copied for each request that was sent ahead."""
+        if count >= len(self._buffer):
+            self._buffer = b""
+        elif isinstance(self._buffer, bytearray):
+            del self._buffer[:count]
+        else:
+            self._buffer = bytearray(self._buffer[count:])
+
+    def drop(self) -> None:
+        """Forget what waits, and read no further."""
         self.broken = True
         self._buffer = b""
+
+    def _refused(self, error: Refused) -> Refused:
+        self.drop()
         return error
 
 

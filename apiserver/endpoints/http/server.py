@@ -7,8 +7,9 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final
 
+from apiserver.endpoints.http.allowances import UNVERIFIED, VERIFIED, Allowance
 from apiserver.endpoints.http.connection import Connection
-from apiserver.endpoints.http.heads import Heads
+from apiserver.endpoints.http.heads import Heads, Refused
 from apiserver.endpoints.http.messages import Prompt, Request, Response
 
 Handler = Callable[[Request], Awaitable[Response]]
@@ -19,16 +20,16 @@ _TICK_SECONDS: Final = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How long what may take."""
+    """How long what may take, and how much."""
 
-    head_seconds: float = 32.0
-    """From the first byte of a request, or from the handshake, to the end of its header fields (Go: ``ReadHeaderTimeout``)."""
+    unverified: Allowance = UNVERIFIED
+    verified: Allowance = VERIFIED
+    long_heads: int = 64
+    """Unfinished heads of verified clients that are longer than an unverified client's may be, at once."""
     idle_seconds: float = 200.0
     """Between requests."""
     linger_seconds: float = 5.0
     """For the client to close after an answer that ends the connection."""
-    stall_seconds: float = 60.0
-    """For a client that reads nothing of what is written to it."""
     late_seconds: float = 0.5
     """For requests that are on their way when the server begins to drain."""
     tick_seconds: float = _TICK_SECONDS
@@ -36,16 +37,19 @@ class Settings:
 
 
 class Server:
-    """Makes the protocols of connections: pass it to ``loop.create_server``, or to :class:`~apiserver.endpoints.http.tls.Handshakes`."""
+    """Makes the protocols of connections: pass it to ``loop.create_server``, or to :class:`~.handshakes.Handshakes`."""
 
     def __init__(self, handler: Handler, settings: Settings | None = None, *, prompt: Prompt | None = None) -> None:
         self.handler = handler
         self.prompt = prompt
         self.settings = settings or Settings()
-        self.heads = Heads()
+        self.heads = Heads(max_fields=self.settings.verified.fields)
+        self.strange_heads = Heads(0, max_fields=self.settings.unverified.fields)
+        """For clients without a certificate: they shall neither fill what is remembered nor push others out of it."""
         self.draining = False
         """Answers end their connections."""
         self._connections: set[Connection] = set()
+        self._long: dict[Connection, None] = {}  # whose head is long and unfinished, the oldest first
         self._empty = asyncio.Event()
         self.loop = asyncio.get_running_loop()
         self.now = self.loop.time
@@ -69,8 +73,21 @@ class Server:
     def closed(self, connection: Connection) -> None:
         """Forget a connection."""
         self._connections.discard(connection)
+        self._long.pop(connection, None)
         if not self._connections:
             self._empty.set()
+
+    def lengthens(self, connection: Connection) -> None:
+        """Take note of a long head that is not complete; if there are too many, the oldest is refused."""
+        self._long[connection] = None
+        if len(self._long) > self.settings.long_heads:
+            oldest = next(iter(self._long))
+            del self._long[oldest]
+            oldest.refuse(Refused("too many unfinished long heads at once", 431))
+
+    def shortens(self, connection: Connection) -> None:
+        """Forget a long head: it is complete."""
+        self._long.pop(connection, None)
 
     async def shutdown(self, seconds: float) -> None:
         """End every connection with its next answer, idle ones soon; those that last longer than ``seconds`` are cut off."""

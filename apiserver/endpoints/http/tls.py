@@ -14,51 +14,89 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
-from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from apiserver.endpoints.http.caps import origin
+from apiserver.endpoints.http.connection import Connection
+from apiserver.endpoints.http.hello import Hello, judge
+
+if TYPE_CHECKING:
+    from apiserver.endpoints.http.handshakes import Handshakes
 
 logger = logging.getLogger(__name__)
 
 _RECORD: Final = 16 << 10
 """The most that one record holds (RFC 8446, section 5.1)."""
-_ARRIVALS: Final = 64 << 10
+FEW_ARRIVALS: Final = 16 << 10
+"""So many bytes at once of who has shown no certificate: OpenSSL's buffer keeps the size of the most that came."""
+_MAX_HANDSHAKE: Final = 32 << 10
+"""All that a client says in its handshake, certificates and all; those of Kubernetes say some 3 KiB."""
+_MAX_OWN: Final = 4 << 10
+"""Bytes that OpenSSL answers a client by itself: one that asks for new keys (RFC 8446, section 4.6.3) without end could leave the answers
+unread, and they would fill our memory. Clients of Kubernetes never ask; an answer has some 30 bytes."""
 
 
 class Tls(asyncio.BufferedProtocol, asyncio.Transport):
     """One connection's TLS, of the server's side."""
 
-    __slots__ = ("_closing", "_connection", "_handshakes", "_incoming", "_object", "_outgoing", "_timer", "_transport")
+    __slots__ = (
+        "_answered", "_arrivals", "_closing", "_connection", "_handshakes", "_hello", "_incoming", "_object", "_outgoing", "_said",
+        "_timer", "_transport", "is_waiting", "origin",
+    )  # fmt: skip
 
-    def __init__(self, handshakes: Handshakes, context: ssl.SSLContext) -> None:
+    _incoming: ssl.MemoryBIO
+    _object: ssl.SSLObject
+
+    def __init__(self, handshakes: Handshakes) -> None:
         self._handshakes = handshakes
-        self._incoming = ssl.MemoryBIO()
+        self._arrivals = handshakes.few_arrivals
         self._outgoing = handshakes.outgoing
-        self._object = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
-        self._connection: asyncio.Protocol | None = None  # None: the handshake is under way
+        self._hello: bytearray | None = bytearray()  # None: OpenSSL has it, and :attr:`_object` is there
+        self._connection: Connection | None = None  # None: the handshake is under way
         self._transport: asyncio.Transport | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._said = 0  # bytes of the handshake
+        self._answered = 0  # bytes of OpenSSL's own
         self._closing = False
+        self.is_waiting = False
+        """Whether its handshake waits for its turn."""
+        self.origin = ""
+        """By what connections of the client's address are counted."""
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether the client waits for us."""
+        return self.is_waiting if self._connection is None else self._connection.is_busy
 
     # What the socket's transport calls.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Wait for the handshake."""
         self._transport = cast("asyncio.Transport", transport)
+        address = transport.get_extra_info("peername")
+        self.origin = origin(str(address[0])) if address else ""
         self._timer = self._handshakes.began(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """Return where the next bytes go: one place for all connections, for they are taken from there at once."""
         del sizehint
-        return self._handshakes.arrivals
+        return self._arrivals
 
     def buffer_updated(self, nbytes: int) -> None:
         """Take bytes of the client."""
-        self._incoming.write(self._handshakes.arrivals[:nbytes])
+        if self._hello is not None:
+            self._begin(self._hello, nbytes)
+            return
+        self._incoming.write(self._arrivals[:nbytes])
+        connection = self._connection
+        if connection is None:
+            if self._incoming.pending > FEW_ARRIVALS:
+                self.pause_reading()  # until its turn has come
+            self._handshakes.wants(self)
+            return
         try:
-            connection = self._connection or self._shake()
-            if connection is not None:
-                self._read(connection)
+            self._read(connection)
         except ssl.SSLError as error:
             logger.debug("a connection failed", extra={"error": str(error)})
             self._end()
@@ -81,25 +119,63 @@ class Tls(asyncio.BufferedProtocol, asyncio.Transport):
         """Tell the connection, if there was one."""
         self._transport = None
         self._closing = True
+        self._handshakes.ended(self)
         if self._connection is None:
             self._shaken()
         else:
             self._connection.connection_lost(exc)
 
-    def _shake(self) -> asyncio.Protocol | None:
+    def _begin(self, hello: bytearray, nbytes: int) -> None:
+        """Give OpenSSL what came once the whole first record is there: it makes 50 KiB of room as soon as it sees any of it."""
+        hello += self._arrivals[:nbytes]
+        match judge(hello):
+            case Hello.PARTIAL:
+                pass
+            case Hello.TOO_LONG:
+                self._handshakes.failed()
+                self.abort()
+            case Hello.WHOLE:
+                self._hello = None
+                self._incoming = ssl.MemoryBIO()
+                self._object = self._handshakes.newest().wrap_bio(self._incoming, self._outgoing, server_side=True)
+                self._incoming.write(hello)
+                self._handshakes.wants(self)
+
+    def shake(self) -> None:
+        """Go on with the handshake, for its turn has come, and with what was sent behind it."""
+        try:
+            connection = self._shake()
+            if connection is not None:
+                self._read(connection)
+        except ssl.SSLError as error:
+            logger.debug("a connection failed", extra={"error": str(error)})
+            if self._connection is None:
+                self._handshakes.failed()
+            self._end()
+
+    def _shake(self) -> Connection | None:
         """Go on with the handshake; return the connection, once it is over."""
+        paused = self._incoming.pending > FEW_ARRIVALS
+        self._said += self._incoming.pending
         try:
             self._object.do_handshake()
         except ssl.SSLWantReadError:
+            if self._said > _MAX_HANDSHAKE:
+                raise ssl.SSLError("the client's handshake is too long") from None
             return None
         finally:
             self._flush()
+            if paused:
+                self.resume_reading()
         self._shaken()
         self._connection = connection = self._handshakes.make()
         connection.connection_made(self)
+        if connection.certificate is not None:
+            self._arrivals = self._handshakes.arrivals
+        self._handshakes.shaken(self, connection.certificate)
         return connection
 
-    def _read(self, connection: asyncio.Protocol) -> None:
+    def _read(self, connection: Connection) -> None:
         """Hand on what was deciphered."""
         obj, incoming, outgoing = self._object, self._incoming, self._outgoing
         while not self._closing and (incoming.pending or obj.pending()):
@@ -111,7 +187,10 @@ class Tls(asyncio.BufferedProtocol, asyncio.Transport):
                 data = b""
             finally:
                 if outgoing.pending:
+                    self._answered += outgoing.pending
                     self._flush()  # OpenSSL's own answer: to a change of keys, say
+                    if self._answered > _MAX_OWN:
+                        self.abort()
             if not data:
                 self._end()
                 return
@@ -124,7 +203,6 @@ class Tls(asyncio.BufferedProtocol, asyncio.Transport):
                 self._transport.write(data)
 
     def _shaken(self) -> None:
-        self._handshakes.ended(self)
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -140,7 +218,7 @@ class Tls(asyncio.BufferedProtocol, asyncio.Transport):
     def get_extra_info(self, name: str, default: Any = None) -> Any:  # noqa: ANN401 - asyncio's
         """Return ``ssl_object`` (:class:`ssl.SSLObject`), or what the socket's transport knows."""
         if name == "ssl_object":
-            return self._object
+            return default if self._hello is not None else self._object
         return default if self._transport is None else self._transport.get_extra_info(name, default)
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
@@ -188,41 +266,3 @@ class Tls(asyncio.BufferedProtocol, asyncio.Transport):
     def get_write_buffer_size(self) -> int:
         """Return how many bytes the client has not taken."""
         return 0 if self._transport is None else self._transport.get_write_buffer_size()
-
-
-class Handshakes:
-    """Makes the TLS of new connections: pass it to ``loop.create_server``, without ``ssl``."""
-
-    def __init__(self, newest: Callable[[], ssl.SSLContext], make: Callable[[], asyncio.Protocol], seconds: float) -> None:
-        """Take what returns the context for one more connection, what makes its protocol, and how long a handshake may take."""
-        self.make = make
-        self.arrivals = memoryview(bytearray(_ARRIVALS))
-        """Where the bytes of all connections arrive."""
-        self.outgoing = ssl.MemoryBIO()
-        """What OpenSSL wrote, of whichever connection it worked for last: empty whenever it does not work."""
-        self._newest = newest
-        self._seconds = seconds
-        self._loop = asyncio.get_running_loop()
-        self._under_way: set[Tls] = set()
-
-    def __call__(self) -> Tls:
-        """Return the protocol of a new socket."""
-        return Tls(self, self._newest())
-
-    def __len__(self) -> int:
-        """How many are under way."""
-        return len(self._under_way)
-
-    def began(self, tls: Tls) -> asyncio.TimerHandle:
-        """Take note of a handshake; return what ends it when it takes too long."""
-        self._under_way.add(tls)
-        return self._loop.call_later(self._seconds, tls.abort)
-
-    def ended(self, tls: Tls) -> None:
-        """Forget a handshake."""
-        self._under_way.discard(tls)
-
-    def abort(self) -> None:
-        """End all that are under way."""
-        for each in list(self._under_way):
-            each.abort()

@@ -125,6 +125,16 @@ async def test_the_front_proxy_speaks_for_others(cluster: Cluster) -> None:
     )
 
 
+async def test_the_front_proxy_may_tell_of_hundreds_of_groups(cluster: Cluster) -> None:
+    """Each has a field of its own; whoever shows no certificate gets a head of 16 KiB and 100 fields."""
+    groups = [f"https://login.example.test/groups/{number:040}" for number in range(600)]
+    headers = [("X-Remote-User", "alice"), *(("X-Remote-Group", each) for each in groups)]
+    code, _ = await cluster.ask("front-proxy-client", cluster.proxies, headers=headers)
+    assert (code, cluster.reviews[-1]["groups"]) == (200, [*groups, "system:authenticated"])
+    code, status = await cluster.ask(None, headers=headers)
+    assert (code, status["code"]) == (431, 431)
+
+
 async def test_nobody_but_the_front_proxy_is_believed_about_others(cluster: Cluster) -> None:
     masters = {"X-Remote-User": "admin", "X-Remote-Group": "system:masters"}
     assert (await cluster.ask("somebody-else", cluster.proxies, headers=masters))[0] == 401

@@ -38,14 +38,13 @@ class PureNode:
     def give_devices(self, vm: Mapping[str, Any], connection: Connection) -> None:
         assert all(each.path.startswith("/") for each in nodes.device_nodes(vm, self.accelerator))
 
-    async def prepare_network(self, vm: Mapping[str, Any], pod_uid: str, connection: Connection) -> tuple[Interface, ...]:
+    async def prepare_network(self, vm: Mapping[str, Any], connection: Connection) -> tuple[Interface, ...]:
         interface = setup.wanted(vm)
         if interface is None:
             return ()
         mac = masquerade.mac_address(vm["metadata"]["uid"], interface["name"], interface.get("mac") or "")
-        dns = masquerade.Resolver()
-        masquerade.dnsmasq(mac, hostname=vm["metadata"]["name"], dns=dns, mtu=1500, pid_file=f"/run/dnsmasq-{pod_uid}.pid")
-        return (Interface(interface["name"], mac, masquerade.TAP, interface["model"], ("10.244.0.5",)),)
+        masquerade.script(masquerade.Observed(frozenset({network.UPLINK}), masquerade.DEFAULT_MTU, ("10.244.0.5",)), mac)
+        return (Interface(interface["name"], mac, network.TAP, interface["model"], ("10.244.0.5",)),)
 
 
 class Live:
@@ -114,9 +113,10 @@ def options(kubelet: Path) -> Options:
     return Options(
         node_name=NODE,
         namespace="kubevirt",
+        node_lease_namespace=names.node_lease_namespace("kubevirt"),
         pod_ip="127.0.0.1",
         kubeconfig=None,
-        files=Files.in_directory(kubelet / "absent"),
+        certificates=kubelet / "certificates",
         kubelet=kubelet,
         acceleration="emulation",
         streams_port=0,

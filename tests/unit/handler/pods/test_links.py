@@ -44,20 +44,13 @@ class Pod:
 class Node:
     """Pods by uid, and what Links tells of them."""
 
-    def __init__(self, *uids: str, ended: Exception | None = None) -> None:
+    def __init__(self, *uids: str) -> None:
         self.pods = {uid: Pod() for uid in uids}
         self.told: list[tuple[float, str, int]] = []
-        self.ended: list[str] = []
-        self._fault = ended
-        self.links = Links(lambda uid, *more: self.pods[uid].connect(uid, *more), changed=self._changed, ended=self._end)
+        self.links = Links(lambda uid, *more: self.pods[uid].connect(uid, *more), changed=self._changed)
 
     def _changed(self, link: Link) -> None:
         self.told.append((asyncio.get_running_loop().time(), link.pod_uid, link.status.revision if link.status else 0))
-
-    async def _end(self, pod_uid: str) -> None:
-        self.ended.append(pod_uid)
-        if self._fault is not None:
-            raise self._fault
 
     def play(self, scenario: Callable[[Node], Any]) -> Node:
         async def scene() -> None:
@@ -109,28 +102,6 @@ def test_what_goes_wrong_with_one_link_ends_there_and_is_tried_again(fault: Exce
         assert node.links.want("pod-1", ME).connection is not None
 
     assert Node("pod-1", "pod-2").play(meet).pods["pod-1"].connected == 2
-
-
-def test_a_clean_up_that_fails_is_told_all_the_same() -> None:
-    class Gone(Pod):
-        process: Any = None
-
-        async def run(self) -> None:
-            raise Disconnected("it hung up")
-
-        async def ended(self) -> None:
-            return
-
-    async def end(node: Node) -> None:
-        node.pods["pod-1"] = gone = Gone()
-        gone.process = gone
-        link = node.links.want("pod-1", ME)
-        await asyncio.sleep(1)
-        assert link.gone
-
-    node = Node("pod-1", ended=OSError("no space left on device")).play(end)
-    assert node.ended == ["pod-1"]
-    assert node.told
 
 
 @pytest.mark.parametrize("uid", ["../../x", "", "a/b", "\x00", "x" * 64, None, ["x"], 7], ids=ascii)

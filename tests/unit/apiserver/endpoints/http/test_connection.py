@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
+from apiserver.endpoints.http.allowances import UNVERIFIED
 from apiserver.endpoints.http.connection import SLICE
 from apiserver.endpoints.http.messages import BodyError, BodyTooLarge, Joined, Request, Response, Stream
-from apiserver.endpoints.http.reading import ENOUGH
-from tests.unit.apiserver.endpoints.http.transports import Line, settle
+from tests.unit.apiserver.endpoints.http.transports import QUICK, Line, settle
 
 GET = b"GET /%b HTTP/1.1\r\nHost: h\r\n\r\n"
 
@@ -105,10 +108,20 @@ async def test_who_sends_ahead_without_end_is_not_read(line: Line, handler: Hand
     await line.send(GET % b"wait")
     while line.transport.reading:
         await line.send((GET % b"b") * 1000)
-    assert len(line.connection._reader) < ENOUGH + 50_000
+    assert len(line.connection._reader) < UNVERIFIED.waiting_bytes + 50_000
     handler.release.set()
-    await settle()
-    assert line.transport.reading
+    while not line.transport.reading:
+        await settle()
+
+
+async def test_what_was_sent_ahead_does_not_grow_from_answer_to_answer(line: Line) -> None:
+    """Each answer takes one small request out of what waits: reading on then would let it grow by what is read."""
+    ahead = (GET % b"b") * 100
+    for _ in range(1000):
+        if line.transport.reading:
+            line.connection.data_received(ahead)
+        await asyncio.sleep(0)
+        assert len(line.connection._reader) <= UNVERIFIED.waiting_bytes + len(ahead)
 
 
 @pytest.mark.parametrize("cut", [1, 7, 1000])
@@ -315,3 +328,89 @@ async def test_what_we_answer_cannot_break_the_head() -> None:
     for headers in ({"X": "a\r\nB: c"}, {"X\r\n": "a"}, {"": "a"}, {"X": "\x00"}):
         with pytest.raises(ValueError, match="header field"):
             Response(headers=headers).head(b"", close=False)
+
+
+HEAD = b"GET /x HTTP/1.1\r\nHost: h\r\nX: "
+
+
+def status_of(answer: bytes) -> dict[str, Any]:
+    head, _, body = answer.partition(b"\r\n\r\n")
+    assert b"Content-Type: application/json" in head
+    found: dict[str, Any] = json.loads(body)
+    return found
+
+
+@pytest.mark.parametrize("piece", [1 << 20, 1000, 1])
+async def test_a_head_of_who_has_shown_nothing_ends_at_16_kib(handler: Handler, piece: int) -> None:
+    line = Line(handler)
+    raw = HEAD + b"x" * (16 << 10)
+    answer = b""
+    for start in range(0, len(raw), piece):
+        line.connection.data_received(raw[start : start + piece])
+        assert len(line.connection._reader) <= (16 << 10) + 3
+    await settle()
+    answer = line.take()
+    assert answer.startswith(b"HTTP/1.1 431 Request Header Fields Too Large\r\n")
+    status = status_of(answer)
+    assert (status["kind"], status["code"], status["message"]) == ("Status", 431, "the request's header fields are too large")
+    assert (line.is_closed(), handler.seen, len(line.connection._reader)) == (True, [], 0)
+
+
+async def test_a_head_of_who_has_shown_a_certificate_may_be_longer(handler: Handler) -> None:
+    for size, code in ((16 << 10, b"200"), (1 << 19, b"200"), (1 << 20, b"431")):
+        line = Line(handler, certificate=b"proxy")
+        answer = await line.send(HEAD + b"x" * size + b"\r\n\r\n")
+        assert answer.split(b" ")[1] == code
+        await line.end()
+
+
+async def test_heads_of_many_fields_are_for_those_who_have_shown_a_certificate(handler: Handler) -> None:
+    """kube-apiserver tells every group of a user in a field of its own."""
+    for fields, certificate, code in ((99, b"", b"200"), (100, b"", b"431"), (999, b"proxy", b"200"), (1000, b"proxy", b"431")):
+        line = Line(handler, certificate=certificate)
+        answer = await line.send(b"GET /x HTTP/1.1\r\nHost: h\r\n" + b"G: g\r\n" * fields + b"\r\n")
+        assert (fields, answer.split(b" ")[1]) == (fields, code)
+        await line.end()
+
+
+async def test_of_long_heads_that_do_not_end_there_are_few(handler: Handler) -> None:
+    first = Line(handler, replace(QUICK, long_heads=3), certificate=b"proxy")
+    lines = [first, *(Line(handler, certificate=b"proxy", beside=first) for _ in range(4))]
+    for line in lines:
+        line.connection.data_received(HEAD + b"x" * (20 << 10))
+        line.connection.data_received(b"x" * (20 << 10))
+    assert [line.is_closed() for line in lines] == [True, True, False, False, False]
+    assert status_of(lines[0].take())["code"] == 431
+    assert body_of(await lines[2].send(b"\r\n\r\n")) == b"/x"
+    short = Line(handler, certificate=b"proxy", beside=first)
+    short.connection.data_received(HEAD)
+    another = Line(handler, certificate=b"proxy", beside=first)
+    another.connection.data_received(HEAD + b"x" * (20 << 10))
+    assert [line.is_closed() for line in (*lines[2:], short, another)] == [False] * 5, "one has ended, and a short one takes no place"
+    lines[3].transport.close()
+    await settle()
+    assert len(first.server._long) == 2
+    await first.end()
+
+
+async def test_strangers_are_given_less_time(handler: Handler) -> None:
+    settings = replace(QUICK, unverified=replace(QUICK.unverified, head_seconds=0.1), verified=replace(QUICK.verified, head_seconds=5))
+    stranger = Line(handler, settings)
+    known = Line(handler, certificate=b"proxy", beside=stranger)
+    for line in (stranger, known):
+        line.connection.data_received(b"GET / HT")
+    await asyncio.sleep(0.3)
+    assert (stranger.is_closed(), known.is_closed()) == (True, False)
+    await stranger.end()
+
+
+async def test_strangers_heads_are_not_remembered(handler: Handler) -> None:
+    stranger = Line(handler)
+    known = Line(handler, certificate=b"proxy", beside=stranger)
+    for number in range(3):
+        await known.send(GET % b"x")
+        await stranger.send(b"GET /s HTTP/1.1\r\nHost: h\r\nN: %d\r\n\r\n" % number)
+    server = stranger.server
+    assert (len(server.heads._known), len(server.heads._whole)) == (1, 1)
+    assert (len(server.strange_heads._known), len(server.strange_heads._whole)) == (0, 0)
+    await stranger.end()

@@ -228,3 +228,28 @@ def test_a_head_with_a_body_behind_it_is_never_known(field: bytes) -> None:
     for _ in range(2):
         heads.read(AGGREGATED % field)
     assert heads.known(AGGREGATED % field + b"\r\n\r\n") is None
+
+
+def test_heads_of_very_many_fields_are_not_remembered() -> None:
+    heads = Heads()
+    for count in (100, 99):
+        raw = LINE + HOST + b"\r\nX:" * count
+        assert len(heads.read(raw).fields.headers) == count + 1
+        heads.read(raw)
+        assert (heads.known(raw + b"\r\n\r\n") is None) == (count == 100)
+
+
+def test_a_reader_may_remember_nothing() -> None:
+    heads = Heads(0)
+    for raw in (LINE + HOST, b"GET / HTTP/1.0"):
+        heads.read(raw)
+        heads.read(raw)
+        assert heads.known(raw + b"\r\n\r\n") is None
+
+
+def test_fields_have_a_number() -> None:
+    heads = Heads(max_fields=3)
+    assert len(heads.read(LINE + HOST + b"\r\nX:" * 2).fields.headers) == 3
+    with pytest.raises(Refused) as refused:
+        heads.read(LINE + HOST + b"\r\nX:" * 3)
+    assert refused.value.code == 431

@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from apiserver.endpoints.http.caps import Caps
+from apiserver.endpoints.http.handshakes import Handshakes, Limits
 from apiserver.endpoints.http.messages import Request, Response
 from apiserver.endpoints.http.server import Server
-from apiserver.endpoints.http.tls import Handshakes, Tls
+from apiserver.endpoints.http.tls import Tls
 from certs.issuing import Profile, issue, new_authority
 from tests.unit.apiserver.endpoints.http.transports import QUICK, FakeTransport, settle
 
@@ -21,17 +23,26 @@ LARGE = b"x" * 1_000_000
 
 
 class Contexts:
-    """A server's context, and a client's that trusts it."""
+    """A server's context, and clients' that trust it: one without a certificate, two with one each, one of an older protocol."""
 
     def __init__(self, directory: Path) -> None:
-        authority = new_authority("test", HOUR, datetime.now(UTC))
-        pair = issue(authority, Profile("localhost", dns_names=("localhost",), server=True), HOUR, datetime.now(UTC))
-        certificate, key = directory / "s.crt", directory / "s.key"
+        self._directory = directory
+        self._authority = authority = new_authority("test", HOUR, datetime.now(UTC))
+        self.server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self.server.load_cert_chain(*self._issued(Profile("localhost", dns_names=("localhost",), server=True)))
+        self.server.verify_mode = ssl.CERT_OPTIONAL
+        self.server.load_verify_locations(cadata=authority.certificate.decode())
+        self.client, self.proxy, self.node, self.old = (ssl.create_default_context(cadata=authority.certificate.decode()) for _ in range(4))
+        self.proxy.load_cert_chain(*self._issued(Profile("proxy", client=True)))
+        self.node.load_cert_chain(*self._issued(Profile("node", client=True)))
+        self.old.maximum_version = ssl.TLSVersion.TLSv1_2
+
+    def _issued(self, profile: Profile) -> tuple[Path, Path]:
+        pair = issue(self._authority, profile, HOUR, datetime.now(UTC))
+        certificate, key = self._directory / f"{profile.common_name}.crt", self._directory / f"{profile.common_name}.key"
         certificate.write_bytes(pair.certificate)
         key.write_bytes(pair.key)
-        self.server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        self.server.load_cert_chain(certificate, key)
-        self.client = ssl.create_default_context(cadata=authority.certificate.decode())
+        return certificate, key
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +65,8 @@ class Peer:
         self.incoming, self.outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self.object = contexts.client.wrap_bio(self.incoming, self.outgoing, server_hostname="localhost")
         self.server: Server = beside.server if beside else Server(answer, QUICK)
-        self.handshakes: Handshakes = beside.handshakes if beside else Handshakes(lambda: contexts.server, self.server, seconds)
+        limits = Limits(seconds, *[Caps(64, 64)] * 3)
+        self.handshakes: Handshakes = beside.handshakes if beside else Handshakes(lambda: contexts.server, self.server, limits)
         self.transport = Socket()
         self.tls = self.handshakes()
         self.transport.tls = self.tls
@@ -71,21 +83,22 @@ class Peer:
                 self.tls.buffer_updated(count)
                 piece = piece[count:]
 
-    def exchange(self) -> None:
+    async def exchange(self) -> None:
         """Carry what either side wrote to the other."""
         self.arrive(self.outgoing.read())
+        await settle()
         self.incoming.write(self.transport.written)
         self.transport.written.clear()
 
-    def shake(self) -> None:
+    async def shake(self) -> None:
         for _ in range(5):
             try:
                 self.object.do_handshake()
             except ssl.SSLWantReadError:
-                self.exchange()
+                await self.exchange()
             else:
                 break
-        self.exchange()
+        await self.exchange()
         assert self.object.version() == "TLSv1.3"
 
     async def ask(self, path: bytes) -> bytes:
@@ -96,9 +109,9 @@ class Peer:
         """Return what the server says, until it is silent."""
         said = b""
         for _ in range(3):
-            self.exchange()
+            await self.exchange()
             await settle()
-        self.exchange()
+        await self.exchange()
         while True:
             try:
                 data = self.object.read(1 << 16)
@@ -131,7 +144,7 @@ class Socket(FakeTransport):
 @pytest.fixture(params=[1 << 20, 1000, 7])
 async def peer(contexts: Contexts, request: pytest.FixtureRequest) -> Peer:
     made = Peer(contexts, request.param)
-    made.shake()
+    await made.shake()
     return made
 
 
@@ -156,7 +169,7 @@ async def test_requests_are_answered_however_their_bytes_arrive(peer: Peer) -> N
 async def test_the_connection_knows_the_handshake_and_the_address(contexts: Contexts) -> None:
     peer = Peer(contexts)
     assert len(peer.handshakes) == 1
-    peer.shake()
+    await peer.shake()
     assert (len(peer.server), len(peer.handshakes)) == (1, 0)
     assert isinstance(peer.tls.get_extra_info("ssl_object"), ssl.SSLObject)
     assert peer.tls.get_extra_info("peername") == ("192.0.2.1", 4711)
@@ -167,7 +180,7 @@ async def test_the_connection_knows_the_handshake_and_the_address(contexts: Cont
 
 async def test_the_server_says_goodbye(contexts: Contexts) -> None:
     peer = Peer(contexts)
-    peer.shake()
+    await peer.shake()
     peer.object.write(b"GET /x HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")
     said = await peer.hear()
     assert said.endswith(b"\r\n\r\n/x<goodbye>")
@@ -180,11 +193,11 @@ async def test_the_server_says_goodbye(contexts: Contexts) -> None:
 
 async def test_a_client_that_says_goodbye_is_let_go(contexts: Contexts) -> None:
     peer = Peer(contexts)
-    peer.shake()
+    await peer.shake()
     await peer.ask(b"x")
     with pytest.raises(ssl.SSLWantReadError):
         peer.object.unwrap()
-    peer.exchange()
+    await peer.exchange()
     await settle()
     assert (peer.transport.closed, len(peer.server)) == (True, 0)
     await end(peer)
@@ -201,7 +214,7 @@ async def test_what_is_no_tls_is_refused(contexts: Contexts, sent: bytes) -> Non
 
 async def test_a_record_that_was_tampered_with_ends_the_connection(contexts: Contexts) -> None:
     peer = Peer(contexts)
-    peer.shake()
+    await peer.shake()
     peer.object.write(GET % b"x")
     record = bytearray(peer.outgoing.read())
     record[-1] ^= 1
@@ -218,7 +231,7 @@ async def test_what_the_end_of_one_connection_says_goes_to_no_other(contexts: Co
     broken = Peer(contexts)
     other, gone, strange = (Peer(contexts, beside=broken) for _ in range(3))
     for each in (broken, other, gone):
-        each.shake()
+        await each.shake()
     broken.object.write(GET % b"x")
     record = bytearray(broken.outgoing.read())
     record[-1] ^= 1
@@ -253,7 +266,7 @@ async def test_backpressure_is_that_of_the_socket(contexts: Contexts) -> None:
     peer = Peer(contexts)
     peer.tls.pause_writing()  # nobody writes yet
     peer.tls.resume_writing()
-    peer.shake()
+    await peer.shake()
     peer.object.write(GET % b"large")
     peer.tls.pause_writing()
     peer.transport.full = True
@@ -276,7 +289,7 @@ async def test_backpressure_is_that_of_the_socket(contexts: Contexts) -> None:
 
 async def test_a_client_that_is_gone_takes_its_request_along(contexts: Contexts) -> None:
     peer = Peer(contexts)
-    peer.shake()
+    await peer.shake()
     assert not peer.tls.eof_received()
     peer.transport.close()
     await settle()

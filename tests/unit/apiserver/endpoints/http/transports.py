@@ -4,18 +4,32 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any
 
+from apiserver.endpoints.http.allowances import UNVERIFIED, VERIFIED
 from apiserver.endpoints.http.connection import Connection
 from apiserver.endpoints.http.messages import Request, Response
 from apiserver.endpoints.http.server import Server, Settings
 
 
+class Shown:
+    """As much of ``ssl.SSLObject`` as says which certificate the client has shown."""
+
+    def __init__(self, certificate: bytes) -> None:
+        self._certificate = certificate
+
+    def getpeercert(self, binary_form: bool = False) -> bytes:
+        assert binary_form
+        return self._certificate
+
+
 class FakeTransport(asyncio.Transport):
     """Keeps what is written; ``full`` says that the client does not read."""
 
-    def __init__(self) -> None:
+    def __init__(self, shown: Shown | None = None) -> None:
         super().__init__()
+        self._shown = shown
         self.written = bytearray()
         self.protocol: Connection | None = None
         self.reading = True
@@ -23,7 +37,7 @@ class FakeTransport(asyncio.Transport):
         self.full = False
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        return ("192.0.2.1", 4711) if name == "peername" else default
+        return {"peername": ("192.0.2.1", 4711), "ssl_object": self._shown}.get(name, default)
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         assert not self.closed
@@ -63,17 +77,24 @@ class FakeTransport(asyncio.Transport):
         self.protocol.connection_lost(None)
 
 
-QUICK = Settings(head_seconds=0.3, idle_seconds=0.9, linger_seconds=0.2, stall_seconds=0.3, late_seconds=0.2, tick_seconds=0.02)
+QUICK = Settings(
+    unverified=replace(UNVERIFIED, head_seconds=0.3, stall_seconds=0.3),
+    verified=replace(VERIFIED, head_seconds=0.3, stall_seconds=0.3),
+    idle_seconds=0.9,
+    linger_seconds=0.2,
+    late_seconds=0.2,
+    tick_seconds=0.02,
+)
 Answer = Callable[[Request], Awaitable[Response]]
 
 
 class Line:
     """A client's end of one connection to a server with this handler."""
 
-    def __init__(self, handler: Answer, settings: Settings | None = None) -> None:
-        self.server = Server(handler, settings or QUICK)
+    def __init__(self, handler: Answer, settings: Settings | None = None, *, certificate: bytes = b"", beside: Line | None = None) -> None:
+        self.server: Server = beside.server if beside else Server(handler, settings or QUICK)
         self.connection = self.server()
-        self.transport = FakeTransport()
+        self.transport = FakeTransport(Shown(certificate) if certificate else None)
         self.transport.protocol = self.connection
         self.connection.connection_made(self.transport)
 

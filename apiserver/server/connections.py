@@ -1,0 +1,100 @@
+"""How many connections a server takes: the flags, the descriptors that they need, and what metrics tell of them."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import resource
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields, replace
+from typing import Final
+
+from apiserver.apis.meta.instruments import Read
+from apiserver.endpoints.http.caps import Caps, Places
+from apiserver.endpoints.http.handshakes import Handshakes, Limits
+from apiserver.endpoints.http.tls import Tls
+
+logger = logging.getLogger(__name__)
+
+_OWN: Final = 512
+"""Descriptors for everything else: etcd, kube-apiserver, webhooks, files, and connections that are over but not closed yet."""
+_LEAST: Final = 16
+"""Of each kind, however few descriptors there are."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionOptions:
+    """The flags. Go's servers have none like them: they take what comes."""
+
+    max_connections: int = 4096
+    max_unverified_connections: int = 512
+    max_unverified_connections_per_address: int = 64
+
+    @classmethod
+    def of(cls, given: argparse.Namespace) -> ConnectionOptions:
+        """Take them out of the parsed command line."""
+        return cls(**{each.name: getattr(given, each.name) for each in fields(cls)})
+
+
+def add_flags(group: argparse._ArgumentGroup) -> None:
+    """Add the flags."""
+    for name, about in (
+        ("max-connections", "open connections of clients with a verified certificate, kube-apiserver's among them"),
+        ("max-unverified-connections", "open connections of clients that showed no certificate; twice as many may be shaking hands"),
+        ("max-unverified-connections-per-address", "the same, from one address (of IPv6, from one /64)"),
+    ):
+        default = getattr(ConnectionOptions(), name.replace("-", "_"))
+        group.add_argument(f"--{name}", metavar="N", type=_positive, default=default, help=about)
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text}: want a number above 0")
+    return number
+
+
+def raise_descriptors() -> int:
+    """Let the process open as many files as it is allowed to, which is often more than it begins with; return the number."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return hard
+
+
+def limits(options: ConnectionOptions, descriptors: int, seconds: float) -> Limits:
+    """Return how many connections there may be, fewer of each kind where descriptors are few; ``seconds`` are those of a handshake."""
+    strangers = options.max_unverified_connections
+    wanted = Limits(
+        seconds,
+        handshakes=Caps(2 * strangers, strangers),
+        unverified=Caps(strangers, options.max_unverified_connections_per_address),
+        verified=Caps(options.max_connections, options.max_connections),
+    )
+    needed = sum(each.total for each in (wanted.handshakes, wanted.unverified, wanted.verified))
+    if needed + _OWN <= descriptors:
+        return wanted
+    logger.warning("fewer connections than the flags say: descriptors are few", extra={"descriptors": descriptors, "wanted": needed + _OWN})
+    share = max(0, descriptors - _OWN) / needed
+
+    def less(caps: Caps) -> Caps:
+        return Caps(max(_LEAST, int(caps.total * share)), max(_LEAST, int(caps.each * share)))
+
+    return replace(
+        wanted, handshakes=less(wanted.handshakes), unverified=less(wanted.unverified), verified=less(wanted.verified)
+    )  # fmt: skip
+
+
+def families(handshakes: Handshakes) -> Iterator[Read]:
+    """Yield what is told of connections; it is read when the page is asked for."""
+    kinds = {"handshake": handshakes.under_way, "unverified": handshakes.unverified, "verified": handshakes.verified}
+
+    def read(number: Callable[[Places[Tls]], int]) -> Callable[[], list[tuple[tuple[str, ...], float]]]:
+        return lambda: [((kind,), float(number(places))) for kind, places in kinds.items()]
+
+    about = "Open connections by what their client has shown."
+    yield Read("apiserver_connections", "gauge", about, ("kind",), read(len))
+    about = "Connections that were ended because there were too many."
+    yield Read("apiserver_connections_taken_away_total", "counter", about, ("kind",), read(lambda places: places.taken_away))
+    about = "TLS handshakes that failed."
+    yield Read("apiserver_tls_handshake_errors_total", "counter", about, (), lambda: [((), float(handshakes.failures))])

@@ -1,0 +1,293 @@
+"""What peers can take of a server before they have shown who they are, over TLS, with the limits that it has by default.
+
+`make bench-attacks` measures the same in memory and time; here it is counted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from apiserver.server import serving as listening
+from benchmarks.attacks.wire import Wire
+from tests.component.apiserver.conftest import Api, Pki, serving
+from tests.component.apiserver.widgets import WIDGETS, widget
+
+GET = b"GET /livez HTTP/1.1\r\nHost: a\r\n\r\n"
+BEGUN = b"GET /livez HTTP/1.1\r\nHost: a\r\nX: "
+HERE, ELSEWHERE = "127.0.0.2", "127.0.0.3"
+PER_ADDRESS, STRANGERS, SHAKING, SHAKING_PER_ADDRESS = 64, 512, 1024, 512
+
+
+@dataclass
+class Door:
+    """A server whose inside can be looked at, and attackers before it."""
+
+    api: Api
+    listener: listening.Listener
+    wires: list[Wire]
+
+    @property
+    def port(self) -> int:
+        return int(self.api.url.rpartition(":")[2])
+
+    async def connect(self, address: str = HERE, *, shaken: bool = True, **more: Any) -> Wire:
+        wire = await Wire.connect(self.port, address, **more)
+        self.wires.append(wire)
+        if shaken:
+            await wire.shake()
+        return wire
+
+    async def crowd(self, count: int, addresses: Sequence[str] = (HERE,), *, shaken: bool = True) -> list[Wire]:
+        found = [await self.connect(addresses[number % len(addresses)], shaken=shaken) for number in range(count)]
+        await self.until(lambda: not shaken or self.strangers >= min(count, PER_ADDRESS * len(addresses), STRANGERS))
+        return found
+
+    @property
+    def strangers(self) -> int:
+        """Connections whose handshake is over, and whose client has shown no certificate."""
+        assert self.listener._server is not None
+        return sum(each.certificate is None for each in self.listener._server._connections)
+
+    def waiting(self) -> int:
+        """Return the most bytes that wait on one connection to be answered."""
+        assert self.listener._server is not None
+        return max(len(each._reader) for each in self.listener._server._connections)
+
+    async def until(self, holds: Any) -> None:
+        async with asyncio.timeout(10):
+            while not holds():
+                await asyncio.sleep(0.01)
+
+    async def is_open(self, wire: Wire) -> bool:
+        """Return whether the server still answers."""
+        try:
+            await wire.say(GET)
+            return b"200 OK" in await wire.hear()
+        except ConnectionError:
+            return False
+
+    async def serves(self, pki: Pki) -> bool:
+        """Return whether whoever has a certificate is served on a new connection, from the attackers' own address."""
+        async with asyncio.timeout(10):
+            reader, writer = await asyncio.open_connection("127.0.0.1", self.port, ssl=pki.client("developer"), local_addr=(HERE, 0))
+            writer.write(b"GET %b/w1 HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n" % WIDGETS.path("acc").encode())
+            answer = await reader.read()
+            writer.close()
+        return b"200 OK" in answer and b'"w1"' in answer
+
+
+@asynccontextmanager
+async def door_of(pki: Pki, monkeypatch: pytest.MonkeyPatch, *flags: str) -> AsyncIterator[Door]:
+    made: list[listening.Listener] = []
+    init = listening.Listener.__init__
+
+    def remember(self: listening.Listener, *given: Any) -> None:
+        init(self, *given)
+        made.append(self)
+
+    monkeypatch.setattr(listening.Listener, "__init__", remember)
+    async with serving(pki, *flags) as api:
+        await api.make(widget())
+        door = Door(api, made[-1], [])
+        try:
+            yield door
+        finally:
+            for each in door.wires:
+                each.abort()
+
+
+@pytest.fixture
+async def door(pki: Pki, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Door]:
+    async with door_of(pki, monkeypatch) as made:
+        yield made
+
+
+async def gone(wires: Sequence[Wire], count: int) -> bool:
+    """Return whether so many of the connections end, and no more."""
+    async with asyncio.timeout(10):
+        while sum(not each.is_open for each in wires) < count:
+            await asyncio.sleep(0.02)
+    await asyncio.sleep(0.1)
+    return sum(not each.is_open for each in wires) == count
+
+
+async def test_connections_that_say_nothing_are_few(door: Door, pki: Pki) -> None:
+    silent = await door.crowd(SHAKING_PER_ADDRESS + 50, shaken=False)
+    assert await gone(silent, 50)
+    assert await door.serves(pki)
+
+
+async def test_half_a_handshake_holds_no_place_for_others(door: Door, pki: Pki) -> None:
+    wires = await door.crowd(SHAKING_PER_ADDRESS + 50, shaken=False)
+    for each in wires:
+        each.send(each.hello()[:100])
+    assert await gone(wires, 50)
+    assert await door.serves(pki)
+
+
+async def test_strangers_of_one_address_are_few(door: Door, pki: Pki) -> None:
+    strangers = await door.crowd(PER_ADDRESS + 20)
+    assert await gone(strangers, 20)
+    assert await door.is_open(strangers[-1])
+    assert await door.is_open(await door.connect(ELSEWHERE))
+    assert await door.serves(pki)
+
+
+async def test_strangers_of_many_addresses_are_few(door: Door, pki: Pki) -> None:
+    alone = await door.connect(ELSEWHERE)
+    strangers = await door.crowd(STRANGERS + 40, [f"127.0.1.{number + 1}" for number in range(10)])
+    assert await gone(strangers, 41)
+    assert await door.is_open(alone), "the others take places from each other"
+    assert await door.serves(pki)
+
+
+async def test_half_sent_heads_end_at_16_kib(door: Door, pki: Pki) -> None:
+    wires = await door.crowd(PER_ADDRESS)
+    for each in wires:
+        await each.say(BEGUN + b"x" * (15 << 10))
+    await door.until(lambda: door.waiting() > 15 << 10)
+    for each in wires:
+        await each.say(b"x" * (4 << 10))
+    for each in wires:
+        head, _, body = (await each.hear()).partition(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 431 Request Header Fields Too Large\r\n")
+        status = json.loads(body)
+        assert (status["kind"], status["code"], status["message"]) == ("Status", 431, "the request's header fields are too large")
+    assert await gone(wires, PER_ADDRESS)
+    assert await door.serves(pki)
+
+
+async def test_heads_of_very_many_fields_are_refused(door: Door) -> None:
+    wire = await door.connect()
+    await wire.say(b"GET /livez HTTP/1.1\r\nHost: a\r\n" + b"x:\r\n" * 500 + b"\r\n")
+    assert (await wire.hear()).startswith(b"HTTP/1.1 431 ")
+
+
+async def test_strangers_heads_push_nothing_out_of_what_is_remembered(door: Door) -> None:
+    wire = await door.connect()
+    server = door.listener._server
+    assert server is not None
+    known = set(server.heads._known)
+    for number in range(600):
+        await wire.say(b"GET /livez HTTP/1.1\r\nHost: a\r\nN: %d\r\n\r\n" % number)
+        assert await wire.hear()
+    assert set(server.heads._known) == known
+
+
+async def test_a_head_that_comes_slowly_has_its_time(pki: Pki, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listening, "UNVERIFIED_HEAD_SECONDS", 0.5, raising=False)
+    async with door_of(pki, monkeypatch) as door, asyncio.timeout(10):
+        wire = await door.connect()
+        await wire.say(BEGUN)
+        with suppress(ConnectionError):
+            while wire.is_open:
+                await asyncio.sleep(0.1)
+                await wire.say(b"x")
+        assert await door.serves(pki)
+
+
+async def test_a_first_message_of_tls_that_is_announced_long_ends_the_connection(door: Door, pki: Pki) -> None:
+    wires = await door.crowd(20, shaken=False)
+    for each in wires:
+        each.send(b"\x16\x03\x01\x40\x00\x01" + (131_000).to_bytes(3, "big") + b"\x03\x03" + b"x" * 16_000)
+    assert await gone(wires, 20)
+    assert await door.serves(pki)
+
+
+async def test_requests_without_end_do_not_pile_up(door: Door, pki: Pki) -> None:
+    wire = await door.connect(reads=False)
+    most = 0
+    with suppress(TimeoutError):
+        async with asyncio.timeout(3):
+            while True:
+                await wire.say(GET * 500)
+                await asyncio.sleep(0)
+                most = max(most, door.waiting())
+    assert 0 < most <= 2 * (16 << 10)
+    assert await door.serves(pki)
+
+
+async def test_answers_that_nobody_reads_have_their_time(pki: Pki, monkeypatch: pytest.MonkeyPatch) -> None:
+    if hasattr(listening, "UNVERIFIED"):
+        from dataclasses import replace
+
+        monkeypatch.setattr(listening, "UNVERIFIED", replace(listening.UNVERIFIED, stall_seconds=0.5))
+    async with door_of(pki, monkeypatch) as door:
+        wire = await door.connect(reads=False, room=4096)
+        await door.until(lambda: door.strangers == 1)
+        async with asyncio.timeout(20):
+            while door.strangers:
+                try:
+                    async with asyncio.timeout(0.2):
+                        await wire.say(GET * 100)
+                except (TimeoutError, ConnectionError):
+                    await asyncio.sleep(0.1)
+        assert await door.serves(pki)
+
+
+async def test_who_asks_for_new_keys_of_tls_without_end_is_let_go(door: Door, pki: Pki) -> None:
+    wire = await door.connect(reads=False, room=4096)
+    await door.until(lambda: door.strangers == 1)
+    async with asyncio.timeout(20):
+        for _ in range(20):
+            wire.send(wire.ask_for_keys(200))
+        while door.strangers:
+            await asyncio.sleep(0.05)
+    assert await door.serves(pki)
+
+
+async def test_a_body_is_not_read_before_it_is_known_who_sends_it(pki: Pki, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with door_of(pki, monkeypatch, "--no-anonymous-auth") as door:
+        wire = await door.connect()
+        path = WIDGETS.path("acc").encode()
+        await wire.say(b"POST %b HTTP/1.1\r\nHost: a\r\nContent-Length: 3000000\r\nExpect: 100-continue\r\n\r\n" % path)
+        async with asyncio.timeout(5):
+            answer = await wire.hear()
+        assert answer.startswith(b"HTTP/1.1 401 ")
+        assert b"Connection: close" in answer
+
+
+async def test_a_flood_of_handshakes_leaves_those_who_are_known_their_turn(door: Door, pki: Pki) -> None:
+    """The flood is as much as the server can do; every one of the requests is answered all the same."""
+    stop = asyncio.Event()
+    hello = (await door.connect(shaken=False)).hello()
+
+    async def flood(number: int) -> None:
+        while not stop.is_set():
+            try:
+                wire = await Wire.connect(door.port, f"127.0.2.{number + 1}")
+                wire.send(hello)
+                await wire.reader.read(1)
+                wire.abort()
+            except ConnectionError:
+                continue
+
+    async with asyncio.TaskGroup() as tasks:
+        for number in range(30):
+            tasks.create_task(flood(number))
+        served = [await door.serves(pki) for _ in range(5)]
+        kept = [(await door.api.get("w1")).code for _ in range(20)]
+        stop.set()
+    assert (served, kept) == ([True] * 5, [200] * 20)
+
+
+async def test_the_flags_say_how_many(pki: Pki, monkeypatch: pytest.MonkeyPatch) -> None:
+    flags = ("--max-unverified-connections=6", "--max-unverified-connections-per-address=4", "--max-connections=3")
+    async with door_of(pki, monkeypatch, *flags) as door:
+        strangers = [await door.connect() for _ in range(6)]
+        assert await gone(strangers, 2)
+        others = [await door.connect(ELSEWHERE) for _ in range(4)]
+        assert await gone([*strangers, *others], 4)
+        page = (await door.api.get("/metrics")).body.decode()
+        assert 'apiserver_connections{kind="unverified"} 6\n' in page
+        assert 'apiserver_connections{kind="verified"} 1\n' in page
+        assert 'apiserver_connections_taken_away_total{kind="unverified"} 4\n' in page
+        assert 'apiserver_connections_taken_away_total{kind="verified"} 0\n' in page
+        assert "apiserver_tls_handshake_errors_total 0\n" in page
