@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 
 from aiohttp import web
 
+from controller.serving.listening import listening
+
 Checks = Mapping[str, Callable[[], bool]]
 """What readiness consists of, by name."""
 
@@ -26,14 +28,8 @@ class Health:
         app = web.Application()
         app.router.add_get("/livez", self._livez)
         app.router.add_get("/readyz", self._readyz)
-        runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=1)
-        await runner.setup()
-        try:
-            await web.TCPSite(runner, self._host, self._port).start()
-            self.bound_port = runner.addresses[0][1]
+        async with listening(app, self._host, self._port) as self.bound_port:
             await asyncio.Event().wait()
-        finally:
-            await runner.cleanup()
 
     async def _livez(self, _: web.Request) -> web.Response:
         return web.Response(text="ok\n")

@@ -11,6 +11,7 @@ from aiohttp import web
 
 from apiserver.client.delegated import Access
 from certs.reloading import Files, ServerTls
+from controller.serving.listening import listening
 
 logger = logging.getLogger(__name__)
 
@@ -49,14 +50,8 @@ class MetricsServer:
         tls = await certificate(self._files)
         app = web.Application()
         app.router.add_get(PATH, self._serve)
-        runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=1)
-        await runner.setup()
-        try:
-            await web.TCPSite(runner, self._host, self._port, ssl_context=tls.context).start()
-            self.bound_port = runner.addresses[0][1]
+        async with listening(app, self._host, self._port, tls.context) as self.bound_port:
             await tls.run()
-        finally:
-            await runner.cleanup()
 
     async def _serve(self, request: web.Request) -> web.Response:
         refusal = await self._access.refusal(request.headers.get("Authorization", ""), PATH)

@@ -1,0 +1,76 @@
+"""Servers of health and metrics before clients that hold connections open without a word."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ssl
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import aiohttp
+import pytest
+from aiohttp import web
+
+from certs import issuing
+from certs.issuing import Profile
+from controller.serving.health import Health
+
+HALF = b"GET /livez HTTP/1.1\r\nHost: a\r\nX: "
+MOST = 64
+
+
+@contextlib.asynccontextmanager
+async def health() -> AsyncIterator[int]:
+    server = Health(0, {}, host="127.0.0.1")
+    async with asyncio.TaskGroup() as tasks:
+        running = tasks.create_task(server.run())
+        async with asyncio.timeout(5):
+            while not server.bound_port:
+                await asyncio.sleep(0.01)
+        yield server.bound_port
+        running.cancel()
+
+
+async def ended(reader: asyncio.StreamReader) -> bool:
+    try:
+        async with asyncio.timeout(0.05):
+            return await reader.read(1) == b""
+    except TimeoutError:
+        return False
+    except ConnectionError:
+        return True
+
+
+async def test_who_holds_connections_open_does_not_keep_the_kubelet_out() -> None:
+    async with health() as port, contextlib.AsyncExitStack() as stack:
+        readers = []
+        for _ in range(MOST + 20):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            stack.callback(writer.close)
+            writer.write(HALF)
+            readers.append(reader)
+        await asyncio.sleep(0.1)
+        assert sum([await ended(each) for each in readers]) == 20
+        async with aiohttp.ClientSession() as session, session.get(f"http://127.0.0.1:{port}/livez") as answer:
+            assert (answer.status, await answer.text()) == (200, "ok\n")
+        assert [await ended(each) for each in readers] == [True] * 21 + [False] * (MOST - 1), "the oldest go"
+
+
+async def test_a_handshake_that_does_not_end_has_its_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    listening = pytest.importorskip("controller.serving.listening")
+    monkeypatch.setattr(listening, "HANDSHAKE_SECONDS", 0.2)
+    now = datetime.now(UTC)
+    authority = issuing.new_authority("ca", timedelta(hours=1), now)
+    pair = issuing.issue(authority, Profile("localhost", ("localhost",), server=True), timedelta(hours=1), now)
+    (tmp_path / "tls.crt").write_bytes(pair.certificate)
+    (tmp_path / "tls.key").write_bytes(pair.key)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tmp_path / "tls.crt", tmp_path / "tls.key")
+    async with listening.listening(web.Application(), "127.0.0.1", 0, context) as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"\x16\x03\x01")
+        async with asyncio.timeout(5):
+            assert await reader.read() == b""
+        writer.close()
