@@ -7,6 +7,7 @@ import asyncio
 import logging
 from collections.abc import Coroutine, Iterator
 from dataclasses import dataclass, fields
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+_SHARED_SECONDS: Final = 0.1
 _CLUSTER: Final = "etcd-0"
 """What Go calls the first and only etcd of a server, in metrics."""
 
@@ -67,6 +69,34 @@ def _seconds(text: str) -> float:
     return seconds
 
 
+class Pulse:
+    """Whether storage answers a linearizable read in time. Anybody may ask, so those who ask at about the same time share an answer."""
+
+    def __init__(self, storage: Storage, seconds: float) -> None:
+        self._storage = storage
+        self._seconds = seconds
+        self._turn = asyncio.Lock()
+        self._answered = -inf  # when, by the loop's clock
+        self._well = False
+
+    async def __call__(self) -> bool:
+        """Return whether it does now, or did a moment ago."""
+        loop = asyncio.get_running_loop()
+        async with self._turn:
+            if loop.time() - self._answered >= _SHARED_SECONDS:
+                self._well = await self._ask()
+                self._answered = loop.time()
+            return self._well
+
+    async def _ask(self) -> bool:
+        try:
+            async with asyncio.timeout(self._seconds):
+                await self._storage.revision()
+        except (StorageError, TimeoutError):
+            return False
+        return True
+
+
 class Storing:
     """``storage`` is for everybody; ``background`` is to run beside it."""
 
@@ -84,6 +114,8 @@ class Storing:
             "apiserver_encryption_config_controller_automatic_reloads_total", "Changes of the encryption's file.", ("status",)
         )
         self.storage = plain
+        self._healthy = Pulse(plain, options.etcd_healthcheck_timeout)
+        self._ready = Pulse(plain, options.etcd_readycheck_timeout)
         self._encryption: Encryption | None = None
         if options.encryption_provider_config is not None:
             # Here, because ciphers bring an OpenSSL of their own, some 10 MiB, which nobody else in this process needs.
@@ -112,19 +144,11 @@ class Storing:
 
     async def healthy(self) -> bool:
         """Say whether storage answers a linearizable read, for /healthz."""
-        return await self._answers(self._options.etcd_healthcheck_timeout)
+        return await self._healthy()
 
     async def ready(self) -> bool:
         """Say the same for /readyz, which may be given another time, and whether values can be encrypted."""
-        return await self._answers(self._options.etcd_readycheck_timeout) and (self._encryption is None or self._encryption.is_well)
-
-    async def _answers(self, seconds: float) -> bool:
-        try:
-            async with asyncio.timeout(seconds):
-                await self._plain.revision()
-        except (StorageError, TimeoutError):
-            return False
-        return True
+        return await self._ready() and (self._encryption is None or self._encryption.is_well)
 
     async def _measure(self, etcd: EtcdStorage) -> None:
         while True:

@@ -94,3 +94,36 @@ async def test_health_waits_as_long_as_the_flags_say() -> None:
     well = Storing(MemoryStorage(), StorageOptions(), root="")
     assert await well.healthy()
     assert await well.ready()
+
+
+class Counted(MemoryStorage):
+    """Counts questions for the revision; ``silent``: answers none of them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked = 0
+        self.silent = False
+
+    async def revision(self) -> int:
+        self.asked += 1
+        if self.silent:
+            await asyncio.Event().wait()
+        return await super().revision()
+
+
+async def test_however_many_ask_whether_storage_is_well_it_is_asked_seldom() -> None:
+    storage = Counted()
+    kept = Storing(storage, StorageOptions(etcd_readycheck_timeout=0.05), root="/registry/")
+    async with asyncio.TaskGroup() as tasks:
+        asking = [tasks.create_task(kept.ready()) for _ in range(500)]
+    assert (all(each.result() for each in asking), storage.asked) == (True, 1)
+    storage.silent = True
+    await asyncio.sleep(0.12)
+    before = asyncio.get_running_loop().time()
+    async with asyncio.TaskGroup() as tasks:
+        asking = [tasks.create_task(kept.ready()) for _ in range(500)]
+    assert (any(each.result() for each in asking), storage.asked) == (False, 2)
+    assert asyncio.get_running_loop().time() - before < 1, "they wait together, not one after the other"
+    storage.silent = False
+    await asyncio.sleep(0.12)
+    assert await kept.ready()
