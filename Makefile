@@ -7,7 +7,7 @@ PY := $(VENV)/bin/python
 TESTBED := $(PYTHON) -m tests.testbed
 TESTS_INNER := tests/architecture tests/unit tests/contracts tests/component
 
-.PHONY: help python setup fmt check checklist test demo down env cluster-up cluster-down images pins sbom dev bench-start bench-api bench-api-aggregator bench-api-scale
+.PHONY: help python setup fmt check checklist test demo down env cluster-up cluster-down images pins sbom dev bench-start bench-api bench-api-aggregator bench-api-scale bench-attacks
 
 help:  ## this text
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -88,3 +88,6 @@ bench-api-aggregator: setup  ## the same through a real kube-apiserver's aggrega
 
 bench-api-scale: setup  ## 100,000 objects, 2,000 watchers, and what growth costs (BENCH_FLAGS="--objects 10000 --watchers 500")
 	@exec $(PY) -m benchmarks.api.scale $(BENCH_FLAGS)
+
+bench-attacks: setup  ## what peers can take of virt-api before they have shown who they are; writes build/bench/attacks.json (BENCH_FLAGS="--only silent")
+	@exec $(PY) -m benchmarks.attacks $(BENCH_FLAGS)

@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from benchmarks.api import machine
 from benchmarks.attacks.attackers import ATTACKS
 from benchmarks.attacks.target import Certificates, FrontProxy, Served, Target, cluster, serving
 
@@ -138,24 +139,25 @@ def main() -> None:
     parser.add_argument("--only", default="", metavar="NAME,…", help=f"some of {', '.join(ATTACKS)}")
     parser.add_argument("--seconds", type=float, default=12.0, help="how long each attack lasts")
     parser.add_argument("--source", type=Path, default=_ROOT, help="a directory with the sources of the server to attack")
-    parser.add_argument("--python", default=sys.executable, help="what the server runs on")
+    parser.add_argument("--python", default="", help="what the server runs on; needs its packages (default: that of virt-api's image)")
     parser.add_argument("--output", type=Path, default=_ROOT / "build/bench/attacks.json")
     given = parser.parse_args()
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    python = machine.interpreter(given.python)
     only = given.only.split(",") if given.only else list(ATTACKS)
     print(
         f"{'attack × connections from addresses':42} {'MiB more':>8} {'sockets':>8} {'made (open)':>16}   "
         f"{'served, median/slowest: kept connection':28} new connections"
     )
-    results = []
+    results: list[dict[str, Any]] = []
     for case in CASES:
         if case.attack in only:
-            found = asyncio.run(run(case, given.seconds, given.source.absolute(), given.python))
-            results.append(found)
-            print(line(found), flush=True)
+            results.append(asyncio.run(run(case, given.seconds, given.source.absolute(), python)))
+            print(line(results[-1]), flush=True)
     given.output.parent.mkdir(parents=True, exist_ok=True)
-    given.output.write_text(json.dumps(results, indent=1) + "\n")
+    found = {"machine": machine.describe("", python), "source": str(given.source), "results": results}
+    given.output.write_text(json.dumps(found, indent=1) + "\n")
 
 
 if __name__ == "__main__":

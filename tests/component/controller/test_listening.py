@@ -15,6 +15,7 @@ from aiohttp import web
 
 from certs import issuing
 from certs.issuing import Profile
+from controller.serving import listening
 from controller.serving.health import Health
 
 HALF = b"GET /livez HTTP/1.1\r\nHost: a\r\nX: "
@@ -59,7 +60,6 @@ async def test_who_holds_connections_open_does_not_keep_the_kubelet_out() -> Non
 
 
 async def test_a_handshake_that_does_not_end_has_its_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    listening = pytest.importorskip("controller.serving.listening")
     monkeypatch.setattr(listening, "HANDSHAKE_SECONDS", 0.2)
     now = datetime.now(UTC)
     authority = issuing.new_authority("ca", timedelta(hours=1), now)
