@@ -29,7 +29,7 @@ from websockets.exceptions import ConnectionClosed
 from websockets.typing import Subprotocol
 
 from apiserver.apis.meta.objects import Object
-from apiserver.apis.virt import layout, streams
+from apiserver.apis.virt import layout, names, streams
 from apiserver.client.rest import Client
 from apiserver.registry.generic.strategy import Connect, Destination
 from apiserver.registry.virt.virtualmachines import VirtualMachineStrategy
@@ -43,6 +43,7 @@ from tests.fakes.etcd_server import free_port
 from tests.fakes.launcher import run_directory
 
 NAMES: Final = ("virt-api", "virt-handler")
+NODE: Final = "node1"
 POD: Final = "pod-1"
 MACHINE: Final = {"apiVersion": "kubevirt.io/v1alpha1", "kind": "VirtualMachine", "metadata": {"name": "testvm"}, "spec": {"domain": {}}}
 PATH: Final = "/apis/kubevirt.io/v1alpha1/namespaces/default/virtualmachines"
@@ -62,7 +63,7 @@ class Direct(Connect):
     async def locate(self, obj: Object) -> Destination:
         """Return virt-handler's address."""
         path = streams.handler_path("default", "testvm", obj["metadata"]["uid"], "console")
-        return Destination(f"https://127.0.0.1:{self._port}{path}", "virt-handler", self._tls)
+        return Destination(f"https://127.0.0.1:{self._port}{path}", names.handler_server_name(NODE), self._tls)
 
 
 async def serve_api(root: Path, port: int, handler_port: int) -> None:
@@ -139,8 +140,8 @@ async def scene() -> AsyncIterator[Scene]:
     with tempfile.TemporaryDirectory(prefix="streams") as name:
         root, guests = Path(name), Guests()
         authority = Authority(root)
-        for each in NAMES:
-            authority.issue(each)
+        for each, files in zip(NAMES, (authority.virt_api(), authority.node(NODE)), strict=True):
+            (root / each).symlink_to(files.certificate.parent)
         console = run_directory(root, POD) / layout.CONSOLE_SOCKET
         ports = {each: free_port() for each in NAMES}
         async with AsyncExitStack() as stack:

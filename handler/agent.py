@@ -170,9 +170,7 @@ class Agent:
         options, files = self._options, self.identity.files
         self._tls = ClientTls(files)
         streams_tls, relays_tls = (ServerTls(files, clients=ssl.CERT_REQUIRED) for _ in range(2))
-        self._streams = Server(
-            self._lookup, streams_tls, port=options.streams_port, kubelet=options.kubelet, limits=options.stream_limits
-        )
+        self._streams = Server(self._lookup, streams_tls, port=options.streams_port, kubelet=options.kubelet, limits=options.stream_limits)
         incoming = Incoming(relays_tls, self.identity.trust.node_of, port=options.relay_port, kubelet=options.kubelet)
         self._incoming.open(incoming)
         self.identity.trust.subscribe(incoming.judge_again)

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from apiserver.apis.meta.objects import Object
+from apiserver.apis.virt import names, network
 from apiserver.client.rest import Client
-from certs.reloading import Files
 from handler import node as nodes
 from handler.agent import Agent
 from handler.devices.acceleration import Verdict
@@ -19,6 +19,7 @@ from handler.network.setup import Interface
 from handler.options import Options
 from handler.pods.launcher import Connection
 from handler.pods.process import Launcher
+from handler.streams.limits import NOTHING_SAID
 from launcher.protocol import messages
 from tests.component.handler.world import EVENTS, VMS, eventually
 from tests.fakes import rbac
@@ -122,6 +123,7 @@ def options(kubelet: Path) -> Options:
         streams_port=0,
         relay_port=0,
         health_port=0,
+        stream_limits=NOTHING_SAID,
         log_level="INFO",
     )
 

@@ -12,7 +12,7 @@ import pytest
 from controller.runtime.flowcontrol import TokenBucket
 from controller.runtime.reconciling import Request
 from handler.pods import links
-from handler.pods.launcher import Connection, Disconnected
+from handler.pods.launcher import Connection
 from handler.pods.links import Link, Links, Who
 from launcher.protocol import messages
 from tests.unit.controller.virtualtime import run
