@@ -13,6 +13,7 @@ from apiserver.apis.meta import objects
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.virt import names, phases
 from apiserver.apis.virt.resources import MIGRATIONS, VIRTUAL_MACHINES
+from apiserver.client.delegated import Access
 from apiserver.client.informer import Informer
 from apiserver.client.rest import Client
 from certs.reloading import ClientTls, ServerTls
@@ -20,10 +21,12 @@ from controller.runtime.clock import SystemClock
 from controller.runtime.reconciling import Controller, Reconciler
 from controller.runtime.recorder import Recorder
 from controller.runtime.validating import Validated
-from handler import health, heartbeat
+from controller.serving.health import Checks, Health
+from controller.serving.metrics import MetricsServer
+from handler import heartbeat
 from handler.devices.acceleration import Verdict
-from handler.health import Metrics
 from handler.identity.keeping import Identity
+from handler.metrics import Metrics
 from handler.node import Node
 from handler.options import Options
 from handler.pods import launcher
@@ -106,7 +109,7 @@ class Agent:
             tasks.create_task(
                 heartbeat.run(self._client, self._options.node_name, self._options.node_lease_namespace, self._verdict, self._clock)
             )
-            tasks.create_task(health.run(self._options.health_port, self._checks(), self.metrics))
+            tasks.create_task(Health(self._options.health_port, self._checks()).run())
             tasks.create_task(self._offer_devices())
             tasks.create_task(self._serve())
             tasks.create_task(self._count())
@@ -115,7 +118,7 @@ class Agent:
         for informer in (self.machines, self.leaving, self.coming):
             await informer.synced.wait()
 
-    def _checks(self) -> health.Checks:
+    def _checks(self) -> Checks:
         return {
             "virtual machines": self.machines.synced.is_set,
             "migrations": lambda: self.leaving.synced.is_set() and self.coming.synced.is_set(),
@@ -165,7 +168,7 @@ class Agent:
         return Target(pod_uid, moving=link.moving)
 
     async def _serve(self) -> None:
-        """Serve streams and relays as soon as there is a certificate: virt-controller may only be starting."""
+        """Serve streams, relays and metrics as soon as there is a certificate: virt-controller may only be starting."""
         await self.identity.ready.wait()
         options, files = self._options, self.identity.files
         self._tls = ClientTls(files)
@@ -179,6 +182,7 @@ class Agent:
             tasks.create_task(self._tls.run())
             tasks.create_task(self._streams.run())
             tasks.create_task(incoming.run())
+            tasks.create_task(MetricsServer(options.metrics_port, self.metrics.text, Access(self._client), files).run())
 
     async def _offer_devices(self) -> None:
         # gRPC and protobuf are the largest import after aiohttp; a process that only looks at its flags need not pay for it.

@@ -29,6 +29,7 @@ class Options:
     streams_port: int
     relay_port: int
     health_port: int
+    metrics_port: int
     stream_limits: Limits
     log_level: str
 
@@ -63,7 +64,8 @@ def parse(arguments: Sequence[str] | None = None, environ: Mapping[str, str] = o
     )
     add("--streams-port", type=int, default=streams.HANDLER_PORT, help="port for consoles and displays (mTLS, virt-api only)")
     add("--relay-port", type=int, default=streams.RELAY_PORT, help="port for live migrations (mTLS, virt-handler of the source node only)")
-    add("--health-port", type=int, default=8080, help="port for /livez, /readyz and /metrics (plain HTTP)")
+    add("--health-port", type=int, default=8080, help="port for /livez and /readyz (plain HTTP)")
+    add("--metrics-port", type=int, default=8443, help="port for /metrics (HTTPS, for who may get that path)")
     for name, about in (
         ("max-streams", "consoles and displays open at once on this node; 0: no limit"),
         ("max-streams-per-machine", "of these, consoles of one machine, and as many displays; 0: no limit"),
@@ -88,6 +90,7 @@ def parse(arguments: Sequence[str] | None = None, environ: Mapping[str, str] = o
         streams_port=given.streams_port,
         relay_port=given.relay_port,
         health_port=given.health_port,
+        metrics_port=given.metrics_port,
         stream_limits=Limits(given.max_streams, given.max_streams_per_machine, given.max_streams_per_machine_and_user),
         log_level=given.log_level,
     )

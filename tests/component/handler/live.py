@@ -123,6 +123,7 @@ def options(kubelet: Path) -> Options:
         streams_port=0,
         relay_port=0,
         health_port=0,
+        metrics_port=0,
         stream_limits=NOTHING_SAID,
         log_level="INFO",
     )

@@ -28,7 +28,7 @@ def free_ports(count: int) -> list[int]:
 
 
 async def test_a_node_without_a_certificate_gets_one_and_serves_with_it(world: World, tmp_path: Path) -> None:
-    streams_port, relay_port, health_port = free_ports(3)
+    streams_port, relay_port, health_port, metrics_port = free_ports(4)
     given = options.parse(
         [
             "--node-name=n1",
@@ -39,6 +39,7 @@ async def test_a_node_without_a_certificate_gets_one_and_serves_with_it(world: W
             f"--streams-port={streams_port}",
             f"--relay-port={relay_port}",
             f"--health-port={health_port}",
+            f"--metrics-port={metrics_port}",
         ],
         {},
     )
@@ -73,6 +74,10 @@ async def test_a_node_without_a_certificate_gets_one_and_serves_with_it(world: W
             for port in (streams_port, relay_port):
                 _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context, server_hostname="n1.virt-handler")
                 writer.close()
+            async with session.get(f"https://127.0.0.1:{metrics_port}/metrics", ssl=context, server_hostname="n1.virt-handler") as response:
+                assert response.status == 401  # nothing without a token; tests/component/controller/test_serving.py has who may
+            async with session.get(f"http://127.0.0.1:{health_port}/metrics") as response:
+                assert response.status == 404
             await world.operator.revoke("n1")
             await says("not ready: certificate")
             running.cancel()

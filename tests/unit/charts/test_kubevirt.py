@@ -351,7 +351,7 @@ def test_ports_are_those_that_the_parts_agreed_on() -> None:
     pod = one("DaemonSet", "virt-handler")["spec"]["template"]["spec"]
     ports = {port["name"]: port["containerPort"] for port in pod["containers"][0]["ports"]}
 
-    assert ports == {"streams": streams.HANDLER_PORT, "relay": streams.RELAY_PORT, "http": 8080}
+    assert ports == {"streams": streams.HANDLER_PORT, "relay": streams.RELAY_PORT, "health": 8080, "metrics": 8443}
     labels = one("DaemonSet", "virt-handler")["spec"]["template"]["metadata"]["labels"]
     assert labels[names.COMPONENT_LABEL] == names.HANDLER
 

@@ -1,20 +1,14 @@
-"""``/livez``, ``/readyz`` and ``/metrics`` over plain HTTP, for the kubelet and Prometheus."""
+"""What Prometheus can read of virt-handler."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Mapping
 from typing import Final
 
 import prometheus_client
-from aiohttp import web
 from prometheus_client.core import CollectorRegistry
 
 from controller.runtime.reconciling import Outcome
 from handler.devices.acceleration import Verdict
-
-Checks = Mapping[str, Callable[[], bool]]
-"""What readiness consists of, by name."""
 
 _SECONDS: Final = (0.005, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30)
 
@@ -50,28 +44,6 @@ class Metrics:
         """Count a pass of a loop."""
         self._reconciles.labels(name, outcome).observe(seconds)
 
-
-async def run(port: int, checks: Checks, metrics: Metrics) -> None:
-    """Serve until cancelled."""
-
-    async def livez(_: web.Request) -> web.Response:
-        return web.Response(text="ok\n")
-
-    async def readyz(_: web.Request) -> web.Response:
-        missing = [name for name, is_ready in checks.items() if not is_ready()]
-        return web.Response(status=503, text=f"not ready: {', '.join(missing)}\n") if missing else web.Response(text="ok\n")
-
-    async def figures(_: web.Request) -> web.Response:
-        return web.Response(body=prometheus_client.generate_latest(metrics.registry), content_type="text/plain", charset="utf-8")
-
-    app = web.Application()
-    app.router.add_get("/livez", livez)
-    app.router.add_get("/readyz", readyz)
-    app.router.add_get("/metrics", figures)
-    runner = web.AppRunner(app, access_log=None, handle_signals=False)
-    await runner.setup()
-    try:
-        await web.TCPSite(runner, None, port).start()
-        await asyncio.get_running_loop().create_future()
-    finally:
-        await runner.cleanup()
+    def text(self) -> bytes:
+        """Return everything in Prometheus' text format."""
+        return prometheus_client.generate_latest(self.registry)
