@@ -2,8 +2,9 @@
 
 Before the handshake is over nobody knows who is there, and each costs a signature. So handshakes take turns: a few of them in each turn of
 the event loop, one of each address after the other, so that connections which are open are served meanwhile, and a flood from one address
-delays itself. How many there may be at once, and how many whose client showed no certificate, is bounded (:mod:`~.caps`); a client with
-a verified certificate is counted apart, by the certificate, where nobody else can take its place.
+delays itself; those that have begun go on before others begin. How many there may be at once, and how many whose client showed no
+certificate, is bounded (:mod:`~.caps`); a client with a verified certificate is counted apart, by the certificate, where nobody else can
+take its place.
 """
 
 from __future__ import annotations
@@ -57,7 +58,8 @@ class Handshakes:
         """Handshakes that failed."""
         self.newest = newest
         self._loop = asyncio.get_running_loop()
-        self._turns: dict[str, deque[Tls]] = {}  # by origin: who waits for a turn, the next one first
+        self._begun: dict[str, deque[Tls]] = {}  # by origin: who waits for a turn, the next one first
+        self._new: dict[str, deque[Tls]] = {}  # likewise, with nothing done for them yet
         self._turning: asyncio.Handle | None = None
 
     def __call__(self) -> Tls:
@@ -95,7 +97,7 @@ class Handshakes:
         if tls.is_waiting:
             return
         tls.is_waiting = True
-        self._turns.setdefault(tls.origin, deque()).append(tls)
+        (self._begun if tls.has_begun else self._new).setdefault(tls.origin, deque()).append(tls)
         if self._turning is None:
             self._turning = self._loop.call_soon(self._turn)
 
@@ -103,21 +105,22 @@ class Handshakes:
         """Let some go on, one of each address after the other."""
         left = _STEPS
         try:
-            while left and self._turns:
+            while left and (self._begun or self._new):
                 tls = self._next()
                 if not tls.is_closing():
                     left -= 1
                     tls.shake()
         finally:
-            self._turning = self._loop.call_soon(self._turn) if self._turns else None
+            self._turning = self._loop.call_soon(self._turn) if self._begun or self._new else None
 
     def _next(self) -> Tls:
-        """Take whose turn it is; its address is then behind all others."""
-        who = next(iter(self._turns))
-        waiting = self._turns.pop(who)
+        """Take whose turn it is; its address is then behind all others. What costs a signature waits for what has cost one."""
+        turns = self._begun or self._new
+        who = next(iter(turns))
+        waiting = turns.pop(who)
         tls = waiting.popleft()
         if waiting:
-            self._turns[who] = waiting
+            turns[who] = waiting
         tls.is_waiting = False
         return tls
 

@@ -69,6 +69,11 @@ class Tls(asyncio.BufferedProtocol, asyncio.Transport):
         """Whether the client waits for us."""
         return self.is_waiting if self._connection is None else self._connection.is_busy
 
+    @property
+    def has_begun(self) -> bool:
+        """Whether anything of the handshake was done."""
+        return self._said > 0
+
     # What the socket's transport calls.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:

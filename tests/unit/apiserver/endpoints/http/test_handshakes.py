@@ -114,7 +114,8 @@ class Door:
         await settle()
         handshakes = self.handshakes
         assert [len(each) for each in (handshakes.under_way, handshakes.unverified, handshakes.verified)] == [0, 0, 0]
-        assert not handshakes._turns
+        assert not handshakes._new
+        assert not handshakes._begun
         assert not handshakes.outgoing.pending
 
 
@@ -194,6 +195,21 @@ async def test_addresses_take_turns(contexts: Contexts) -> None:
     assert 0 < answered <= 2, "what is open is served between turns"
     await settle()
     assert all(each.has_answer() for each in crowd)
+    await door.end()
+
+
+async def test_who_has_begun_goes_on_before_others_begin(contexts: Contexts) -> None:
+    door = Door(contexts)
+    client = door.client("192.0.2.1")
+    client.send(client.hello())
+    await settle()
+    crowd = [door.client(f"192.0.2.{number}") for number in range(2, 40)]
+    for each in crowd:
+        each.send(each.hello())
+    client.finish()
+    await asyncio.sleep(0)
+    assert len(door.server) == 1
+    assert sum(each.has_answer() for each in crowd) == 3
     await door.end()
 
 
