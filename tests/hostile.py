@@ -111,7 +111,7 @@ def a_full_virtual_machine() -> Object:
                             {
                                 "name": "two",
                                 "type": "Image",
-                                "source": {"reference": "r", "path": "disk/disk.img", "pullPolicy": "Always"},
+                                "source": {"reference": "r", "path": "disk/disk.img", "pullPolicy": "Always", "sizeLimit": "1Gi"},
                             },
                         ],
                         "interfaces": [{"name": "default", "type": "masquerade", "model": "virtio", "mac": "02:00:00:00:00:77"}],
@@ -171,6 +171,7 @@ def a_full_migration(phase: str = "TargetReady") -> Object:
                 "observedGeneration": 1,
                 "sourceNode": "n",
                 "sourcePod": "p",
+                "sourcePodUID": "u",
                 "targetNode": "n",
                 "targetPod": "q",
                 "targetPodUID": "pod-target",

@@ -38,7 +38,7 @@ async def console(scene: Scene, holder: str, uid: str = "uid-1", stream: streams
         session.ws_connect(
             scene.url(uid, stream),
             protocols=(streams.SUBPROTOCOL,),
-            server_hostname="virt-handler",
+            server_hostname="n.virt-handler",
             headers={streams.HOLDER_HEADER: holder},
         ) as socket,
     ):
@@ -145,7 +145,7 @@ async def test_a_message_that_is_too_long_ends_the_stream_with_1009(scene: Scene
 async def test_no_compression_is_agreed_on(scene: Scene) -> None:
     async with (
         scene.session() as session,
-        session.ws_connect(scene.url(), protocols=(streams.SUBPROTOCOL,), server_hostname="virt-handler", compress=15) as socket,
+        session.ws_connect(scene.url(), protocols=(streams.SUBPROTOCOL,), server_hostname="n.virt-handler", compress=15) as socket,
     ):
         assert socket.compress == 0
 
