@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_SHARED_SECONDS: Final = 0.1
 _CLUSTER: Final = "etcd-0"
 """What Go calls the first and only etcd of a server, in metrics."""
 
@@ -70,22 +69,26 @@ def _seconds(text: str) -> float:
 
 
 class Pulse:
-    """Whether storage answers a linearizable read in time. Anybody may ask, so those who ask at about the same time share an answer."""
+    """Asks storage for a linearizable read, with a time limit; whoever waits while one is under way shares the answer to the next.
+
+    Anybody may ask, so the reads must not grow with those who do; and an answer is never older than its question.
+    """
 
     def __init__(self, storage: Storage, seconds: float) -> None:
         self._storage = storage
         self._seconds = seconds
         self._turn = asyncio.Lock()
-        self._answered = -inf  # when, by the loop's clock
+        self._asked = -inf  # when the last read began, by the loop's clock
         self._well = False
 
     async def __call__(self) -> bool:
-        """Return whether it does now, or did a moment ago."""
+        """Return whether it answered in time."""
         loop = asyncio.get_running_loop()
+        came = loop.time()
         async with self._turn:
-            if loop.time() - self._answered >= _SHARED_SECONDS:
+            if self._asked <= came:
+                self._asked = loop.time()
                 self._well = await self._ask()
-                self._answered = loop.time()
             return self._well
 
     async def _ask(self) -> bool:
