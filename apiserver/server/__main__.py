@@ -11,6 +11,7 @@ from contextlib import AsyncExitStack
 
 import uvloop
 
+from apiserver.apis.virt import names
 from apiserver.client.config import ConfigError
 from apiserver.client.rest import Client
 from apiserver.registry.generic.strategy import Connect
@@ -46,9 +47,8 @@ def kinds(options: Options, client: Client | None, tls: ClientTls | None) -> Kin
                 "console": HandlerStream("console", locate, lambda: tls.context, revoked),
                 "vnc": HandlerStream("vnc", locate, lambda: tls.context, revoked),
             }
-    restriction = NodeRestriction(
-        options.handler_username, required=options.require_node_claims, addresses=addresses, now=now, revoked=is_revoked
-    )
+    username = options.handler_username or names.handler_username(options.namespace)
+    restriction = NodeRestriction(username, required=options.require_node_claims, addresses=addresses, now=now, revoked=is_revoked)
     return Kinds((VirtualMachineStrategy(connects), MigrationStrategy()), informers, (restriction,))
 
 

@@ -25,12 +25,11 @@ from typing import Any, Final, TypeAlias
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from apiserver.apis.meta import objects
-from apiserver.apis.virt import names
+from apiserver.apis.virt import names, trust
 from apiserver.apis.virt.trust import Revocations
 from certs import requests
 from certs.issuing import Profile
 
-USAGES: Final = frozenset({"digital signature", "server auth", "client auth"})
 MAX_MESSAGE: Final = 1000
 
 
@@ -84,11 +83,6 @@ def plan(request: Mapping[str, Any], namespace: str, revocations: Revocations) -
     return judged if "Approved" in conditions else Approve(judged.node)
 
 
-def account(namespace: str) -> str:
-    """Return the name of virt-handler's user."""
-    return f"system:serviceaccount:{namespace}:{names.HANDLER}"
-
-
 def profile_of(node: str) -> Profile:
     """Return what the certificate of a node's virt-handler says.
 
@@ -100,8 +94,8 @@ def profile_of(node: str) -> Profile:
 
 def _judge(spec: Mapping[str, Any], namespace: str, revocations: Revocations) -> Sign | str:
     """Return what may be signed, or why nothing may."""
-    if spec.get("username") != account(namespace):
-        return f"only {account(namespace)} may ask for certificates of this signer"
+    if spec.get("username") != (account := names.handler_username(namespace)):
+        return f"only {account} may ask for certificates of this signer"
     match objects.dig(spec, "extra", names.NODE_CLAIM):
         case [str(node)]:
             pass
@@ -112,10 +106,10 @@ def _judge(spec: Mapping[str, Any], namespace: str, revocations: Revocations) ->
     except ValueError as error:
         return str(error)
     if revocations.is_revoked(node):
-        return f"node {node} is revoked (ConfigMap kubevirt-trust)"
+        return f"node {node} is revoked (ConfigMap {trust.CONFIG_MAP})"
     usages = spec.get("usages")
-    if not isinstance(usages, list) or len(usages) != len(USAGES) or any(each not in usages for each in USAGES):
-        return f"usages must be {', '.join(sorted(USAGES))}"
+    if not isinstance(usages, list) or len(usages) != len(names.HANDLER_USAGES) or any(each not in usages for each in names.HANDLER_USAGES):
+        return f"usages must be {', '.join(sorted(names.HANDLER_USAGES))}"
     judged = requests.judge(_decode(spec.get("request")), profile)
     if judged.public_key is None:
         return f"the request is not one for node {node}: {'; '.join(judged.faults)}"

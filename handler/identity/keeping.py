@@ -32,7 +32,6 @@ from handler.identity.trust import Trust
 
 logger = logging.getLogger(__name__)
 
-USAGES: Final = ("digital signature", "server auth", "client auth")
 LOOK_SECONDS: Final = 0.1
 MAX_LOOK_SECONDS: Final = 10.0
 """Between looks at a request that waits: an answer comes in a tenth of a second, or somebody has to be started first."""
@@ -172,7 +171,7 @@ def signing_request(node: str, request: bytes) -> Object:
         "apiVersion": CERTIFICATE_SIGNING_REQUESTS.api_version,
         "kind": CERTIFICATE_SIGNING_REQUESTS.kind,
         "metadata": {"generateName": f"{names.HANDLER}-{node}-"},
-        "spec": {"signerName": names.HANDLER_SIGNER, "usages": list(USAGES), "request": base64.b64encode(request).decode()},
+        "spec": {"signerName": names.HANDLER_SIGNER, "usages": list(names.HANDLER_USAGES), "request": base64.b64encode(request).decode()},
     }
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final, TypeAlias
 
+from apiserver.apis.virt import trust
 from certs.validity import SKEW
 
 EARLIEST: Final = 0.6
@@ -80,7 +81,7 @@ def problem(observed: Observed, now: datetime) -> str:
     if observed.is_revoked:
         return "this node is revoked"
     if not observed.has_authorities:
-        return "no authorities to trust are known (ConfigMap kubevirt-trust)"
+        return f"no authorities to trust are known (ConfigMap {trust.CONFIG_MAP})"
     if held is None:
         return "there is no certificate"
     if observed.refusal:

@@ -32,6 +32,8 @@ TUN_RESOURCE: Final = "devices.kubevirt.io/tun"
 
 HANDLER_SIGNER: Final = f"{GROUP}/{HANDLER}"
 """``spec.signerName`` of the CertificateSigningRequests of virt-handlers; virt-controller signs them."""
+HANDLER_USAGES: Final = ("digital signature", "server auth", "client auth")
+"""``spec.usages`` of these requests."""
 NODE_CLAIM: Final = "authentication.kubernetes.io/node-name"
 """Key of a user's extra under which kube-apiserver passes on the node that a service account's token is bound to (KEP-4193)."""
 
@@ -55,6 +57,11 @@ def _suffix(*parts: str) -> str:
 def launcher_pod_name(vm_name: str, vm_uid: str, attempt: int) -> str:
     """Return the one name the pod of this start attempt can have: whoever creates it second gets AlreadyExists."""
     return f"virt-launcher-{vm_name}-{_suffix(vm_uid, str(attempt))}"
+
+
+def handler_username(namespace: str) -> str:
+    """Return the user name of virt-handler's service account in the installation's namespace."""
+    return f"system:serviceaccount:{namespace}:{HANDLER}"
 
 
 def handler_lease(node: str) -> str:

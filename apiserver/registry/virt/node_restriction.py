@@ -31,9 +31,8 @@ from apiserver.registry.generic import metadata
 from apiserver.registry.generic.admission import Attributes, Operation
 from apiserver.registry.generic.store import Store
 
-NODE_CLAIM: Final = "authentication.kubernetes.io/node-name"
 MAX_CAUSES: Final = 16
-"""How many fields one refusal names."""
+"""Fields that one refusal names."""
 
 Addresses = Callable[[str], Sequence[str]]
 """Returns the IP addresses of the virt-handlers that run on a node."""
@@ -101,7 +100,7 @@ class NodeRestriction:
         Raises:
             Forbidden: it says none, several, or one that cannot be.
         """
-        claims = attributes.user.extra.get(NODE_CLAIM, ())
+        claims = attributes.user.extra.get(names.NODE_CLAIM, ())
         if len(claims) == 1 and claims[0] and not subdomain_errors(claims[0]):
             return claims[0]
         if not claims and not self._required:
@@ -109,8 +108,8 @@ class NodeRestriction:
         problem = "does not name the one node of its pod" if claims else "names no node"
         raise _forbidden(
             attributes,
-            f"the token of virt-handler {problem} (extra {NODE_CLAIM}): kube-apiserver 1.30 and later says it of tokens that are bound to "
-            "pods; virt-api --no-require-node-claims trusts every virt-handler with every node",
+            f"the token of virt-handler {problem} (extra {names.NODE_CLAIM}): kube-apiserver 1.30 and later says it of tokens that are "
+            "bound to pods; virt-api --no-require-node-claims trusts every virt-handler with every node",
         )
 
     async def _judge(self, resource: Resource, node: str, old: Object, new: Object) -> list[FieldError]:
