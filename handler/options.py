@@ -11,7 +11,7 @@ from pathlib import Path
 from apiserver.apis.virt import names, streams
 from handler.devices.acceleration import Choice
 from handler.pods import places
-from handler.streams.limits import NOTHING_SAID, Limits
+from handler.streams.limits import DEFAULTS, Limits
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ def parse(arguments: Sequence[str] | None = None, environ: Mapping[str, str] = o
     add("--pod-ip", default=environ.get("POD_IP", ""), help="address at which other nodes reach the relay (environment: POD_IP)")
     add("--kubeconfig", default=None, help="file that says how to reach kube-apiserver; without it, the pod's service account")
     add(
-        "--certificate-directory",
+        "--cert-dir",
         type=Path,
         default=Path("/run/kubevirt-handler/tls"),
         help="where key, certificate and the authorities to trust are kept, below the node's name; memory that outlives the pod",
@@ -71,7 +71,7 @@ def parse(arguments: Sequence[str] | None = None, environ: Mapping[str, str] = o
         ("max-streams-per-machine", "of these, consoles of one machine, and as many displays; 0: no limit"),
         ("max-streams-per-machine-and-user", "of these, those of one user; 0: no limit"),
     ):
-        add(f"--{name}", type=_amount, default=getattr(NOTHING_SAID, name.replace("-", "_")), help=about)
+        add(f"--{name}", type=_amount, default=getattr(DEFAULTS, name.replace("-", "_")), help=about)
     add("--log-level", choices=("DEBUG", "INFO", "WARNING", "ERROR"), default="INFO", help="least important messages to print")
     given = parser.parse_args(arguments)
     if not given.node_name:
@@ -84,7 +84,7 @@ def parse(arguments: Sequence[str] | None = None, environ: Mapping[str, str] = o
         node_lease_namespace=given.node_lease_namespace,
         pod_ip=given.pod_ip,
         kubeconfig=given.kubeconfig,
-        certificates=given.certificate_directory,
+        certificates=given.cert_dir,
         kubelet=given.kubelet_directory,
         acceleration=given.acceleration,
         streams_port=given.streams_port,

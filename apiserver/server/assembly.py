@@ -32,7 +32,7 @@ from apiserver.endpoints.openapi.descriptions import Described
 from apiserver.endpoints.presenting import Presenter
 from apiserver.endpoints.verbs.connecting import Streams
 from apiserver.endpoints.verbs.served import Served
-from apiserver.endpoints.verbs.streamlimits import NOTHING_SAID, StreamLimits
+from apiserver.endpoints.verbs.streamlimits import DEFAULTS, StreamLimits
 from apiserver.endpoints.verbs.watching import Watches
 from apiserver.registry.generic import codec
 from apiserver.registry.generic.admission import Admission
@@ -103,7 +103,7 @@ def assemble(
     request_seconds: float = REQUEST_SECONDS,
     informers: Sequence[Informer] = (),
     probes: tuple[Check, Check] | None = None,
-    stream_limits: StreamLimits = NOTHING_SAID,
+    stream_limits: StreamLimits = DEFAULTS,
 ) -> Assembly:
     """Put a server together. ``probes``: whether storage is well, for /healthz and for /readyz; by default whether it answers at all."""
     storage = MeasuredStorage(storage, metrics.storage)

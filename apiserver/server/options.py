@@ -14,7 +14,7 @@ from typing import Literal
 from apiserver.admission import plugins
 from apiserver.apis.meta.times import parse_duration
 from apiserver.endpoints.filters import origins
-from apiserver.endpoints.verbs.streamlimits import NOTHING_SAID, StreamLimits
+from apiserver.endpoints.verbs.streamlimits import DEFAULTS, StreamLimits
 from apiserver.server import auditing, compatibility, connections, storing, tracing
 from apiserver.server.auditing import AuditOptions
 from apiserver.server.connections import ConnectionOptions
@@ -115,7 +115,6 @@ def parse(arguments: Sequence[str] | None = None) -> Options:
         parser.error("--tls-cert-file and --tls-private-key-file go together")
     if given.v is not None and given.v >= _DEBUG:
         given.log_level = "debug"
-    given.handler_username = given.handler_username or f"system:serviceaccount:{given.namespace}:virt-handler"
     given.audit = AuditOptions.of(given)
     given.keeping = StorageOptions.of(given)
     given.connections = ConnectionOptions.of(given)
@@ -176,7 +175,7 @@ def _parser() -> argparse.ArgumentParser:
         ("max-streams-per-user", "of these, of one user; service accounts of one namespace count as one; 0: no limit"),
         ("max-streams-per-user-and-object", "of these, to one stream of one object; 0: no limit"),
     ):
-        default = getattr(NOTHING_SAID, name.replace("-", "_"))
+        default = getattr(DEFAULTS, name.replace("-", "_"))
         serving.add_argument(f"--{name}", metavar="N", type=amount, default=default, help=about)
     connections.add_flags(serving)
     serving.add_argument(

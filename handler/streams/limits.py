@@ -28,7 +28,7 @@ class Limits:
     max_streams_per_machine_and_user: int = 4
 
 
-NOTHING_SAID: Final = Limits()
+DEFAULTS: Final = Limits()
 
 
 @dataclass(frozen=True, slots=True)

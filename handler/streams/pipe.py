@@ -20,7 +20,6 @@ AHEAD_BYTES: Final = 16 << 10
 MAX_MESSAGE_BYTES: Final = 64 << 10
 """virt-api sends no longer ones."""
 CLOSE_UNSUPPORTED: Final = 1003
-CLOSE_TOO_BIG: Final = 1009
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ from certs import peers
 from certs.reloading import ServerTls
 from handler.pods import places
 from handler.streams import pipe
-from handler.streams.limits import NOTHING_SAID, Limits, OpenStreams, Wanted
+from handler.streams.limits import DEFAULTS, Limits, OpenStreams, Wanted
 
 logger = logging.getLogger(__name__)
 
@@ -59,7 +59,7 @@ class Server:
         host: str = "",
         port: int = streams.HANDLER_PORT,
         kubelet: Path = places.KUBELET_DIRECTORY,
-        limits: Limits = NOTHING_SAID,
+        limits: Limits = DEFAULTS,
     ) -> None:
         self.port = port
         self.ready = asyncio.Event()

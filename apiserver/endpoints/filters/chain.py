@@ -50,7 +50,6 @@ logger = logging.getLogger(__name__)
 
 REQUEST_SECONDS: Final = 60.0
 _RETRY_SECONDS: Final = 5
-_FORBIDDEN: Final = 403
 _GATEWAY_TIMEOUT: Final = 504
 _SLICE: Final = 1 << 20
 _DISCOVERY: Final = "/apis"

@@ -34,7 +34,7 @@ class StreamLimits:
     max_streams_per_user_and_object: int = 4
 
 
-NOTHING_SAID: Final = StreamLimits()
+DEFAULTS: Final = StreamLimits()
 
 
 def holder_of(user: User) -> str:

@@ -19,7 +19,7 @@ from handler.network.setup import Interface
 from handler.options import Options
 from handler.pods.launcher import Connection
 from handler.pods.process import Launcher
-from handler.streams.limits import NOTHING_SAID
+from handler.streams.limits import DEFAULTS
 from launcher.protocol import messages
 from tests.component.handler.world import EVENTS, VMS, eventually
 from tests.fakes import rbac
@@ -124,7 +124,7 @@ def options(kubelet: Path) -> Options:
         relay_port=0,
         health_port=0,
         metrics_port=0,
-        stream_limits=NOTHING_SAID,
+        stream_limits=DEFAULTS,
         log_level="INFO",
     )
 

@@ -35,7 +35,7 @@ async def test_a_node_without_a_certificate_gets_one_and_serves_with_it(world: W
             "--pod-ip=127.0.0.1",
             f"--namespace={NAMESPACE}",
             f"--kubelet-directory={tmp_path}",
-            f"--certificate-directory={tmp_path / 'certificates'}",
+            f"--cert-dir={tmp_path / 'certificates'}",
             f"--streams-port={streams_port}",
             f"--relay-port={relay_port}",
             f"--health-port={health_port}",

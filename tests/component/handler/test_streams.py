@@ -14,7 +14,7 @@ import pytest
 
 from apiserver.apis.virt import layout, streams
 from certs.reloading import ClientTls, Files, ServerTls
-from handler.streams.limits import NOTHING_SAID, Limits
+from handler.streams.limits import DEFAULTS, Limits
 from handler.streams.server import Server, Target
 from tests.component.handler.tls import Authority
 from tests.fakes.launcher import run_directory
@@ -41,7 +41,7 @@ class Guest:
 
 
 class Scene:
-    def __init__(self, root: Path, limits: Limits = NOTHING_SAID) -> None:
+    def __init__(self, root: Path, limits: Limits = DEFAULTS) -> None:
         self.root = root
         self.authority = Authority(root / "certs")
         self.targets: dict[str, Target] = {"uid-1": Target("pod-1")}
