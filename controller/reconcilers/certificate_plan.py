@@ -34,6 +34,8 @@ from certs.issuing import Pair, Profile
 from certs.reading import Certificate
 from certs.renewal import Policy, Reason
 
+API_AUTHORITY: Final = "kubevirt-ca"
+"""Secret and common name of the authority of everything but etcd; it signs for nodes, too."""
 CERTIFICATE: Final = "tls.crt"
 KEY: Final = "tls.key"
 BUNDLE: Final = "ca.crt"

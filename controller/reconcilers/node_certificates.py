@@ -25,14 +25,13 @@ from certs import issuing, renewal
 from certs.issuing import Pair
 from certs.validity import SKEW
 from controller.reconcilers import node_certificate_plan
-from controller.reconcilers.certificate_plan import CERTIFICATE, KEY
+from controller.reconcilers.certificate_plan import API_AUTHORITY, CERTIFICATE, KEY
 from controller.reconcilers.node_certificate_plan import Approve, Deny, Fail, Nothing, Sign
 from controller.runtime.clock import Clock
 from controller.runtime.reconciling import Controller, Observer, Request, Result
 
 logger = logging.getLogger(__name__)
 
-AUTHORITY: Final = "kubevirt-ca"
 NO_AUTHORITY_SECONDS: Final = 2.0
 MAX_STEPS: Final = 4
 
@@ -91,7 +90,7 @@ class NodeCertificates:
         """Issue it; return False while there is no authority that could."""
         now = self._clock.now()
         try:
-            data = (await self._client.get(SECRETS, AUTHORITY, self._namespace)).get("data") or {}
+            data = (await self._client.get(SECRETS, API_AUTHORITY, self._namespace)).get("data") or {}
         except errors.NotFound:
             data = {}
         authority = Pair(_decode(data.get(CERTIFICATE)), _decode(data.get(KEY)))

@@ -85,8 +85,8 @@ def authorities(namespace: str) -> tuple[Authority, Authority]:
     local = ("127.0.0.1", "::1")
     return (
         Authority(
-            "kubevirt-ca",
-            "kubevirt-ca",
+            certificate_plan.API_AUTHORITY,
+            certificate_plan.API_AUTHORITY,
             (
                 Leaf("kubevirt-virt-api-tls", Profile("virt-api", (*api, "localhost"), local, server=True, client=True)),
                 Leaf(

@@ -25,6 +25,9 @@ from handler.identity.store import AUTHORITIES, REVOKED, Store
 
 logger = logging.getLogger(__name__)
 
+NodeOf = Callable[[asyncio.BaseTransport | None], str]
+"""Returns the node whose virt-handler is at the other end of a connection; raises :class:`Stranger`."""
+
 
 class Stranger(Exception):
     """The other side of a connection is no virt-handler that we believe; the message says why."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import socket
 import struct
 from collections.abc import Iterator
@@ -11,17 +10,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from apiserver.apis.virt import layout
+from apiserver.apis.virt import forms, layout
 from handler.pods import opening
 
 KUBELET_DIRECTORY: Final = Path("/var/lib/kubelet")
-_UID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,62}")
 _UCRED: Final = struct.Struct("iII")
 
 
 def is_uid(text: object) -> bool:
     """Return whether this can be the uid of a pod, and so one segment of a path."""
-    return isinstance(text, str) and _UID.fullmatch(text) is not None
+    return isinstance(text, str) and not forms.uid_errors(text)
 
 
 @contextmanager

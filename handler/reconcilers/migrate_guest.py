@@ -19,12 +19,13 @@ from apiserver.apis.virt import phases, power, release, structure
 from apiserver.apis.virt.resources import MIGRATIONS, VIRTUAL_MACHINES
 from controller.runtime.clock import Clock
 from controller.runtime.reconciling import InvalidObject, Request, Result
+from controller.runtime.validating import Events
 from handler.network.setup import Interface
 from handler.pods import places
 from handler.pods.launcher import Connection, Disconnected, Refused
 from handler.pods.links import Link, Links, Who
 from handler.reconcilers import guest_status, migration_plan
-from handler.reconcilers.run_guest import DISAGREE_SECONDS, Events, Node, machine_of
+from handler.reconcilers.run_guest import DISAGREE_SECONDS, Node, machine_of
 from handler.relays.incoming import Expected
 from handler.relays.outgoing import Destination
 from launcher.protocol import messages

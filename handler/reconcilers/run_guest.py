@@ -27,6 +27,7 @@ from apiserver.apis.virt.resources import VIRTUAL_MACHINES
 from controller.runtime.clock import Clock
 from controller.runtime.flowcontrol import TokenBucket
 from controller.runtime.reconciling import Request, Result
+from controller.runtime.validating import Events
 from handler.devices import ownership
 from handler.network.masquerade import Unsupported
 from handler.network.namespaces import CommandFailed
@@ -69,14 +70,6 @@ class Writer(Protocol):
 
     async def update(self, resource: Resource, obj: Object, *, subresource: str | None = None) -> Object:
         """Replace it."""
-        ...
-
-
-class Events(Protocol):
-    """Says what happened, for people."""
-
-    def event(self, obj: Object, resource: Resource, type_: Literal["Normal", "Warning"], reason: str, message: str) -> None:
-        """Say it."""
         ...
 
 

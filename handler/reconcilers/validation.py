@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import re
-from typing import Final
-
 from apiserver.apis.meta import objects
 from apiserver.apis.meta.objects import Object
-from apiserver.apis.virt import hardware, structure
+from apiserver.apis.virt import hardware, network, structure
 from handler.pods import places
-
-_MAC: Final = re.compile(r"[0-9a-fA-F]{2}([:-][0-9a-fA-F]{2}){5}")
 
 
 def validate_virtual_machine(vm: Object) -> tuple[str, ...]:
@@ -28,7 +23,7 @@ def _addresses(vm: Object) -> tuple[str, ...]:
     return tuple(
         f"spec.domain.devices.interfaces[{position}].mac must be six pairs of hexadecimal digits, not {ascii(each['mac'])[:80]}"
         for position, each in enumerate(hardware.interfaces(vm["spec"]["domain"]))
-        if each.get("mac") and not _MAC.fullmatch(each["mac"])
+        if each.get("mac") and not network.is_mac(each["mac"])
     )
 
 

@@ -12,7 +12,7 @@ from typing import Final
 
 from apiserver.apis.virt import streams
 from certs.reloading import ServerTls
-from handler.identity.trust import Stranger
+from handler.identity.trust import NodeOf, Stranger
 from handler.pods import places
 from handler.pods.launcher import Disconnected, Refused
 from handler.relays import copying, header
@@ -26,10 +26,6 @@ MAX_CONNECTIONS: Final = 8
 
 Let = Callable[[bool], Awaitable[None]]
 """Lets the guest that arrived run, or only makes it the target's (True: its user paused it). Raises ``Disconnected`` or ``Refused``."""
-
-
-NodeOf = Callable[[asyncio.BaseTransport | None], str]
-"""Returns the node whose virt-handler is at the other end of a connection; raises ``Stranger``."""
 
 
 @dataclass(frozen=True, slots=True)

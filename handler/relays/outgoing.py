@@ -17,10 +17,9 @@ from typing import Final
 
 from apiserver.apis.virt import layout, names
 from certs.reloading import ClientTls
-from handler.identity.trust import Stranger
+from handler.identity.trust import NodeOf, Stranger
 from handler.pods import opening, places
 from handler.relays import copying, header
-from handler.relays.incoming import NodeOf
 
 logger = logging.getLogger(__name__)
 

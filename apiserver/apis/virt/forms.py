@@ -10,6 +10,8 @@ import ipaddress
 import re
 from typing import Final
 
+from apiserver.apis.virt import network
+
 MAX_UID: Final = 63
 MAX_MESSAGE: Final = 8 << 10
 """Bytes of a message for people: the names of all claims that a machine can name fit into it."""
@@ -43,7 +45,7 @@ def ip_errors(text: str) -> list[str]:
 
 def mac_errors(text: str) -> list[str]:
     """Hold an Ethernet address against its form."""
-    return [] if _MAC.fullmatch(text) else ["must be six pairs of hexadecimal digits such as 02:00:00:00:00:01"]
+    return [] if _MAC.fullmatch(text) else [f"must be six pairs of hexadecimal digits such as {network.EXAMPLE_MAC}"]
 
 
 def host_port_errors(text: str) -> list[str]:

@@ -41,15 +41,20 @@ def normal_mac(mac: str) -> str:
     return mac.lower().replace("-", ":")
 
 
+def is_mac(text: str) -> bool:
+    """Return whether a text is a MAC address in one of the two usual notations."""
+    return _MAC.fullmatch(normal_mac(text)) is not None
+
+
 def mac_problem(mac: str) -> str:
     """Return what keeps a guest from having this MAC address, or an empty string.
 
     A guest with the bridge's address would take what is meant for its gateway; a source address with the group bit is against
     IEEE 802, section 8.2.
     """
-    mac = normal_mac(mac)
-    if not _MAC.fullmatch(mac):
+    if not is_mac(mac):
         return f"must be six pairs of hexadecimal digits such as {EXAMPLE_MAC}"
+    mac = normal_mac(mac)
     if int(mac[:2], 16) & _GROUP_BIT or not mac.strip("0:"):
         return "must be a unicast address and not all zeros"
     if mac in RESERVED_MACS:

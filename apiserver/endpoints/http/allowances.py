@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 from dataclasses import dataclass
 from typing import Final
 
+from apiserver.client import buffers
 from apiserver.endpoints.http.heads import MAX_FIELDS, MAX_HEAD_BYTES
 
 
@@ -28,11 +28,9 @@ class Allowance:
     """That the kernel keeps of what was written, and of what came, for a pod's memory limit counts them; 0: what it likes."""
 
     def bound(self, transport: asyncio.BaseTransport) -> None:
-        """Tell the kernel how much to keep (socket(7): it doubles the number, for needs of its own)."""
-        bound: socket.socket | None = transport.get_extra_info("socket") if self.socket_bytes else None
-        if bound is not None:
-            for option in (socket.SO_SNDBUF, socket.SO_RCVBUF):
-                bound.setsockopt(socket.SOL_SOCKET, option, self.socket_bytes // 2)
+        """Tell the kernel how much to keep; it doubles what it is told, for needs of its own."""
+        if self.socket_bytes:
+            buffers.narrow(transport, self.socket_bytes // 2)
 
 
 UNVERIFIED: Final = Allowance(16 << 10, 100, 16 << 10, 10.0, 20.0, 64 << 10)

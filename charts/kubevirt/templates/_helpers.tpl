@@ -13,8 +13,7 @@ helm.sh/chart: {{ .root.Chart.Name }}-{{ .root.Chart.Version }}
 kubevirt.io: {{ . }}
 {{- end -}}
 
-{{/* The reference of an image; call with a dict of `root` and `name`. A digest decides, whatever the tag says by then. */}}
-{{/* Where virt-handlers show that they live. */}}
+{{/* The namespace of virt-handlers' Leases. */}}
 {{- define "kubevirt.leaseNamespace" -}}
 {{ .Values.nodeLeases.namespace | default (printf "%s-node-lease" .Release.Namespace) }}
 {{- end -}}
@@ -24,6 +23,7 @@ kubevirt.io: {{ . }}
 system:serviceaccount:{{ .Release.Namespace }}:virt-handler
 {{- end -}}
 
+{{/* The reference of an image; call with a dict of `root` and `name`. A digest decides, whatever the tag says by then. */}}
 {{- define "kubevirt.image" -}}
 {{- with index .root.Values.image.digests .name -}}
 {{ $.root.Values.image.registry }}/{{ $.name }}@{{ . }}
