@@ -1,4 +1,4 @@
-"""When certificates begin."""
+"""The beginning of certificates' validity."""
 
 from __future__ import annotations
 
@@ -6,4 +6,4 @@ from datetime import timedelta
 from typing import Final
 
 SKEW: Final = timedelta(minutes=5)
-"""How much earlier than it is issued a certificate begins: nodes whose clocks run behind must not refuse it."""
+"""A certificate begins so much before it is issued: nodes whose clocks run behind must not refuse it."""

@@ -1,4 +1,4 @@
-"""What Prometheus can read of virt-handler."""
+"""The metrics of virt-handler."""
 
 from __future__ import annotations
 

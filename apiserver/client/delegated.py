@@ -19,7 +19,7 @@ from apiserver.apis.meta.objects import Object, dig
 from apiserver.client.rest import Client, TransportError
 
 REMEMBERED_SECONDS: Final = 10.0
-"""How long an answer is used again: what kube-apiserver's own components keep tokens for."""
+"""An answer is used again for so long, as kube-apiserver's own components do with tokens."""
 _REMEMBERED: Final = 64
 _AT_ONCE: Final = 4
 """Reviews under way at a time, so that strangers cannot have us flood kube-apiserver."""

@@ -82,7 +82,7 @@ class Informer:
 
     @property
     def faults(self) -> int:
-        """How often an object could not be taken in, trimmed, indexed or told of."""
+        """Number of times that an object could not be taken in, trimmed, indexed or told of."""
         return self._faults + self._store.faults
 
     def get(self, namespace: str, name: str) -> Object | None:

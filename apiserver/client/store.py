@@ -41,7 +41,7 @@ class Store:
         self._listed_at = 0
         self._callbacks: list[Callback] = []
         self.faults = 0
-        """How often a callback or an indexer raised."""
+        """Number of times that a callback or an indexer raised."""
 
     def subscribe(self, callback: Callback) -> None:
         """Tell ``callback`` of every object that is here, now, and of every change from now on."""

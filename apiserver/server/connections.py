@@ -1,4 +1,4 @@
-"""How many connections a server takes: the flags, the descriptors that they need, and what metrics tell of them."""
+"""Caps on a server's connections: the flags, the descriptors that they need, and what metrics tell of them."""
 
 from __future__ import annotations
 

@@ -83,7 +83,7 @@ class Options:
 
     @property
     def stream_limits(self) -> StreamLimits:
-        """How many streams at once."""
+        """Limits of the streams that are open at once."""
         return StreamLimits(self.max_streams, self.max_streams_per_user, self.max_streams_per_user_and_object)
 
     @property

@@ -47,7 +47,7 @@ _SELF_SIGNED: Final = timedelta(days=365)
 
 @dataclass(frozen=True, slots=True)
 class Kinds:
-    """What is served: the strategies, the informers that they need, and admission plug-ins of their own."""
+    """The kinds that are served: their strategies, the informers that they need, and admission plug-ins of their own."""
 
     strategies: Sequence[Strategy]
     informers: Sequence[Informer] = ()

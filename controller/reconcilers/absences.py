@@ -1,4 +1,4 @@
-"""How long a guest may outlive the object of its pod. No I/O.
+"""The time for which a guest may outlive the object of its pod. No I/O.
 
 A pod that is deleted by force is gone from the API at once, but its containers end when its kubelet has ended them, which takes up to the
 pod's own grace period. Until then a second pod would be a second QEMU. virt-handler of the node writes the end of the guest as soon as it

@@ -34,7 +34,7 @@ class CreatePod:
 
     pod: Object
     vm: Object
-    """Whose it is."""
+    """The machine whose pod it is."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,7 @@ LOG_BYTES: Final = 128 * MIB
 """virt-launcher's log on the node's disk: kubelets keep 50 MiB by default, and look every ten seconds whether it is more."""
 OVERLAY_SHARE: Final = 4096
 OVERLAY_BYTES: Final = 2 * MIB
-"""What a qcow2 file takes beyond its disk: tables of 10 bytes for each 64 KiB (and ours is counted generously), a header, a directory."""
+"""Bytes of a qcow2 file beyond its disk: tables of 10 bytes for each 64 KiB (and ours is counted generously), a header, a directory."""
 GRACE_MARGIN_SECONDS: Final = 15
 """Beyond the machine's own grace period: for virt-launcher to power the guest off (it gives up 8 s after the deadline) and end."""
 

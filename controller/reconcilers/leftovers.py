@@ -48,8 +48,8 @@ ADDED: Final[Mapping[str, Callable[[object], bool]]] = MappingProxyType(
         "spec.volumes[].image.pullPolicy": _anything,
     }
 )
-"""What may stand in a pod that we did not write, and how: defaults of the Pod API, the scheduler's word, and the admission plug-ins
-ServiceAccount, Priority and DefaultTolerationSeconds. None of it gives a pod anything that a machine cannot ask for."""
+"""Fields that may stand in a pod though we did not write them, and their values: defaults of the Pod API, the scheduler's word, and the
+admission plug-ins ServiceAccount, Priority and DefaultTolerationSeconds. None of it gives a pod anything that a machine cannot ask for."""
 
 
 def objection(found: Object, wanted: Object, vm: Object) -> str:

@@ -1,4 +1,4 @@
-"""What to do about a CertificateSigningRequest of a virt-handler: pure, from the request and the revocations.
+"""Decide about a CertificateSigningRequest of a virt-handler: pure, from the request and the revocations.
 
 kube-apiserver writes who asks into ``spec`` (``username``, ``extra``) and takes it from nobody else; for a token that is bound to a
 pod, ``extra`` has the node that the pod is on (KEP-4193). So a node obtains a certificate of its own name and of no other, whoever

@@ -1,4 +1,4 @@
-"""Which pods are a virtual machine's. Pure.
+"""The pods that are a virtual machine's. Pure.
 
 A pod is a machine's for one of two reasons. Its controller ``ownerReference`` has the machine's uid, in the machine's namespace, and it
 could have been made by virt-controller: nobody elsewhere can claim that, because owners are of one's own namespace. Or the status names it

@@ -1,4 +1,4 @@
-"""What must be sound in an object before virt-controller acts on it. Pure."""
+"""Validate objects before virt-controller acts on them. Pure."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from aiohttp import web
 from controller.serving.listening import listening
 
 Checks = Mapping[str, Callable[[], bool]]
-"""What readiness consists of, by name."""
+"""Conditions of readiness, by name."""
 
 
 class Health:

@@ -1,4 +1,4 @@
-"""Who this virt-handler is to others, and whom it believes.
+"""The identity of this virt-handler, and its trust in others.
 
 ::
 

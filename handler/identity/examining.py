@@ -1,4 +1,4 @@
-"""Whether others would accept a certificate: a TLS handshake with ourselves, in memory.
+"""Examine whether others would accept a certificate: a TLS handshake with ourselves, in memory.
 
 OpenSSL judges as it will in our peers: the key, the chain to the authorities, the dates, both purposes and the name.
 """

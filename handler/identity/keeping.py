@@ -68,7 +68,7 @@ class Identity:
 
     @property
     def not_after(self) -> datetime | None:
-        """When the certificate expires; None while there is none."""
+        """The time at which the certificate expires; None while there is none."""
         return self._held.not_after if self._held is not None else None
 
     def problem(self) -> str:

@@ -1,4 +1,4 @@
-"""When this node asks for a certificate: pure, from what it holds and the time."""
+"""Decide when this node asks for a certificate: pure, from what it holds and the time."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Observed:
     is_revoked: bool
     """This node obtains no certificates."""
     spread: float
-    """Where between ``EARLIEST`` (0) and ``LATEST`` (1) this certificate is renewed."""
+    """The moment of renewal, between ``EARLIEST`` (0) and ``LATEST`` (1)."""
 
 
 @dataclass(frozen=True, slots=True)

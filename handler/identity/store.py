@@ -25,7 +25,7 @@ _NAMES: Final = (CERTIFICATE, KEY, AUTHORITIES, REVOKED)
 
 
 class Store:
-    """What is in the directory; every change replaces all files at once."""
+    """The content of the directory; every change replaces all files at once."""
 
     def __init__(self, directory: Path) -> None:
         self.files = Files.in_directory(directory)

@@ -1,4 +1,4 @@
-"""Whom this virt-handler believes: the authorities and revocations of the ConfigMap ``kubevirt-trust``, followed and kept.
+"""The trust of this virt-handler: the authorities and revocations of the ConfigMap ``kubevirt-trust``, followed and kept.
 
 It is followed by a watch and not mounted, because a revocation must arrive in a second and not with the kubelet's next round, and
 because a pod does not start without the ConfigMap that it mounts.

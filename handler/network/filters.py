@@ -22,7 +22,7 @@ KERNEL_OPTIONS: Final = (
     "CONFIG_NFT_NAT",
     "CONFIG_NFT_LIMIT",
 )
-"""What a node's kernel needs for these rules; Debian, Ubuntu, Red Hat, Flatcar and Talos have them."""
+"""Options of the node's kernel that these rules need; Debian, Ubuntu, Red Hat, Flatcar and Talos have them."""
 
 _NOT_IN_THIS_KERNEL: Final = (
     "Operation not supported",

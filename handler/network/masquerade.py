@@ -1,4 +1,4 @@
-"""What a pod's network namespace must look like for a masqueraded guest, and the script that gets it there. Pure.
+"""The network namespace of a pod with a masqueraded guest, and the script that gets it there. Pure.
 
 The script may be run again: what exists is left alone, and the rules are replaced in one transaction. The tap stays down and outside of the
 bridge until the rules are in force, so that there is no first frame that they do not see.

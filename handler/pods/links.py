@@ -43,7 +43,7 @@ Connect = Callable[[str, Callable[[messages.Status], None], TokenBucket], Abstra
 
 @dataclass(frozen=True, slots=True)
 class Who:
-    """Who wants a link: an object of a loop."""
+    """An object of a loop, which wants a link."""
 
     loop: str
     request: Request
@@ -62,7 +62,7 @@ class Link:
         """The launcher's process has ended: nothing in the pod runs any more."""
         self.wanted: set[Who] = set()
         self.budget = launcher.budget(now)
-        """What the launcher may still say, over all its connections."""
+        """Bytes that the launcher may still say, over all its connections."""
         self.telling: asyncio.TimerHandle | None = None
         """Set while a change waits to be told."""
         self.told = TokenBucket(TOLD_BURST, TOLD_PER_SECOND, now)

@@ -125,7 +125,7 @@ class RunGuest:
         """By uid of the pod: (what the server made of our last write, what we had sent). A server that stores some value in another
         spelling must not be told again and again."""
         self._writes: dict[Request, TokenBucket] = {}
-        """What may still be written of each machine of this node."""
+        """Writes that are left to each machine of this node."""
 
     async def reconcile(self, request: Request) -> Result:
         """Bring the guest closer to what its virtual machine asks for."""

@@ -1,4 +1,4 @@
-"""What must be sound in an object before virt-handler acts on it: its structure, and what becomes part of a path. Pure."""
+"""Validate objects before virt-handler acts on them: their structure, and what becomes part of a path. Pure."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ Let = Callable[[bool], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """Where a migration leads, whence it comes, and what to do when the source says that the guest left."""
+    """A migration to this node: its pod here, its source node, and the call that runs the guest once the source says that it left."""
 
     pod_uid: str
     source_node: str

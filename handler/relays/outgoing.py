@@ -30,7 +30,7 @@ RELEASE_SECONDS: Final = 20.0
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """Where a migration goes: the node, and the address that the Migration gives for its virt-handler."""
+    """The target of a migration: the node, and the address that the Migration gives for its virt-handler."""
 
     node: str
     address: str

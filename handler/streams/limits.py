@@ -1,4 +1,4 @@
-"""How many streams may be open on one node: in all, to one stream of one machine, and of these of one user.
+"""Limits of the streams that are open on one node: in all, to one stream of one machine, and of these of one user.
 
 virt-api bounds what one user may open at each of its replicas. Here all streams to a machine meet, so here its owner keeps a place
 however many replicas there are: nobody holds more than a share.

@@ -16,7 +16,7 @@ from apiserver.apis.virt import streams
 
 CHUNK_BYTES: Final = 64 << 10
 AHEAD_BYTES: Final = 16 << 10
-"""When twice as much of the guest's output waits to be sent, no more of it is read."""
+"""No more of the guest's output is read while twice as much waits to be sent."""
 MAX_MESSAGE_BYTES: Final = 64 << 10
 """virt-api sends no longer ones."""
 CLOSE_UNSUPPORTED: Final = 1003

@@ -1,4 +1,4 @@
-"""What the DHCP server says to a request (RFC 2131, sections 4.1 and 4.3). Pure."""
+"""Answers of the DHCP server to requests (RFC 2131, sections 4.1 and 4.3). Pure."""
 
 from __future__ import annotations
 

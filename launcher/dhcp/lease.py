@@ -1,4 +1,4 @@
-"""What the guest is told by DHCP: the pod's own resolver, the bridge's MTU, the machine's name."""
+"""The lease that the guest is given by DHCP: the pod's own resolver, the bridge's MTU, the machine's name."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ _NO_ADDRESS: Final = bytes(4)
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What a client sent."""
+    """A client's message."""
 
     kind: int
     """DISCOVER, REQUEST, …"""

@@ -22,7 +22,7 @@ MEMORY: Final = "512Mi"
 MACHINE: Final = "q35"
 IMAGE_PATH: Final = "disk/disk.img"
 OVERLAY_SIZE_LIMIT: Final = "4Gi"
-"""What the guest may write to an image disk, where nothing is said: the cloud images of most distributions are smaller."""
+"""Default of ``source.sizeLimit`` of an image disk that the guest writes to: the cloud images of most distributions are smaller."""
 COUNTS: Final = ("sockets", "cores", "threads")
 LISTS: Final = ("disks", "interfaces", "graphics", "consoles")
 

@@ -17,7 +17,7 @@ class Volume:
 
     name: str
     directory: str
-    """Where it is mounted."""
+    """Its mount path."""
     size: int
     """Bytes that fit in."""
 

@@ -1,4 +1,4 @@
-"""What one connection may take of the server: little until its client has shown a certificate, enough for the aggregator then."""
+"""Bounds of what one connection takes of the server: little until its client has shown a certificate, enough for the aggregator then."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from apiserver.endpoints.http.heads import MAX_FIELDS, MAX_HEAD_BYTES
 
 @dataclass(frozen=True, slots=True)
 class Allowance:
-    """What a connection may take."""
+    """Bounds of one connection."""
 
     head_bytes: int
     """Of a request line and its fields."""

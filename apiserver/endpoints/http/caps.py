@@ -1,4 +1,4 @@
-"""How many connections there may be, and who gives one up when there are too many.
+"""Caps on connections, and the choice of who gives one up when there are too many.
 
 Nobody is turned away at the door, because nobody knows there who comes: it may be kube-apiserver. A newcomer gets in, and if that makes too
 many, whoever holds the most gives up one of its own. So one address, however fast it connects, takes places from itself alone, and
@@ -17,11 +17,11 @@ _NETWORK_BYTES: Final = 8
 
 
 class Member(Hashable, Protocol):
-    """What takes a place."""
+    """A connection that takes a place."""
 
     @property
     def is_busy(self) -> bool:
-        """Whether it waits for us, and not we for it."""
+        """True while it waits for us, and not we for it."""
         ...
 
     def abort(self) -> None:
@@ -31,7 +31,7 @@ class Member(Hashable, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Caps:
-    """How many there may be."""
+    """The most that there may be."""
 
     total: int
     each: int
@@ -64,12 +64,12 @@ class Places(Generic[M]):
     def __init__(self, caps: Caps) -> None:
         self.caps = caps
         self.taken_away = 0
-        """How many had to go for others."""
+        """Number of those that had to go for others."""
         self._held: dict[Hashable, dict[M, None]] = {}
         self._holders: dict[M, Hashable] = {}
 
     def __len__(self) -> int:
-        """How many are taken."""
+        """Return the number of places that are taken."""
         return len(self._holders)
 
     def __iter__(self) -> Iterator[M]:

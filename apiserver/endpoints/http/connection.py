@@ -323,7 +323,7 @@ class Connection(asyncio.Protocol):
 
     @property
     def is_busy(self) -> bool:
-        """Whether a request is being answered."""
+        """True while a request is being answered."""
         return self._answering
 
     # What answers need that were promised (messages.Waiting).

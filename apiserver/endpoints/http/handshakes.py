@@ -27,13 +27,13 @@ _STEPS: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How many connections there may be, and how long a handshake may take."""
+    """Caps on connections, and the time of a handshake."""
 
     seconds: float
     handshakes: Caps
     """By address."""
     unverified: Caps
-    """Whose client showed no certificate; by address."""
+    """Of clients that showed no certificate; by address."""
     verified: Caps
     """By certificate."""
 
@@ -46,11 +46,11 @@ class Handshakes:
         self.make = make
         self.limits = limits
         self.arrivals = memoryview(bytearray(_ARRIVALS))
-        """Where the bytes of all connections arrive."""
+        """The buffer in which the bytes of all connections arrive."""
         self.few_arrivals = self.arrivals[:FEW_ARRIVALS]
         """The same, for those that have shown no certificate."""
         self.outgoing = ssl.MemoryBIO()
-        """What OpenSSL wrote, of whichever connection it worked for last: empty whenever it does not work."""
+        """Bytes that OpenSSL wrote, for whichever connection it worked last: empty whenever it does not work."""
         self.under_way: Places[Tls] = Places(self.limits.handshakes)
         self.unverified: Places[Tls] = Places(self.limits.unverified)
         self.verified: Places[Tls] = Places(self.limits.verified)
@@ -67,7 +67,7 @@ class Handshakes:
         return Tls(self)
 
     def __len__(self) -> int:
-        """How many are under way."""
+        """Return the number of handshakes under way."""
         return len(self.under_way)
 
     def began(self, tls: Tls) -> asyncio.TimerHandle:

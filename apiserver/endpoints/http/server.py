@@ -20,7 +20,7 @@ _TICK_SECONDS: Final = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How long what may take, and how much."""
+    """Times and bounds of connections."""
 
     unverified: Allowance = UNVERIFIED
     verified: Allowance = VERIFIED

@@ -60,13 +60,13 @@ class Tls(asyncio.BufferedProtocol, asyncio.Transport):
         self._answered = 0  # bytes of OpenSSL's own
         self._closing = False
         self.is_waiting = False
-        """Whether its handshake waits for its turn."""
+        """True while its handshake waits for its turn."""
         self.origin = ""
         """By what connections of the client's address are counted."""
 
     @property
     def is_busy(self) -> bool:
-        """Whether the client waits for us."""
+        """True while the client waits for us."""
         return self.is_waiting if self._connection is None else self._connection.is_busy
 
     @property

@@ -30,7 +30,7 @@ DIAL_SECONDS: Final = 10.0
 CLOSE_SECONDS: Final = 5.0
 _WINDOW_BYTES: Final = 64 << 10
 _MESSAGE_COST: Final = 128
-"""What a message costs whoever keeps it, besides its bytes."""
+"""Bytes that keeping a message costs besides its own."""
 _FRAMES: Final = (1, 0)
 """More than the first wait for the client: the server is not read from any more, until there are not more than the second."""
 _MAX_REASON_BYTES: Final = 123

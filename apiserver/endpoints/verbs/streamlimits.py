@@ -1,4 +1,4 @@
-"""How many streams may be open on one server: in all, of one user, and of one user to one stream of one object.
+"""Limits of the streams that are open on one server: in all, of one user, and of one user to one stream of one object.
 
 Flow control knows nothing of them: a stream holds no seat while it lasts, as in Go, and costs memory and a connection on two sides. So
 they are counted here, from before the other side is dialled to the end, and what is too many is answered before the upgrade: 429.
@@ -86,7 +86,7 @@ class OpenStreams:
 
     @property
     def holders(self) -> Mapping[str, int]:
-        """How many each holder has; who has none is not in it."""
+        """Number of streams by holder; who has none is not in it."""
         return self._holders
 
     @asynccontextmanager

@@ -1,4 +1,4 @@
-"""Which nodes the operator revoked: the ConfigMap ``kubevirt-trust``, known by an informer."""
+"""The nodes that the operator revoked: the ConfigMap ``kubevirt-trust``, known by an informer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a write changes of a status, and whether it may: the parts that machines and migrations have in common. Pure."""
+"""Differences that a write makes in a status, held against its rights: the parts that machines and migrations have in common. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from apiserver.apis.virt import phases
 STATUS: Final = Path("status")
 PHASE_FIELDS: Final = frozenset({"phase", "phaseTransitionTimestamps"})
 MAX_SKEW: Final = timedelta(minutes=5)
-"""How far a node's clock may be off where others reckon with what it wrote."""
+"""A node's clock may be off by so much where others reckon with what it wrote."""
 _MAX_SHOWN: Final = 64
 """Characters of a name in a refusal, where the name itself is what is wrong."""
 

@@ -1,4 +1,4 @@
-"""What virt-handler of one node may write to the status of a VirtualMachine. Pure.
+"""Rights of one node's virt-handler to write the status of a VirtualMachine. Pure.
 
 The machine has to be on the node, and in a phase that is virt-handler's. The phase after the write says which fields may change
 (:data:`BY_PHASE`), of the attempts only the current one, and of that only what says that the guest began to run or how it ended.
@@ -40,7 +40,7 @@ RECORD: Final = ("sourceNode", "sourcePod", "targetNode", "targetPod", "startTim
 
 @dataclass(frozen=True, slots=True)
 class Rights:
-    """What may change with a write."""
+    """The parts of a status that a write may change."""
 
     fields: frozenset[str]
     """Of the status."""

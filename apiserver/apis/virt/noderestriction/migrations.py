@@ -1,4 +1,4 @@
-"""What virt-handler of one node may write to the status of a Migration: as its source or as its target, step by step. Pure.
+"""Rights of one node's virt-handler to write the status of a Migration: as its source or as its target, step by step. Pure.
 
 ======== ================================== ==============================================================================
 role     step                               fields
@@ -132,7 +132,7 @@ def _released(write: MigrationWrite) -> Iterator[FieldError]:
 
 
 def _outcome(write: MigrationWrite) -> Iterator[FieldError]:
-    """Whose the guest is decides which end a Migration has; the machine says it (``podName`` stays even when the guest ended)."""
+    """Yield why the Migration may not end so; the machine says where the guest is (its ``podName`` stays even when the guest ended)."""
     after, target = phases.phase_of(write.new), _status(write.old).get("targetPod")
     if after not in phases.MIGRATION_FINAL:
         return

@@ -1,4 +1,4 @@
-"""What the status of a VirtualMachine or Migration of right shape may say, whoever writes it: forms, lengths and numbers.
+"""Validate the status of a VirtualMachine or Migration of right shape, whoever writes it: forms, lengths and numbers.
 
 virt-handler makes paths of uids, dials addresses, and people read messages in terminals; what hypervisors and guests said is in some of
 them. A value that does not change is not judged again (ratcheting, as Kubernetes does: KEP-4008), so that an object that is older than a
@@ -19,7 +19,7 @@ from apiserver.apis.virt import forms, phases, power
 
 Object = Mapping[str, Any]
 Place = tuple[Any, str | int]
-"""Where a value is: (place of what holds it, field or position); a path is made of it when something is wrong there."""
+"""The place of a value: (place of what holds it, field or position); a path is made of it when something is wrong there."""
 Form = Callable[[Any, Any, Place], Iterable[FieldError]]
 """Called with (value, value before or None, place); yields what is wrong."""
 
@@ -203,7 +203,7 @@ _INTERFACE: Final = _record(
 
 
 def _anything(_value: Any, _old: Any, _place: Place) -> Iterable[FieldError]:  # noqa: ANN401 - any JSON value
-    """What the schema said is all there is to say."""
+    """Accept every value: the schema has judged it."""
     return ()
 
 
