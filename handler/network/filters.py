@@ -3,6 +3,9 @@
 Frames are judged at the ingress hook of the tap, before the bridge: a bridge hands frames to some reserved group addresses (IEEE 802.1Q,
 table 8-1; LLDP's) to the node's protocols without asking the filters of its own family. Every chain drops what it does not name.
 
+Connection tracking gives no translation to what it takes for invalid (an answer that nobody asked for, a wrong checksum), and the kernel
+forwards it as it is; so what still has the guest's private address behind the translation is dropped there.
+
 What was dropped is counted: ``nsenter --net=/proc/<pid of virt-launcher>/ns/net nft list counters``.
 """
 
@@ -90,6 +93,7 @@ def _guest(mac: str) -> str:
 
 
 _POD: Final = f"""  counter to_pod {{}}
+  counter untranslated {{}}
   chain prerouting {{
     type nat hook prerouting priority -100; policy accept;
     iifname "{network.UPLINK}" dnat to {network.GUEST}
@@ -97,6 +101,10 @@ _POD: Final = f"""  counter to_pod {{}}
   chain postrouting {{
     type nat hook postrouting priority 100; policy accept;
     ip saddr {network.GUEST} oifname "{network.UPLINK}" masquerade
+  }}
+  chain leaving {{
+    type filter hook postrouting priority 300; policy accept;
+    ip saddr {network.GUEST} oifname "{network.UPLINK}" counter name untranslated drop
   }}
   chain input {{
     type filter hook input priority 0; policy accept;

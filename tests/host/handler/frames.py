@@ -7,7 +7,7 @@ import struct
 
 BROADCAST = "ff:ff:ff:ff:ff:ff"
 IPV4, ARP, IPV6, VLAN, PROVIDER_VLAN = 0x0800, 0x0806, 0x86DD, 0x8100, 0x88A8
-UDP, ICMP, ICMPV6 = 17, 1, 58
+UDP, TCP, ICMP, ICMPV6 = 17, 6, 1, 58
 
 
 def mac(text: str) -> bytes:
@@ -36,16 +36,29 @@ def arp(operation: int, sender_mac: str, sender: str, target: str, target_mac: s
     return head + mac(sender_mac) + socket.inet_aton(sender) + mac(target_mac) + socket.inet_aton(target)
 
 
-def udp(source: str, destination: str, payload: bytes, ports: tuple[int, int] = (4000, 4001), *, offset: int = 0) -> bytes:
+def udp(
+    source: str, destination: str, payload: bytes, ports: tuple[int, int] = (4000, 4001), *, offset: int = 0, checksum_is: int = 0
+) -> bytes:
     """Return an IPv4 packet with a datagram; ``offset``: it says that it is a later fragment."""
-    datagram = struct.pack("!HHHH", *ports, 8 + len(payload), 0) + payload
+    datagram = struct.pack("!HHHH", *ports, 8 + len(payload), checksum_is) + payload
     return ipv4(source, destination, UDP, datagram, offset=offset)
 
 
 def ping(source: str, destination: str) -> bytes:
-    message = struct.pack("!BBHHH", 8, 0, 0, 7, 1) + b"ping"
+    return icmp(source, destination, 8, b"ping")
+
+
+def icmp(source: str, destination: str, kind: int, payload: bytes) -> bytes:
+    message = struct.pack("!BBHHH", kind, 0, 0, 7, 1) + payload
     message = message[:2] + struct.pack("!H", checksum(message)) + message[4:]
     return ipv4(source, destination, ICMP, message)
+
+
+def tcp(source: str, destination: str, flags: int, payload: bytes) -> bytes:
+    """Return an IPv4 packet with a segment."""
+    segment = struct.pack("!HHIIBBHHH", 4000, 4001, 1, 1, 5 << 4, flags, 1024, 0, 0) + payload
+    head = socket.inet_aton(source) + socket.inet_aton(destination) + struct.pack("!BBH", 0, TCP, len(segment))
+    return ipv4(source, destination, TCP, segment[:16] + struct.pack("!H", checksum(head + segment)) + segment[18:])
 
 
 def ipv4(source: str, destination: str, protocol: int, payload: bytes, *, offset: int = 0) -> bytes:

@@ -268,3 +268,23 @@ async def test_a_filter_that_cannot_be_renewed_stays(world: World, tmp_path: Pat
         await setup.prepare(VM, world.pod.launcher)
     world.tap.send(SPOOFS["another IPv4 address"])
     assert EVIL not in world.heard()
+
+
+UNTRACKED = {
+    "an answer to no ping": frames.icmp(network.GUEST, CALLER, 0, EVIL),
+    "an ICMP message of no known type": frames.icmp(network.GUEST, CALLER, 200, EVIL),
+    "a datagram with a wrong checksum": frames.udp(network.GUEST, CALLER, EVIL, checksum_is=0x1234),
+    "TCP with flags that exclude each other": frames.tcp(network.GUEST, CALLER, 0x03, EVIL),
+    "a protocol without ports": frames.ipv4(network.GUEST, CALLER, 253, EVIL),
+}
+
+
+@pytest.mark.parametrize("packet", UNTRACKED.values(), ids=UNTRACKED.keys())
+async def test_no_packet_leaves_with_the_address_that_the_guest_has_in_its_pod(world: World, packet: bytes) -> None:
+    for _ in range(3):
+        assert world.tap.send(mine(packet))
+    assert world.tap.send(LEGAL)
+
+    sources = {frame[26:30] for frame in world.uplink.until(LAST) if frame[12:14] == b"\x08\x00"}
+    assert socket.inet_aton(POD) in sources
+    assert socket.inet_aton(network.GUEST) not in sources
