@@ -91,17 +91,23 @@ class Machines:
         lease_namespace = options.node_lease_namespace or names.node_lease_namespace(environment.namespace)
         self._informers = virtual_machines.Informers(
             vms=Informer(
-                client, VIRTUAL_MACHINES, indexers={virtual_machines.BY_CLAIM: virtual_machines.claims_of_vm}, trim=_without_managed_fields
+                client,
+                VIRTUAL_MACHINES,
+                indexers={virtual_machines.BY_CLAIM: virtual_machines.claims_of_vm},
+                trim=virtual_machines.trim_object,
             ),
             migrations=Informer(
-                client, MIGRATIONS, indexers={virtual_machines.BY_MACHINE: virtual_machines.machine_of}, trim=_without_managed_fields
+                client,
+                MIGRATIONS,
+                indexers={virtual_machines.BY_MACHINE: virtual_machines.machine_of},
+                trim=virtual_machines.trim_object,
             ),
             pods=Informer(
                 client,
                 PODS,
                 label_selector=f"{names.COMPONENT_LABEL}={names.LAUNCHER}",
                 indexers={virtual_machines.BY_OWNER: ownership.owners_of, virtual_machines.BY_NODE: virtual_machines.node_of_pod},
-                trim=_without_managed_fields,
+                trim=virtual_machines.trim_pod,
             ),
             claims=Informer(client, PERSISTENT_VOLUME_CLAIMS, trim=virtual_machines.trim_claim),
             nodes=Informer(client, NODES, trim=virtual_machines.trim_node),
@@ -184,10 +190,3 @@ async def _elected(environment: Environment, lead: Callable[[], Awaitable[None]]
         return
     settings = LeaseSettings(environment.namespace, LEASE, environment.options.identity)
     await LeaderElector(environment.client, settings, environment.clock).run(lead)
-
-
-def _without_managed_fields(obj: dict[str, object]) -> dict[str, object]:
-    metadata = obj.get("metadata")
-    if isinstance(metadata, dict):
-        metadata.pop("managedFields", None)
-    return obj

@@ -8,8 +8,8 @@ from typing import Final
 
 from apiserver.apis.core.resources import PODS
 from apiserver.apis.meta import errors
-from apiserver.apis.meta.objects import Key, Object, condition, dig, key_of, name_of, namespace_of, uid_of
-from apiserver.apis.virt import names, phases, power, structure
+from apiserver.apis.meta.objects import Key, Object, condition, controller_of, dig, key_of, name_of, namespace_of, uid_of
+from apiserver.apis.virt import layout, names, phases, power, structure
 from apiserver.apis.virt.resources import VIRTUAL_MACHINES
 from apiserver.client.informer import Informer
 from apiserver.client.rest import Client
@@ -34,6 +34,9 @@ BY_CLAIM: Final = "claim"
 """Index of machines: ``namespace/claim`` of each disk."""
 BY_NODE: Final = "node"
 """Index of pods: the node they are bound to."""
+_OF_POD_LABELS: Final = (names.COMPONENT_LABEL, names.VM_NAME_LABEL, names.CREATED_BY_LABEL, names.MIGRATION_LABEL)
+_OF_POD_SPEC: Final = ("automountServiceAccountToken", "nodeName", "restartPolicy", "terminationGracePeriodSeconds")
+_OF_POD_STATUS: Final = ("conditions", "containerStatuses", "message", "phase", "podIP", "reason")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +75,46 @@ def trim_claim(claim: Object) -> Object:
     return {
         "metadata": {key: value for key, value in (claim.get("metadata") or {}).items() if key in kept},
         "spec": {key: spec[key] for key in ("volumeMode", "accessModes") if key in spec},
+    }
+
+
+def trim_object(obj: Object) -> Object:
+    """Return a machine or Migration without what nobody here reads, and whoever wrote it may have made long."""
+    metadata = obj.get("metadata")
+    if isinstance(metadata, dict):
+        metadata.pop("managedFields", None)
+        metadata.pop("annotations", None)
+    return obj
+
+
+def trim_pod(pod: Object) -> Object:
+    """Return what of a pod matters here. Whoever may create pods gives ours labels to any, of a megabyte and more."""
+    spec, status = pod.get("spec") or {}, pod.get("status") or {}
+    return {
+        "metadata": _trim_pod_metadata(pod.get("metadata") or {}),
+        "spec": {
+            **{key: spec[key] for key in _OF_POD_SPEC if key in spec},
+            "containers": [_trim_container(each) for each in spec.get("containers") or () if each.get("name") == names.CONTAINER],
+        },
+        "status": {key: status[key] for key in _OF_POD_STATUS if key in status},
+    }
+
+
+def _trim_pod_metadata(metadata: Object) -> Object:
+    labels, owner = metadata.get("labels") or {}, controller_of({"metadata": metadata})
+    return {
+        **{key: metadata[key] for key in ("name", "namespace", "uid", "resourceVersion", "deletionTimestamp") if key in metadata},
+        "labels": {key: labels[key] for key in _OF_POD_LABELS if key in labels},
+        "ownerReferences": [owner] if owner is not None else [],
+    }
+
+
+def _trim_container(container: Object) -> Object:
+    limits = dig(container, "resources", "limits") or {}
+    return {
+        "name": names.CONTAINER,
+        "resources": {"limits": {key: limits[key] for key in (names.KVM_RESOURCE,) if key in limits}},
+        "volumeMounts": [each for each in container.get("volumeMounts") or () if each.get("mountPath") == layout.RUN_DIRECTORY][:1],
     }
 
 

@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from apiserver.apis.meta import names, objectmeta, quantity
 from apiserver.apis.meta.quantity import Quantity
-from apiserver.apis.meta.validation import FieldError, Path, duplicate, forbidden, invalid, not_supported, required, too_long, too_many
+from apiserver.apis.meta.validation import (
+    FieldError,
+    Path,
+    Reason,
+    duplicate,
+    forbidden,
+    invalid,
+    not_supported,
+    required,
+    too_long,
+    too_many,
+)
 from apiserver.apis.virt import hardware, network, phases, power
 from apiserver.apis.virt.v1alpha1 import placement
 
@@ -18,6 +30,8 @@ SPEC: Final = Path("spec")
 DOMAIN: Final = SPEC.child("domain")
 METADATA_NAME: Final = Path("metadata").child("name")
 
+MAX_BYTES: Final = 128 << 10
+"""Of an object without its status, as JSON: virt-controller keeps every one decoded, which takes up to ten times as much."""
 MAX_NAME: Final = 63
 """The name of a VirtualMachine is the value of a label on its pods."""
 MAX_DEVICE_NAME: Final = 50
@@ -46,7 +60,20 @@ _IMAGE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,510}")
 
 def validate_virtual_machine(obj: Object) -> list[FieldError]:
     """Return all that is wrong with a VirtualMachine; its metadata beyond the name is the machinery's."""
-    return _validate_outside_domain(obj) + _validate_domain(obj["spec"]["domain"], DOMAIN)
+    return _validate_size(obj) + _validate_outside_domain(obj) + _validate_domain(obj["spec"]["domain"], DOMAIN)
+
+
+def _validate_size(obj: Object, old: Object | None = None) -> list[FieldError]:
+    size = _bytes(obj)
+    if size <= MAX_BYTES or (old is not None and size <= _bytes(old)):
+        return []
+    text = f"may have, together with the spec, not more than {MAX_BYTES} bytes as JSON, and has {size}"
+    return [FieldError("metadata", Reason.TOO_LONG, "", text)]
+
+
+def _bytes(obj: Object) -> int:
+    metadata = {key: value for key, value in (obj.get("metadata") or {}).items() if key != "managedFields"}
+    return len(json.dumps((metadata, obj["spec"]), separators=(",", ":")))
 
 
 def _validate_outside_domain(obj: Object) -> list[FieldError]:
@@ -74,9 +101,10 @@ def validate_virtual_machine_update(obj: Object, old: Object) -> list[FieldError
     A spec, and in it a domain, that did not change is not judged again: rules that became stricter must not keep anybody from removing a
     finalizer, or from stopping a machine.
     """
+    found = _validate_size(obj, old)
     if obj["spec"] == old["spec"]:
-        return []
-    found = _validate_outside_domain(obj)
+        return found
+    found += _validate_outside_domain(obj)
     if obj["spec"]["domain"] != old["spec"]["domain"]:
         found += _validate_domain(obj["spec"]["domain"], DOMAIN)
     phase = phases.phase_of(old)
@@ -87,7 +115,11 @@ def validate_virtual_machine_update(obj: Object, old: Object) -> list[FieldError
 
 
 def validate_migration(obj: Object) -> list[FieldError]:
-    """Return all that is wrong with a Migration."""
+    """Return all that is wrong with a new Migration."""
+    return _validate_size(obj) + _validate_migration(obj)
+
+
+def _validate_migration(obj: Object) -> list[FieldError]:
     spec = obj["spec"]
     path = SPEC.child("selector", "name")
     name = spec["selector"]["name"]
@@ -99,7 +131,7 @@ def validate_migration(obj: Object) -> list[FieldError]:
 
 def validate_migration_update(obj: Object, old: Object) -> list[FieldError]:
     """Return all that is wrong with an update: the spec says what was asked for and stays."""
-    found = validate_migration(obj)
+    found = _validate_size(obj, old) + _validate_migration(obj)
     if obj["spec"] != old["spec"]:
         found.append(
             forbidden(SPEC, "a Migration cannot be changed; delete it, which cancels it while it is unfinished, and create another")

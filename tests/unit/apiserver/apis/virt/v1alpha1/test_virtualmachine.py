@@ -325,6 +325,19 @@ def test_all_that_is_wrong_is_said_at_once() -> None:
     }
 
 
+@pytest.mark.parametrize("field", ["labels", "annotations"])
+def test_a_machine_that_would_fill_the_memory_of_its_readers_is_refused(field: str) -> None:
+    obj = _vm()
+    obj["metadata"][field] = {f"a{number:05}": "" for number in range(12_000)}
+    assert len(_errors(obj)) == 1
+    assert _errors(obj)[0].startswith("metadata: Too long: may have, together with the spec, not more than 131072 bytes as JSON, and has ")
+
+    old = copy.deepcopy(obj)
+    assert validation.validate_virtual_machine_update(obj, old) == []  # from before the rule: it can be stopped, and can go
+    obj["metadata"][field]["one-more"] = ""
+    assert len(validation.validate_virtual_machine_update(obj, old)) == 1
+
+
 def test_the_domain_of_a_machine_that_is_on_stays_as_it_is() -> None:
     old = _vm()
     defaults.default_virtual_machine(old)
