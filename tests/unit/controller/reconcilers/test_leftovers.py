@@ -66,7 +66,10 @@ FORGED: dict[str, Change] = {
     "spec.hostNetwork": lambda pod: pod["spec"].update(hostNetwork=True),
     "spec.shareProcessNamespace": lambda pod: pod["spec"].update(shareProcessNamespace=True),
     "spec.serviceAccountName": lambda pod: pod["spec"].update(serviceAccountName="admin"),
+    "spec.dnsPolicy": lambda pod: pod["spec"].update(dnsPolicy="Default"),
+    "spec.schedulerName": lambda pod: pod["spec"].update(schedulerName="theirs"),
     "spec.securityContext.runAsUser": lambda pod: pod["spec"]["securityContext"].update(runAsUser=0),
+    "spec.securityContext.runAsNonRoot": lambda pod: pod["spec"]["securityContext"].update(runAsNonRoot=1),
     "spec.schedulingGates": lambda pod: pod["spec"].update(schedulingGates=[{"name": "never"}]),
     "spec.terminationGracePeriodSeconds": lambda pod: pod["spec"].update(terminationGracePeriodSeconds=0),
     "metadata.labels[kubevirt.io]": lambda pod: pod["metadata"]["labels"].pop("kubevirt.io"),
@@ -80,6 +83,21 @@ def test_one_difference_is_enough_and_is_named(where: str) -> None:
     found = as_served(PODS["tiny"])
     FORGED[where](found)
     assert leftovers.objection(found, PODS["tiny"], TINY) == f"{where} differs"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda pod: pod["spec"]["tolerations"][0].update(effect="NoExecute"),
+        lambda pod: pod["spec"]["tolerations"].reverse(),
+        lambda pod: pod["spec"].update(tolerations=[]),
+    ],
+    ids=["narrower", "behind admission's", "none"],
+)
+def test_tolerations_of_admission_come_behind_ours_and_replace_none(change: Change) -> None:
+    found = as_served(PODS["placed"])
+    change(found)
+    assert leftovers.objection(found, PODS["placed"], VMS["placed"]).startswith("spec.tolerations")
 
 
 @pytest.mark.parametrize(
