@@ -177,6 +177,16 @@ CREATIONS: Final = MappingProxyType[str, Change](
 )
 """Each alone makes a launcher pod one that may not be created."""
 
+REFUSED_EARLIER: Final = MappingProxyType[str, Change](
+    {
+        "an ephemeral container": _with(ephemeralContainers=[_BESIDE]),
+        "Windows' confinement": _pod_confined(windowsOptions={"hostProcess": True}),
+        "Windows' confinement of the container": _confined(windowsOptions={"hostProcess": True}),
+        "all of /proc": _confined(procMount="Unmasked"),
+    }
+)
+"""The same, where kube-apiserver by itself refuses it, or drops the field, before a policy is asked: its next release may not."""
+
 
 def _of_a_person(pod: Pod) -> None:
     for mount in _container(pod)["volumeMounts"]:

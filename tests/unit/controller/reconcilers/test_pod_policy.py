@@ -23,7 +23,17 @@ from apiserver.apis.meta.users import User
 from apiserver.registry.generic.admission import Attributes
 from controller.reconcilers import ownership
 from tests.unit.controller.reconcilers import forbidden_pods
-from tests.unit.controller.reconcilers.forbidden_pods import ACCOUNT, CREATIONS, DELETIONS, OURS, POLICY, Change, Pod, changed
+from tests.unit.controller.reconcilers.forbidden_pods import (
+    ACCOUNT,
+    CREATIONS,
+    DELETIONS,
+    OURS,
+    POLICY,
+    REFUSED_EARLIER,
+    Change,
+    Pod,
+    changed,
+)
 
 
 class Cluster:
@@ -83,6 +93,11 @@ async def test_every_pod_that_virt_controller_makes_is_admitted(policies: Valida
 @pytest.mark.parametrize("what", CREATIONS)
 async def test_a_pod_with_one_more_power_is_refused(policies: ValidatingPolicies, what: str) -> None:
     assert await refusal(policies, obj=changed(CREATIONS[what])) != ""
+
+
+@pytest.mark.parametrize("change", REFUSED_EARLIER.values(), ids=REFUSED_EARLIER)
+async def test_what_kube_apiserver_itself_refuses_today_is_refused_by_the_policy_too(policies: ValidatingPolicies, change: Change) -> None:
+    assert await refusal(policies, obj=changed(change)) != ""
 
 
 @pytest.mark.parametrize("change", OURS.values(), ids=OURS)
