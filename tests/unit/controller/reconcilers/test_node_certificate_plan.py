@@ -52,6 +52,7 @@ WRONG: dict[str, dict[str, Any]] = {
     "code signing": a_request(pkcs10(extensions=(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CODE_SIGNING]),))),
     "an extension that nobody knows": a_request(pkcs10(extensions=(x509.UnrecognizedExtension(x509.ObjectIdentifier("1.2.3.4"), b"\0"),))),
     "a challenge password": a_request(pkcs10(attributes=((AttributeOID.CHALLENGE_PASSWORD, b"secret"),))),
+    "a challenge password behind the rest": a_request(pkcs10(attributes=((AttributeOID.CHALLENGE_PASSWORD, b"x" * 200),))),
     "an RSA key": a_request(pkcs10(key=rsa.generate_private_key(65537, 2048))),
     "an Ed25519 key": a_request(pkcs10(key=ed25519.Ed25519PrivateKey.generate())),
     "a DSA key": a_request(pkcs10(key=dsa.generate_private_key(2048))),

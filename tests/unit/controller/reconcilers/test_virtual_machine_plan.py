@@ -26,6 +26,7 @@ from controller.reconcilers.actions import (
     WriteStatus,
     status_patch,
 )
+from controller.reconcilers.attempts import failed_nodes
 from controller.reconcilers.node_reports import Silence
 from controller.reconcilers.settings import Settings
 from controller.reconcilers.virtual_machine_plan import Observed, is_handled, plan
@@ -210,6 +211,26 @@ def test_a_guest_whose_pod_somebody_deleted_starts_again() -> None:
     vm["status"] = written(plan(seen(vm, a_pod(phase="Succeeded", exit_code=0, deleting=True))))
     assert vm["status"]["phase"] == "Stopped"
     assert "CreatePod" in kinds(plan(seen(vm)))
+
+
+@pytest.mark.parametrize(
+    ("earlier", "avoided"),
+    [
+        ([], ("node1",)),
+        ([{"result": "Failed", "nodeName": "node2"}], ("node1", "node2")),
+        ([{"result": "Failed", "nodeName": "node1"}], ("node1",)),
+        ([{"result": "Failed"}], ("node1",)),
+        ([{"result": "Failed", "nodeName": "node2", "runningTime": "2026-01-01T00:00:10Z"}], ("node1",)),
+        ([{"result": "Stopped", "nodeName": "node2"}], ("node1",)),
+        ([{"result": "Failed", "nodeName": "node3"}, {"result": "Succeeded", "nodeName": "node2"}], ("node1",)),
+    ],
+)
+def test_a_start_avoids_the_nodes_on_which_no_guest_came_to_run_since_one_did(
+    earlier: list[Mapping[str, str]], avoided: tuple[str, ...]
+) -> None:
+    starts = [*earlier, {"result": "Failed", "nodeName": "node1"}]
+    numbered = [an_attempt(number, **each) for number, each in enumerate(starts, start=1)]
+    assert failed_nodes(a_vm(phase="Failed", attempts=numbered)) == avoided
 
 
 def test_a_launcher_that_ended_in_peace_without_a_guest_is_a_failed_start() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -10,8 +11,11 @@ from hypothesis import strategies as st
 
 from apiserver.apis.virt import names
 from apiserver.apis.virt.trust import Revocations
+from apiserver.client.config import Config
+from apiserver.client.rest import Client
 from certs.peers import Peer, described
-from handler.identity.trust import Stranger, node_of
+from handler.identity.store import Store
+from handler.identity.trust import Stranger, Trust, node_of
 
 NOW = datetime(2026, 11, 22, tzinfo=UTC)
 NONE = Revocations()
@@ -93,3 +97,15 @@ def test_what_ssl_tells_is_read_and_an_unverified_certificate_is_none() -> None:
     two = described({**told, "subject": ((("commonName", "virt-handler"),), (("commonName", "virt-api"),))})
     assert two is not None
     assert two.common_name == ""
+
+
+async def test_whoever_removes_the_config_map_pardons_nobody(tmp_path: Path) -> None:
+    client, store = Client(Config("http://127.0.0.1:1"), user_agent="test"), Store(tmp_path)
+    trust = Trust(client, "kubevirt", store)
+    trust._changed({"data": {"revoked.n": "stolen"}})
+    trust._changed(None)
+    assert trust.revocations.is_revoked("n")
+    store.load()
+    assert Trust(client, "kubevirt", store).revocations.is_revoked("n"), "nor does a restart"
+    trust._changed({})
+    assert not trust.revocations.is_revoked("n"), "one that is there and says nothing does"

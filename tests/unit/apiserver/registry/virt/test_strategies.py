@@ -263,6 +263,19 @@ async def test_a_stream_leads_to_the_handler_of_the_machines_node() -> None:
     assert destination.tls is context
 
 
+async def test_no_stream_leads_to_a_revoked_node_and_whoever_removes_the_config_map_pardons_none() -> None:
+    async def locate(node: str) -> tuple[str, int]:
+        raise AssertionError(node)
+
+    context: Any = object()
+    revoked = RevokedNodes(Informer(Client(Config("http://127.0.0.1:1"), user_agent="test"), CONFIG_MAPS))
+    stream = streams.HandlerStream("console", locate, lambda: context, revoked)
+    for config_map in ({"data": {"revoked.node1": "stolen"}}, None):
+        revoked._changed(config_map)
+        with pytest.raises(errors.ServiceUnavailable, match='node "node1" is revoked'):
+            await stream.locate(_vm())
+
+
 def test_every_stream_is_interactive_because_whoever_sees_the_screen_can_type() -> None:
     context: Any = None
     for stream in get_args(Stream):
