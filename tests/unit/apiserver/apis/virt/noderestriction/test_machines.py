@@ -166,6 +166,14 @@ def test_an_end_has_the_result_of_its_phase(result: str | None) -> None:
     assert paths(a_write("n", old, new)) == {"status.attempts[1].result"}
 
 
+@pytest.mark.parametrize("phase", sorted(RESULTS))
+def test_an_end_has_a_time(phase: str) -> None:
+    old = stored("Running")
+    new = written(old, phase)
+    del new["status"]["attempts"][-1]["endTime"]
+    assert "status.attempts[1].result" in paths(a_write("n", old, new))
+
+
 @pytest.mark.parametrize(
     ("moment", "allowed"),
     [
@@ -280,6 +288,12 @@ def test_nobody_but_source_and_target_of_the_migration_is_party_to_it(node: str,
     migration = a_migration("Running", **side)
     new = taken_over(old, a_migration("Running"))
     assert paths(a_write(node, old, new, migration))
+
+
+@pytest.mark.parametrize("side", [{"sourceNode": "n3"}, {"sourcePod": "p3"}])
+def test_a_migration_from_elsewhere_moves_nothing_however_true_the_record(side: dict[str, Any]) -> None:
+    old, migration = stored("Running"), a_migration("Running", **side)
+    assert paths(a_write("n2", old, taken_over(old, migration), migration)) == {"status.migration"}
 
 
 @pytest.mark.parametrize("field", ["nodeName", "podName", "podUID"])
