@@ -15,6 +15,7 @@ import json
 import logging
 import ssl
 from collections.abc import Callable, Iterable
+from functools import partial
 from itertools import chain
 from math import inf
 from time import time
@@ -22,6 +23,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from apiserver.client import buffers
 from apiserver.endpoints.http.allowances import Allowance
+from apiserver.endpoints.http.caps import origin
 from apiserver.endpoints.http.heads import Head, Refused
 from apiserver.endpoints.http.messages import LATER, BodyError, Request, Response, Stream, date_at
 from apiserver.endpoints.http.reading import Reader
@@ -183,7 +185,17 @@ class Connection(asyncio.Protocol):
         self._began = False
         self._continue = head.fields.expects_continue and not self._reader.complete
         self.deadline = inf
+        if self.certificate is not None:
+            self.ask(head)
+        else:
+            server.turns.wants(origin(self.remote), partial(self._ask, head))
+
+    def _ask(self, head: Head) -> bool:
+        """Let the handler answer a client without a certificate, whose turn has come; return whether it is still there."""
+        if self._transport is None or self._ending:
+            return False
         self.ask(head)
+        return True
 
     def _wait_for_head(self) -> None:
         """Give the rest of a head its time; if it is a long one, it must be one of few."""

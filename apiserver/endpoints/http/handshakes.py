@@ -1,17 +1,14 @@
 """Connections from their first byte to what their handshake has shown: whose turn it is, and how many there may be.
 
-Before the handshake is over nobody knows who is there, and each costs a signature. So handshakes take turns: a few of them in each turn of
-the event loop, one of each address after the other, so that connections which are open are served meanwhile, and a flood from one address
-delays itself; those that have begun go on before others begin. How many there may be at once, and how many whose client showed no
-certificate, is bounded (:mod:`~.caps`); a client with a verified certificate is counted apart, by the certificate, where nobody else can
-take its place.
+Before the handshake is over nobody knows who is there, and each costs a signature. So handshakes take turns (:mod:`~.turns`), those that
+have begun before those that begin. How many there may be at once, and how many whose client showed no certificate, is bounded
+(:mod:`~.caps`); a client with a verified certificate is counted apart, by the certificate, where nobody else can take its place.
 """
 
 from __future__ import annotations
 
 import asyncio
 import ssl
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
@@ -19,6 +16,7 @@ from typing import Final
 from apiserver.endpoints.http.caps import Caps, Places
 from apiserver.endpoints.http.connection import Connection
 from apiserver.endpoints.http.tls import FEW_ARRIVALS, Tls
+from apiserver.endpoints.http.turns import Turns
 
 _ARRIVALS: Final = 64 << 10
 _STEPS: Final = 4
@@ -58,9 +56,7 @@ class Handshakes:
         """Handshakes that failed."""
         self.newest = newest
         self._loop = asyncio.get_running_loop()
-        self._begun: dict[str, deque[Tls]] = {}  # by origin: who waits for a turn, the next one first
-        self._new: dict[str, deque[Tls]] = {}  # likewise, with nothing done for them yet
-        self._turning: asyncio.Handle | None = None
+        self.turns = Turns(_STEPS)
 
     def __call__(self) -> Tls:
         """Return the protocol of a new socket."""
@@ -91,38 +87,6 @@ class Handshakes:
     def failed(self) -> None:
         """Count a handshake that failed."""
         self.failures += 1
-
-    def wants(self, tls: Tls) -> None:
-        """Let a handshake go on when its turn comes."""
-        if tls.is_waiting:
-            return
-        tls.is_waiting = True
-        (self._begun if tls.has_begun else self._new).setdefault(tls.origin, deque()).append(tls)
-        if self._turning is None:
-            self._turning = self._loop.call_soon(self._turn)
-
-    def _turn(self) -> None:
-        """Let some go on, one of each address after the other."""
-        left = _STEPS
-        try:
-            while left and (self._begun or self._new):
-                tls = self._next()
-                if not tls.is_closing():
-                    left -= 1
-                    tls.shake()
-        finally:
-            self._turning = self._loop.call_soon(self._turn) if self._begun or self._new else None
-
-    def _next(self) -> Tls:
-        """Take whose turn it is; its address is then behind all others. What costs a signature waits for what has cost one."""
-        turns = self._begun or self._new
-        who = next(iter(turns))
-        waiting = turns.pop(who)
-        tls = waiting.popleft()
-        if waiting:
-            turns[who] = waiting
-        tls.is_waiting = False
-        return tls
 
     def abort(self) -> None:
         """End all that are under way."""

@@ -11,6 +11,7 @@ from apiserver.endpoints.http.allowances import UNVERIFIED, VERIFIED, Allowance
 from apiserver.endpoints.http.connection import Connection
 from apiserver.endpoints.http.heads import Heads, Refused
 from apiserver.endpoints.http.messages import Prompt, Request, Response
+from apiserver.endpoints.http.turns import Turns
 
 Handler = Callable[[Request], Awaitable[Response]]
 """Answers a request. A stream that it returns has ended; what it raises ends the connection."""
@@ -26,6 +27,8 @@ class Settings:
     verified: Allowance = VERIFIED
     long_heads: int = 64
     """Unfinished heads of verified clients that are longer than an unverified client's may be, at once."""
+    strange_requests: int = 8
+    """Requests of unverified clients that begin in one turn of the event loop."""
     idle_seconds: float = 200.0
     """Between requests."""
     linger_seconds: float = 5.0
@@ -46,6 +49,8 @@ class Server:
         self.heads = Heads(max_fields=self.settings.verified.fields)
         self.strange_heads = Heads(0, max_fields=self.settings.unverified.fields)
         """For clients without a certificate: they shall neither fill what is remembered nor push others out of it."""
+        self.turns = Turns(self.settings.strange_requests)
+        """When requests of clients without a certificate begin."""
         self.draining = False
         """Answers end their connections."""
         self._connections: set[Connection] = set()

@@ -41,8 +41,8 @@ class Tls(asyncio.BufferedProtocol, asyncio.Transport):
     """One connection's TLS, of the server's side."""
 
     __slots__ = (
-        "_answered", "_arrivals", "_closing", "_connection", "_handshakes", "_hello", "_incoming", "_object", "_outgoing", "_said",
-        "_timer", "_transport", "is_waiting", "origin",
+        "_answered", "_arrivals", "_closing", "_connection", "_handshakes", "_hello", "_incoming", "_is_waiting", "_object", "_outgoing",
+        "_said", "_timer", "_transport", "origin",
     )  # fmt: skip
 
     _incoming: ssl.MemoryBIO
@@ -59,20 +59,14 @@ class Tls(asyncio.BufferedProtocol, asyncio.Transport):
         self._said = 0  # bytes of the handshake
         self._answered = 0  # bytes of OpenSSL's own
         self._closing = False
-        self.is_waiting = False
-        """True while its handshake waits for its turn."""
+        self._is_waiting = False  # the handshake, for its turn
         self.origin = ""
         """By what connections of the client's address are counted."""
 
     @property
     def is_busy(self) -> bool:
         """True while the client waits for us."""
-        return self.is_waiting if self._connection is None else self._connection.is_busy
-
-    @property
-    def has_begun(self) -> bool:
-        """Whether anything of the handshake was done."""
-        return self._said > 0
+        return self._is_waiting if self._connection is None else self._connection.is_busy
 
     # What the socket's transport calls.
 
@@ -98,7 +92,7 @@ class Tls(asyncio.BufferedProtocol, asyncio.Transport):
         if connection is None:
             if self._incoming.pending > FEW_ARRIVALS:
                 self.pause_reading()  # until its turn has come
-            self._handshakes.wants(self)
+            self._wait()
             return
         try:
             self._read(connection)
@@ -144,10 +138,19 @@ class Tls(asyncio.BufferedProtocol, asyncio.Transport):
                 self._incoming = ssl.MemoryBIO()
                 self._object = self._handshakes.newest().wrap_bio(self._incoming, self._outgoing, server_side=True)
                 self._incoming.write(hello)
-                self._handshakes.wants(self)
+                self._wait()
 
-    def shake(self) -> None:
-        """Go on with the handshake, for its turn has come, and with what was sent behind it."""
+    def _wait(self) -> None:
+        """Let the handshake go on when its turn comes."""
+        if not self._is_waiting:
+            self._is_waiting = True
+            self._handshakes.turns.wants(self.origin, self._go_on, goes_on=self._said > 0)
+
+    def _go_on(self) -> bool:
+        """Go on with the handshake, and with what was sent behind it; return whether the client is still there."""
+        self._is_waiting = False
+        if self.is_closing():
+            return False
         try:
             connection = self._shake()
             if connection is not None:
@@ -157,6 +160,7 @@ class Tls(asyncio.BufferedProtocol, asyncio.Transport):
             if self._connection is None:
                 self._handshakes.failed()
             self._end()
+        return True
 
     def _shake(self) -> Connection | None:
         """Go on with the handshake; return the connection, once it is over."""

@@ -414,3 +414,22 @@ async def test_strangers_heads_are_not_remembered(handler: Handler) -> None:
     assert (len(server.heads._known), len(server.heads._whole)) == (1, 1)
     assert (len(server.strange_heads._known), len(server.strange_heads._whole)) == (0, 0)
     await stranger.end()
+
+
+async def test_requests_of_strangers_take_turns_and_those_of_others_do_not_wait(handler: Handler) -> None:
+    first = Line(handler, replace(QUICK, strange_requests=2))
+    crowd = [first, *(Line(handler, beside=first) for _ in range(20))]
+    known = Line(handler, certificate=b"proxy", beside=first)
+    for number, line in enumerate(crowd):
+        line.connection.data_received(GET % b"s%d" % number)
+    known.connection.data_received(GET % b"known")
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert "/known" in handler.seen
+    assert len(handler.seen) <= 1 + 2 * 2
+    for line in crowd[10:]:
+        line.transport.close()
+    await settle()
+    assert len(handler.seen) < 22, "who is gone is not answered"
+    assert [body_of(line.take()) for line in crowd[:10]] == [b"/s%d" % number for number in range(10)]
+    await first.end()

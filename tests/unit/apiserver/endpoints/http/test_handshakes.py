@@ -114,8 +114,7 @@ class Door:
         await settle()
         handshakes = self.handshakes
         assert [len(each) for each in (handshakes.under_way, handshakes.unverified, handshakes.verified)] == [0, 0, 0]
-        assert not handshakes._new
-        assert not handshakes._begun
+        assert not len(handshakes.turns)
         assert not handshakes.outgoing.pending
 
 
