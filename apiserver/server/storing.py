@@ -78,7 +78,7 @@ class Pulse:
         self._storage = storage
         self._seconds = seconds
         self._turn = asyncio.Lock()
-        self._asked = -inf  # when the last read began, by the loop's clock
+        self._asked = -inf  # when the last read that was answered began, by the loop's clock
         self._well = False
 
     async def __call__(self) -> bool:
@@ -87,8 +87,9 @@ class Pulse:
         came = loop.time()
         async with self._turn:
             if self._asked <= came:
-                self._asked = loop.time()
+                began = loop.time()
                 self._well = await self._ask()
+                self._asked = began  # not before: who asked may go away meanwhile, and what was known before is no answer for the others
             return self._well
 
     async def _ask(self) -> bool:

@@ -12,7 +12,7 @@ from apiserver.server import encrypting
 from apiserver.server.storing import StorageOptions, Storing
 from storage.encryption.configuration import Misconfigured
 from storage.memory import MemoryStorage
-from storage.port import Put
+from storage.port import Put, Unavailable
 
 KEY = "/registry/kubevirt.io/virtualmachines/default/a"
 CLAIM = "/registry/claims/kubevirt.io/disk"
@@ -97,17 +97,20 @@ async def test_health_waits_as_long_as_the_flags_say() -> None:
 
 
 class Counted(MemoryStorage):
-    """Counts questions for the revision; ``silent``: answers none of them."""
+    """Counts questions for the revision; ``silent``: answers none of them, ``out``: each with an error."""
 
     def __init__(self) -> None:
         super().__init__()
         self.asked = 0
         self.silent = False
+        self.out = False
 
     async def revision(self) -> int:
         self.asked += 1
         if self.silent:
             await asyncio.Event().wait()
+        if self.out:
+            raise Unavailable("etcd is away")
         return await super().revision()
 
 
@@ -125,3 +128,19 @@ async def test_however_many_ask_whether_storage_is_well_it_is_asked_seldom() -> 
     assert asyncio.get_running_loop().time() - before < 1, "they wait together, not one after the other"
     storage.silent = False
     assert await kept.ready()
+
+
+async def test_who_goes_away_while_he_asks_leaves_the_question_to_the_next() -> None:
+    storage = Counted()
+    kept = Storing(storage, StorageOptions(), root="/registry/")
+    assert await kept.ready()
+    storage.silent = True
+    async with asyncio.TaskGroup() as tasks:
+        asking = [tasks.create_task(kept.ready()) for _ in range(3)]
+        for number, each in enumerate(asking[:2], 2):
+            while storage.asked < number:
+                await asyncio.sleep(0.01)
+            each.cancel()
+        storage.out, storage.silent = True, False
+    assert [each.cancelled() for each in asking] == [True, True, False]
+    assert not asking[2].result(), "what was true before he asked is no answer"
