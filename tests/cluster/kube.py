@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import secrets
 import select
 import subprocess
 import time
@@ -122,9 +123,13 @@ class Console:
         return found
 
     def run(self, command: str, *, timeout: float = 30) -> str:
-        """Run a shell command in the guest and return what it printed."""
-        self.type(f"{command}; echo E''ND\n")
-        return self.expect(r"(?s)(.*)END\r?\n", timeout=timeout).group(1)
+        """Run a shell command in the guest and return what it printed.
+
+        Its end is a word of its own: whoever attaches again is shown what was printed before, ends of earlier commands included.
+        """
+        end = secrets.token_hex(4)
+        self.type(f"{command}; echo E''ND-{end}\n")
+        return self.expect(rf"(?s)(.*)END-{end}\r?\n", timeout=timeout).group(1)
 
     def _read(self, timeout: float) -> bool:
         ready, _, _ = select.select([self._terminal], [], [], timeout)

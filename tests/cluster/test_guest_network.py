@@ -68,7 +68,7 @@ def test_a_guest_that_takes_other_addresses_is_not_heard(kubectl: Kubectl) -> No
     with console(kubectl, "net-liar") as guest:
         guest.expect("GUEST-READY", timeout=60)
         wait_for_address(guest)
-        assert "1 packets received" in guest.run(f"ping -c 1 {address}")
+        eventually(lambda: "1 packets received" in guest.run(f"ping -c 1 {address}"), timeout=60, what="an answer of the other guest")
         guest.run("ip address add 10.99.99.99/32 dev eth0")
         assert " 0 packets received" in guest.run(f"ping -c 2 -W 1 -I 10.99.99.99 {address}")
         assert dropped(pod, "foreign_ipv4") >= 2
@@ -105,7 +105,7 @@ def test_whoever_breaks_what_reads_the_guests_packets_has_nothing(kubectl: Kubec
     assert {int(status[each], 16) for each in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb")} == {0}
     assert (status["NoNewPrivs"], status["Seccomp"]) == ("1", "2")
     for namespace in ("mnt", "pid", "net", "ipc", "uts", "cgroup"):
-        assert (here / "ns" / namespace).stat().st_ino != Path(f"/proc/1/ns/{namespace}").stat().st_ino
+        assert (here / "ns" / namespace).stat().st_ino != Path(f"/proc/self/ns/{namespace}").stat().st_ino
 
     program = Path(breakout.__file__).read_text()
     ended = json.loads(kubectl("exec", pod["metadata"]["name"], "--", "python3", "-I", "-c", program, "pod"))
