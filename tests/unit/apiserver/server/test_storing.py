@@ -114,7 +114,7 @@ class Counted(MemoryStorage):
         return await super().revision()
 
 
-async def test_however_many_ask_whether_storage_is_well_it_is_asked_seldom() -> None:
+async def test_however_many_ask_whether_storage_is_well_it_is_asked_once_at_a_time() -> None:
     storage = Counted()
     kept = Storing(storage, StorageOptions(etcd_readycheck_timeout=0.05), root="/registry/")
     async with asyncio.TaskGroup() as tasks:
