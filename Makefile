@@ -25,7 +25,7 @@ fmt: setup  ## format the code
 	$(VENV)/bin/ruff format .
 	$(VENV)/bin/ruff check --fix --quiet .
 
-check: setup  ## format, lint, types, import contracts, and the tests that need no cluster (under two minutes)
+check: setup  ## format, lint, types, import contracts, and the tests that need no cluster (about five minutes)
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/mypy
