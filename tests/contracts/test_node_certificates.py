@@ -47,7 +47,8 @@ class Cluster:
     def __init__(self, here: Environment) -> None:
         self._here = here
         self.config = Config.load(str(here.kubeconfig()))
-        self._ensure("/api/v1/namespaces", "Namespace", NAMESPACE)
+        for namespace in (NAMESPACE, names.node_lease_namespace(NAMESPACE)):
+            self._ensure("/api/v1/namespaces", "Namespace", namespace)
         for each in yaml.safe_load_all(rbac.CHART.read_text()):
             kind = (each or {}).get("kind", "")
             namespace = each["metadata"].get("namespace") if each else None
