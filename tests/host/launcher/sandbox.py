@@ -11,7 +11,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -146,7 +146,11 @@ class Launcher:
     def qemu(self) -> list[int]:
         """Return the pids of the QEMU processes of this pod."""
         paths = [path for path in (self.run_directory / "libvirt/qemu/run").glob("*.pid") if path.name != "driver.pid"]
-        return [pid for pid in (int(path.read_text()) for path in paths) if alive(pid)]
+        found: list[int] = []
+        for path in paths:
+            with suppress(FileNotFoundError):  # libvirt removes it as the domain ends
+                found.append(int(path.read_text()))
+        return [pid for pid in found if alive(pid)]
 
     def wait(self, seconds: float = 20.0) -> int:
         """Return the exit code once it has ended."""
