@@ -47,16 +47,16 @@ class Cluster:
     def __init__(self, here: Environment) -> None:
         self._here = here
         self.config = Config.load(str(here.kubeconfig()))
-        for namespace in (NAMESPACE, names.node_lease_namespace(NAMESPACE)):
-            self._ensure("/api/v1/namespaces", "Namespace", namespace)
-        for each in yaml.safe_load_all(rbac.CHART.read_text()):
-            kind = (each or {}).get("kind", "")
-            namespace = each["metadata"].get("namespace") if each else None
+        for each in (NAMESPACE, names.node_lease_namespace(NAMESPACE)):
+            self._ensure("/api/v1/namespaces", "Namespace", each)
+        for manifest in yaml.safe_load_all(rbac.CHART.read_text()):
+            kind = (manifest or {}).get("kind", "")
+            namespace = manifest["metadata"].get("namespace") if manifest else None
             if kind == "ServiceAccount":
-                here.ensure(f"/api/v1/namespaces/{namespace}/serviceaccounts", each)
+                here.ensure(f"/api/v1/namespaces/{namespace}/serviceaccounts", manifest)
             elif kind in {"Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding"}:
                 scope = f"/namespaces/{namespace}" if namespace else ""
-                here.ensure(f"/apis/rbac.authorization.k8s.io/v1{scope}/{kind.lower()}s", each)
+                here.ensure(f"/apis/rbac.authorization.k8s.io/v1{scope}/{kind.lower()}s", manifest)
         for node in NODES:
             self._ensure("/api/v1/nodes", "Node", node)
             spec = {"nodeName": node, "serviceAccountName": "virt-handler", "containers": [{"name": "a", "image": "a"}]}
