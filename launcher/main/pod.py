@@ -22,24 +22,21 @@ from launcher.hypervisor.port import (
     OperationTimeout,
     Unavailable,
 )
-from launcher.main import arrival, files, life, qemu_log
-from launcher.main.children import Children, CommandFailed
+from launcher.main import agent, arrival, files, life, qemu_log
+from launcher.main.agent import Agent
+from launcher.main.children import Children
 from launcher.main.console import Console
 from launcher.main.departure import Departure
+from launcher.main.preparation import Preparation, StartFailure
 from launcher.main.wire import Refused
 from launcher.protocol import messages
 
 logger = logging.getLogger(__name__)
 
-READY_SECONDS: Final = 60.0
-"""libvirtd asks QEMU what it can do at its first start: 0.3 s alone, several on a loaded node."""
 CONSOLE_SECONDS: Final = 5.0
 POLL_SECONDS: Final = 10.0
 """Events tell of every change; this heals what an event that never came would leave."""
-AGENT_SECONDS: Final = 10.0
 STOP_SECONDS: Final = 0.5
-
-StartFailure = (disks.InvalidSpecification, files.DiskUnusable, CommandFailed, HypervisorError, TimeoutError, OSError)
 
 
 class Pod:
@@ -67,9 +64,8 @@ class Pod:
         """
         self._hypervisor = hypervisor
         self.console = console(self._viewers_changed)
-        self._children = children
+        self._preparation = Preparation(hypervisor, children, serve_addresses)
         self._qemu_log = qemu_log
-        self._serve_addresses = serve_addresses
         self._status_changed = status_changed
         self.status = messages.Status(revision=0)
         self._machine: messages.Machine | None = None
@@ -85,7 +81,7 @@ class Pod:
         self._looking = asyncio.Lock()
         self._changed = asyncio.Event()
         self._stop_requested = asyncio.Event()
-        self._agent_changed = asyncio.Event()
+        self._agent = Agent(hypervisor, answered=self._take_facts, gone=self._agent_gone)
         self._over = asyncio.Event()
         self._group = asyncio.TaskGroup()
         hypervisor.subscribe(self._changed.set)
@@ -93,7 +89,7 @@ class Pod:
     async def run(self) -> None:
         """Watch the domain until it is over."""
         async with self._group as group:
-            tasks = [group.create_task(part()) for part in (self._watch, self._stop, self._ask_agent)]
+            tasks = [group.create_task(part()) for part in (self._watch, self._stop, self._agent.run)]
             await self._over.wait()
             for task in tasks:
                 task.cancel()
@@ -165,7 +161,7 @@ class Pod:
         self._name = document.domain_name(machine.namespace, machine.name)
 
     async def _start(self, request: messages.Sync) -> None:
-        xml = await self._define(request.machine)
+        xml = await self._prepare_start(request.machine)
         await self._hypervisor.create(self._name, xml)
         self._existed = True
         self._set(started=True)
@@ -179,43 +175,16 @@ class Pod:
         if not request.paused:
             await self._hypervisor.resume(self._name)
 
-    async def _define(self, machine: messages.Machine) -> str:
-        """Prepare disks and addresses, and return the XML, once libvirtd is ready."""
-        found = await asyncio.to_thread(files.look, machine.domain)
-        taps = [document.Tap(interface.mac, interface.tap, interface.model) for interface in machine.interfaces]
-        definition = document.Definition(machine.namespace, machine.name, machine.uid, machine.domain, machine.accelerator, taps, found)
-        xml = document.to_xml(definition)
+    async def _prepare_start(self, machine: messages.Machine) -> str:
+        xml = await self._preparation.prepare(machine)
         self._set(not_migratable=disks.not_migratable(machine.domain))
-        self._serve_addresses(machine)
-        await files.make_overlays(self._children, machine.domain, found)
-        await self._wait_ready()
         return xml
-
-    async def _wait_ready(self) -> None:
-        try:
-            async with asyncio.timeout(READY_SECONDS):
-                await self._hypervisor.ready()
-        except TimeoutError as error:
-            raise OperationTimeout(f"libvirtd was not ready within {READY_SECONDS:g} s") from error
 
     async def _start_failed(self, error: BaseException) -> None:
         """Leave no domain behind, whether or not the failed call made one, and end."""
         if not isinstance(error, DomainExists):
-            await self._destroy_surely()
+            await self._preparation.undo(self._name)
         self._end("start-failed", str(error) or type(error).__name__)
-
-    async def _destroy_surely(self) -> None:
-        try:
-            async with asyncio.timeout(READY_SECONDS):
-                while True:
-                    try:
-                        await self._hypervisor.destroy(self._name)
-                    except (Unavailable, OperationTimeout):
-                        await asyncio.sleep(STOP_SECONDS)
-                    else:
-                        return
-        except (TimeoutError, HypervisorError) as error:
-            logger.warning("the domain may still be there; it ends with this pod", extra={"error": str(error)})
 
     # --- states ------------------------------------------------------------------------------------------------------------------
 
@@ -342,8 +311,7 @@ class Pod:
         """Make the status agree with what was seen."""
         if self.status.ending is not None:
             return
-        if seen is not None and seen.agent_connected != (self._domain is not None and self._domain.agent_connected):
-            self._agent_changed.set()
+        self._agent.take(seen)
         self._domain = seen
         if seen is not None and seen.active:
             self._take_active(seen)
@@ -374,38 +342,11 @@ class Pod:
             return  # it finds out where the domain is
         self._end(*life.ending_of(self._run, seen))
 
-    async def _ask_agent(self) -> None:
-        while True:
-            try:
-                async with asyncio.timeout(AGENT_SECONDS):
-                    await self._agent_changed.wait()
-            except TimeoutError:
-                pass
-            self._agent_changed.clear()
-            if self._domain is None or not self._domain.agent_connected:
-                if self.status.agent.connected:
-                    self._set(agent=dataclasses.replace(self.status.agent, connected=False))
-                continue
-            try:
-                self._take_facts(await self._hypervisor.guest_facts(self._name))
-            except HypervisorError as error:
-                logger.debug("the guest agent did not answer", extra={"error": str(error)})
-
     def _take_facts(self, facts: GuestFacts) -> None:
-        names = {interface.mac.lower(): interface.name for interface in self._machine.interfaces} if self._machine else {}
-        agent = messages.AgentStatus(
-            connected=True,
-            hostname=facts.hostname,
-            os_id=facts.os_id,
-            os_name=facts.os_name,
-            os_version=facts.os_version,
-            kernel_release=facts.kernel_release,
-            timezone=facts.timezone,
-        )
-        interfaces = tuple(
-            messages.InterfaceStatus(names.get(item.mac, ""), item.mac, item.device, item.addresses) for item in facts.interfaces
-        )
-        self._set(agent=agent, interfaces=interfaces)
+        self._set(agent=agent.status_of(facts), interfaces=agent.interfaces_of(facts, self._machine))
+
+    def _agent_gone(self) -> None:
+        self._set(agent=dataclasses.replace(self.status.agent, connected=False))
 
     # --- migration ---------------------------------------------------------------------------------------------------------------
 
@@ -418,7 +359,7 @@ class Pod:
             if reason := disks.not_migratable(request.machine.domain):
                 raise Refused("Invalid", reason)
             try:
-                await self._define(request.machine)
+                await self._prepare_start(request.machine)
             except StartFailure as error:
                 raise Refused("Failed", str(error)) from error
             self._adopt(request.machine)

@@ -11,7 +11,7 @@ import pytest
 
 from launcher.domain.states import State
 from launcher.hypervisor.port import GuestFacts, GuestInterface, HypervisorError, MigrationFailed, Progress, Unavailable
-from launcher.main import departure, life, pod
+from launcher.main import agent, departure, life, pod, preparation
 from launcher.main.children import Children
 from launcher.main.console import Console
 from launcher.main.pod import Pod
@@ -39,12 +39,13 @@ class World:
     def __init__(self, directory: Path) -> None:
         self.hypervisor = FakeHypervisor()
         self.served: list[messages.Machine] = []
+        self.serving_fails: OSError | None = None
         self.pod = Pod(
             self.hypervisor,
             lambda changed: ConnectedConsole(directory / "serial", changed),
             Children(),
             qemu_log=lambda _name: directory / "log",
-            serve_addresses=self.served.append,
+            serve_addresses=self.serve_addresses,
             status_changed=lambda: None,
         )
         self.over = False
@@ -52,6 +53,11 @@ class World:
     async def run(self) -> None:
         await self.pod.run()
         self.over = True
+
+    def serve_addresses(self, machine: messages.Machine) -> None:
+        if self.serving_fails is not None:
+            raise self.serving_fails
+        self.served.append(machine)
 
     @property
     def status(self) -> messages.Status:
@@ -70,8 +76,10 @@ class World:
 
 @pytest.fixture
 async def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
-    for name in ("POLL_SECONDS", "AGENT_SECONDS", "STOP_SECONDS"):
+    for name in ("POLL_SECONDS", "STOP_SECONDS"):
         monkeypatch.setattr(pod, name, 0.01)
+    monkeypatch.setattr(agent, "AGENT_SECONDS", 0.01)
+    monkeypatch.setattr(preparation, "RETRY_SECONDS", 0.01)
     for name in ("PROGRESS_SECONDS", "SETTLE_SECONDS"):
         monkeypatch.setattr(departure, name, 0.01)
     monkeypatch.setattr(life, "PRESS_SECONDS", 0.03)
@@ -578,11 +586,8 @@ async def test_addresses_are_served_in_the_target_of_a_migration(world: World) -
     assert world.served == [MACHINE]
 
 
-async def test_without_addresses_no_guest_is_started(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(_machine: messages.Machine) -> None:
-        raise OSError(98, "serve DHCP on k6t-eth0: Address already in use")
-
-    monkeypatch.setattr(world.pod, "_serve_addresses", refuse)
+async def test_without_addresses_no_guest_is_started(world: World) -> None:
+    world.serving_fails = OSError(98, "serve DHCP on k6t-eth0: Address already in use")
     with pytest.raises(Refused, match="serve DHCP on k6t-eth0: Address already in use"):
         await world.pod.handle(SYNC)
     assert world.hypervisor.created == []

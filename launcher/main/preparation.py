@@ -1,0 +1,69 @@
+"""All that a domain needs before libvirt is asked to create it, and the end of one whose creation failed."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from launcher.domain import disks, document
+from launcher.hypervisor.port import Hypervisor, HypervisorError, OperationTimeout, Unavailable
+from launcher.main import files
+from launcher.main.children import Children, CommandFailed
+from launcher.protocol import messages
+
+logger = logging.getLogger(__name__)
+
+READY_SECONDS: Final = 60.0
+"""libvirtd asks QEMU what it can do at its first start: 0.3 s alone, several on a loaded node."""
+RETRY_SECONDS: Final = 0.5
+
+StartFailure = (disks.InvalidSpecification, files.DiskUnusable, CommandFailed, HypervisorError, TimeoutError, OSError)
+"""Every error by which a guest can fail to start."""
+
+
+class Preparation:
+    """Prepares disks, addresses and libvirtd for a domain."""
+
+    def __init__(self, hypervisor: Hypervisor, children: Children, serve_addresses: Callable[[messages.Machine], None]) -> None:
+        """Do nothing yet; the arguments are those of ``launcher.main.pod.Pod``."""
+        self._hypervisor = hypervisor
+        self._children = children
+        self._serve_addresses = serve_addresses
+
+    async def prepare(self, machine: messages.Machine) -> str:
+        """Make overlays, serve addresses, and return the domain's XML, once libvirtd is ready.
+
+        Raises:
+            StartFailure: one of these; ``files.ImagesMissing`` before anything was made.
+        """
+        found = await asyncio.to_thread(files.look, machine.domain)
+        taps = [document.Tap(interface.mac, interface.tap, interface.model) for interface in machine.interfaces]
+        definition = document.Definition(machine.namespace, machine.name, machine.uid, machine.domain, machine.accelerator, taps, found)
+        xml = document.to_xml(definition)
+        self._serve_addresses(machine)
+        await files.make_overlays(self._children, machine.domain, found)
+        await self._wait_ready()
+        return xml
+
+    async def undo(self, name: str) -> None:
+        """Leave no domain of that name behind, whether or not the call that failed made one."""
+        try:
+            async with asyncio.timeout(READY_SECONDS):
+                while True:
+                    try:
+                        await self._hypervisor.destroy(name)
+                    except (Unavailable, OperationTimeout):
+                        await asyncio.sleep(RETRY_SECONDS)
+                    else:
+                        return
+        except (TimeoutError, HypervisorError) as error:
+            logger.warning("the domain may still be there; it ends with this pod", extra={"error": str(error)})
+
+    async def _wait_ready(self) -> None:
+        try:
+            async with asyncio.timeout(READY_SECONDS):
+                await self._hypervisor.ready()
+        except TimeoutError as error:
+            raise OperationTimeout(f"libvirtd was not ready within {READY_SECONDS:g} s") from error
