@@ -91,4 +91,6 @@ class Launcher:
 
 
 def _has_ended(pidfd: int) -> bool:
-    return bool(select.select([pidfd], [], [], 0)[0])
+    polled = select.poll()  # select(2) knows no descriptor above 1023, and a node with many streams has those
+    polled.register(pidfd, select.POLLIN)
+    return bool(polled.poll(0))

@@ -1,8 +1,15 @@
 from __future__ import annotations
 
+import fcntl
+import os
+import resource
+import subprocess
+import sys
+from collections.abc import Iterator
+
 import pytest
 
-from handler.pods.process import in_pod
+from handler.pods.process import Launcher, in_pod
 
 UID = "0b4c8d5e-1111-2222-3333-444455556666"
 
@@ -24,3 +31,31 @@ def test_a_process_of_the_pod_is_known_by_its_cgroup(line: str) -> None:
 @pytest.mark.parametrize("line", ["0::/", f"0::/pod{UID}x/abc", f"0::/xpod{UID}", "0::/kubepods/podother/abc"])
 def test_a_stranger_is_not(line: str) -> None:
     assert not in_pod(line, UID)
+
+
+@pytest.fixture
+def pidfd() -> Iterator[tuple[subprocess.Popen[bytes], int]]:
+    """Yield a process that lives and its pidfd, with a number that only a process of many descriptors has."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 2048), max(hard, 2048)))
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
+        low = os.pidfd_open(child.pid)
+        high = fcntl.fcntl(low, fcntl.F_DUPFD_CLOEXEC, 1500)
+        try:
+            yield child, high
+        finally:
+            os.close(low)
+            os.close(high)
+            child.kill()
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_the_end_of_a_launcher_is_seen_however_many_descriptors_are_open(pidfd: tuple[subprocess.Popen[bytes], int]) -> None:
+    child, descriptor = pidfd
+    launcher = Launcher(child.pid, descriptor, network=-1, root=-1)
+    assert not launcher.has_ended
+
+    child.kill()
+    child.wait()
+
+    assert launcher.has_ended
