@@ -9,6 +9,8 @@ from typing import Final
 
 CHUNK_BYTES: Final = 256 << 10
 FLUSH_SECONDS: Final = 5.0
+MAX_CONNECTIONS: Final = 8
+"""Of one migration at a time: libvirt's, QEMU's, and their next attempt."""
 
 Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 

@@ -20,9 +20,6 @@ from handler.relays import copying, header
 logger = logging.getLogger(__name__)
 
 HEADER_SECONDS: Final = 10.0
-MAX_CONNECTIONS: Final = 8
-"""Of one migration at a time: libvirt's, QEMU's, and their next attempt."""
-
 
 Let = Callable[[bool], Awaitable[None]]
 """Lets the guest that arrived run, or only makes it the target's (True: its user paused it). Raises ``Disconnected`` or ``Refused``."""
@@ -135,7 +132,7 @@ class Incoming:
 
     async def _lead(self, wanted: header.Header, pod_uid: str, connection: copying.Connection) -> None:
         open_ones = self._connections.setdefault(wanted.migration_uid, set())
-        if len(open_ones) >= MAX_CONNECTIONS:
+        if len(open_ones) >= copying.MAX_CONNECTIONS:
             logger.warning("refused a relay: migration %s has %d connections already", wanted.migration_uid, len(open_ones))
             return
         with places.run_directory(pod_uid, self._kubelet) as directory:

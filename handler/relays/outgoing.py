@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from apiserver.apis.virt import layout, names
+from apiserver.apis.virt import forms, layout, names
 from certs.reloading import ClientTls
 from handler.identity.trust import NodeOf, Stranger
 from handler.pods import opening, places
@@ -37,15 +37,15 @@ class Destination:
 
 
 def split_address(address: str) -> tuple[str, int]:
-    """Return host and port of ``status.targetAddress``; an IPv6 host stands in brackets.
+    """Return host (an IP address) and port of ``status.targetAddress``; an IPv6 host stands in brackets.
 
     Raises:
         ValueError: it is no such address.
     """
-    host, _, port = address.rpartition(":")
-    if not host or not port.isdecimal():
-        raise ValueError(f"{address!r} is not host:port")
-    return host.strip("[]"), int(port)
+    found = forms.host_port(address)
+    if found is None:
+        raise ValueError(f"{ascii(address)[:80]} is not the address of a relay: an IP address and a port")
+    return str(found[0]), found[1]
 
 
 @contextmanager
@@ -186,6 +186,10 @@ class Outgoing:
         self, first: header.Header, writers: set[asyncio.StreamWriter]
     ) -> Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]:
         async def carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            if len(writers) >= copying.MAX_CONNECTIONS:  # the guest's pod dials as often as it likes, and each costs us two descriptors
+                logger.debug("refused a relay: migration %s has %d connections already", self.migration_uid, len(writers))
+                writer.close()
+                return
             writers.add(writer)
             try:
                 async with asyncio.timeout(CONNECT_SECONDS):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import socket
 import ssl
 import stat
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -198,6 +199,55 @@ async def test_forgetting_a_migration_leaves_what_is_open_to_end_by_itself(scene
     async with asyncio.timeout(5):
         assert await reader.readexactly(4) == b"pong"
     writer.close()
+
+
+async def test_a_pod_that_dials_without_end_gets_a_few_relays(scene: Scene) -> None:
+    """A guest that took its pod over while it migrates: each connection is two descriptors of virt-handler while the target is slow."""
+    run_directory(scene.root, "source")
+    accepted: list[socket.socket] = []
+    with socket.create_server(("127.0.0.1", 0)) as silent, contextlib.ExitStack() as stack:
+        silent.setblocking(False)
+        destination = Destination("n2", f"127.0.0.1:{silent.getsockname()[1]}")
+        relay = Outgoing("mig-1", "source", destination, ClientTls(scene.source), scene.trust.node_of, scene.root)
+
+        async def accept() -> None:
+            while True:
+                link, _ = await asyncio.get_running_loop().sock_accept(silent)
+                accepted.append(stack.enter_context(link))
+
+        async with asyncio.TaskGroup() as tasks:
+            ending = [tasks.create_task(part) for part in (relay.run(), accept())]
+            await relay.ready.wait()
+            with places.run_directory("source", scene.root) as directory:
+                links = [stack.enter_context(await dialled(directory, layout.MIGRATION_DATA_SOCKET)) for _ in range(50)]
+                assert all([await hangs_up(link) for link in links[copying.MAX_CONNECTIONS :]])
+                assert len(accepted) == copying.MAX_CONNECTIONS
+                for link in accepted:
+                    link.shutdown(socket.SHUT_RDWR)
+                assert all([await hangs_up(link) for link in links])
+                stack.enter_context(await dialled(directory, layout.MIGRATION_DATA_SOCKET))
+                await eventually(lambda: len(accepted) == copying.MAX_CONNECTIONS + 1)  # places are given back
+            accepted[-1].shutdown(socket.SHUT_RDWR)
+            for task in ending:
+                task.cancel()
+
+
+async def dialled(directory: int, path: str) -> socket.socket:
+    """Return a connection to a socket of a pod; while its backlog is full, wait as the pod would."""
+    while True:
+        try:
+            return places.connect(directory, path)
+        except BlockingIOError:
+            await asyncio.sleep(0.01)
+
+
+async def hangs_up(link: socket.socket) -> bool:
+    """Return whether the other end hangs up within a second."""
+    try:
+        async with asyncio.timeout(1):
+            return await asyncio.get_running_loop().sock_recv(link, 1) == b""
+    except TimeoutError:
+        return False
 
 
 def test_a_link_in_place_of_the_migration_directory_is_refused(tmp_path: Path) -> None:

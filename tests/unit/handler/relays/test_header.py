@@ -46,8 +46,12 @@ def test_a_uid_cannot_smuggle_a_line() -> None:
         Release("a released running\nb").encode()
 
 
-def test_addresses_have_a_host_and_a_port() -> None:
-    assert split_address("10.0.0.1:8445") == ("10.0.0.1", 8445)
-    assert split_address("[fd00::1]:8445") == ("fd00::1", 8445)
-    with pytest.raises(ValueError, match="host:port"):
-        split_address("nowhere")
+@pytest.mark.parametrize(("address", "parts"), [("10.0.0.1:8445", ("10.0.0.1", 8445)), ("[fd00::1]:8445", ("fd00::1", 8445))])
+def test_addresses_have_a_host_and_a_port(address: str, parts: tuple[str, int]) -> None:
+    assert split_address(address) == parts
+
+
+@pytest.mark.parametrize("address", ["nowhere", "", "a.example:8445", "10.0.0.1:65536", "10.0.0.1:0", "fd00::1:8445", "10.0.0.1:٨٤٤٥"])
+def test_what_asyncio_could_not_dial_is_refused_before(address: str) -> None:
+    with pytest.raises(ValueError, match="an IP address and a port"):
+        split_address(address)
