@@ -18,6 +18,8 @@ from apiserver.apis.virt import network
 TABLE: Final = "kubevirt"
 DHCP_PER_SECOND: Final = 20
 """Packets of a guest that virt-launcher reads; a client sends one every few seconds."""
+_DHCP_SERVERS: Final = f"{{ {network.GATEWAY}, {network.BROADCAST}, 255.255.255.255 }}"
+"""Where virt-launcher hears of requests: counted at the tap, and let in for no other address of the pod."""
 KERNEL_OPTIONS: Final = (
     "CONFIG_NF_TABLES_NETDEV",
     "CONFIG_NETFILTER_INGRESS",
@@ -79,7 +81,7 @@ def _guest(mac: str) -> str:
   chain guest_ipv4 {{
     ip saddr 0.0.0.0 ip daddr 255.255.255.255 udp sport {network.DHCP_CLIENT_PORT} udp dport {network.DHCP_SERVER_PORT} goto guest_dhcp
     ip saddr != {network.GUEST} counter name foreign_ipv4 drop
-    ip daddr {{ {network.GATEWAY}, {network.BROADCAST}, 255.255.255.255 }} udp dport {network.DHCP_SERVER_PORT} goto guest_dhcp
+    ip daddr {_DHCP_SERVERS} udp dport {network.DHCP_SERVER_PORT} goto guest_dhcp
     accept
   }}
   chain guest {{
@@ -113,7 +115,7 @@ _POD: Final = f"""  counter to_pod {{}}
   chain from_guest {{
     icmp type redirect counter name to_pod drop
     ct state established,related accept
-    iifname "{network.BRIDGE}" udp dport {network.DHCP_SERVER_PORT} accept
+    iifname "{network.BRIDGE}" ip daddr {_DHCP_SERVERS} udp dport {network.DHCP_SERVER_PORT} accept
     iifname "{network.BRIDGE}" ip daddr {network.GATEWAY} icmp type echo-request accept
     counter name to_pod drop
   }}"""

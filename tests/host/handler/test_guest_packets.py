@@ -189,16 +189,34 @@ async def test_the_guest_hears_no_ipv6_of_the_pod(world: World) -> None:
     assert [each["local"] for each in links["eth0"]["addr_info"] if each["family"] == "inet6"]
 
 
-async def test_a_flood_of_dhcp_is_held_back_and_counted(world: World) -> None:
+FLOODS = {
+    "without an address": discover(),
+    "to its server": mine(udp(network.GUEST, network.GATEWAY, EVIL, (68, 67))),
+    "to the bridge's network": mine(udp(network.GUEST, network.BROADCAST, EVIL, (68, 67)), destination=frames.BROADCAST),
+}
+
+
+@pytest.mark.parametrize("request_", FLOODS.values(), ids=FLOODS.keys())
+async def test_a_flood_of_dhcp_is_held_back_and_counted(world: World, request_: bytes) -> None:
     with world.pod.inside(listening(67)) as dhcp:
         for _ in range(2000):
-            world.tap.send(discover())
+            world.tap.send(request_)
         world.heard()
         arrived = 0
         with contextlib.suppress(BlockingIOError):
             while dhcp.recv(100):
                 arrived += 1
     assert 10 < arrived < 200
+
+
+@pytest.mark.parametrize("destination", [POD, "10.0.2.0", "127.0.0.1"])
+async def test_dhcp_gets_past_the_count_by_no_other_address_of_the_pod(world: World, destination: str) -> None:
+    with world.pod.inside(listening(67)) as dhcp:
+        for _ in range(3):
+            world.tap.send(mine(udp(network.GUEST, destination, EVIL, (68, 67))))
+        world.heard()
+        with pytest.raises(BlockingIOError):
+            dhcp.recv(100)
 
 
 async def test_no_frame_gets_out_before_the_filter_is_there_or_while_it_is_renewed(pod: Pod) -> None:
