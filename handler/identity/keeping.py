@@ -87,17 +87,17 @@ class Identity:
             self._changed.clear()
             action = plan(self._observed(), self._clock.now())
             if isinstance(action, Ask):
-                pause = 0.0 if await self._renew(action.reason) else backoff.next()
-                if not pause:
-                    backoff.reset()
+                await self._renew(action.reason)
+                pause = backoff.next()  # also after success: where clocks differ, what was issued may be due at once
             else:
+                backoff.reset()
                 pause = action.time.total_seconds()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(pause):
                     await self._changed.wait()
 
-    async def _renew(self, reason: str) -> bool:
-        """Ask for a certificate and take it into use; return False, and say why, where that did not work."""
+    async def _renew(self, reason: str) -> None:
+        """Ask for a certificate and take it into use; say why where that did not work."""
         logger.info("ask for a certificate", extra={"node": self._node, "of_the_present_one": reason})
         try:
             made = await keys.make(self._node)
@@ -107,11 +107,10 @@ class Identity:
         except (errors.StatusError, TransportError, keys.KeyFailed, NotSigned, examining.Unacceptable, OSError, ValueError) as error:
             until = f"until {self._held.not_after}" if self._held is not None else "there is none"
             logger.warning("no new certificate: %s", error, extra={"node": self._node, "present_one": until})
-            return False
-        self._spread = random.random()  # noqa: S311
+            return
+        self._spread = random.random()  # noqa: S311  as above
         self._look()
         logger.info("took a new certificate into use", extra={"node": self._node, "until": str(self.not_after)})
-        return True
 
     async def _signed(self, request: bytes) -> bytes:
         """Send a request and wait, for as long as it takes, until it is decided; return the certificate (PEM).

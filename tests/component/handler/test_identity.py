@@ -208,6 +208,15 @@ async def test_a_renewed_certificate_is_used_without_a_restart(world: World) -> 
     assert len(world.requests()) == 2
 
 
+async def test_a_certificate_that_is_due_as_soon_as_it_is_issued_is_not_asked_for_without_end(world: World) -> None:
+    """The clock of the node is far ahead of the signer's."""
+    world.clock.ahead = DAY * 0.8
+    async with world.controller(), world.node("n1") as identity:
+        await eventually(identity.ready.is_set)
+        await asyncio.sleep(1.5)
+    assert len(world.requests()) <= 3
+
+
 async def test_while_nobody_signs_the_present_certificate_serves_and_a_restart_finds_it(world: World) -> None:
     async with world.controller(), world.node("n1") as identity:
         await eventually(identity.ready.is_set)
