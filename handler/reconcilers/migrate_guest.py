@@ -43,11 +43,9 @@ class Api(Protocol):
 
     async def get(self, resource: Resource, name: str, namespace: str | None = None) -> Object:
         """Return one object."""
-        ...
 
     async def update(self, resource: Resource, obj: Object, *, subresource: str | None = None) -> Object:
         """Replace it."""
-        ...
 
 
 class Objects(Protocol):
@@ -55,11 +53,9 @@ class Objects(Protocol):
 
     def get(self, namespace: str, name: str) -> Object | None:
         """Return one object."""
-        ...
 
     def remember(self, obj: Object) -> None:
         """Take in what a write returned."""
-        ...
 
 
 class Outgoing(Protocol):
@@ -67,19 +63,15 @@ class Outgoing(Protocol):
 
     def __contains__(self, migration_uid: str) -> bool:
         """Whether those of this migration do."""
-        ...
 
     async def open(self, migration_uid: str, pod_uid: str, destination: Destination) -> None:
         """Relay."""
-        ...
 
     async def release(self, migration_uid: str, pod_uid: str, destination: Destination, *, paused: bool) -> None:
         """Have the target's handler release the domain."""
-        ...
 
     def close(self, migration_uid: str) -> None:
         """End it."""
-        ...
 
 
 class Door(Protocol):
@@ -87,11 +79,9 @@ class Door(Protocol):
 
     def expect(self, migration_uid: str, expected: Expected) -> None:
         """Let this migration through from its source node; ``expected.release`` is called when that says that the domain left."""
-        ...
 
     def forget(self, migration_uid: str) -> None:
         """Let it through no more."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,10 +98,15 @@ class Ports:
 
 
 class _Side:
-    """What both sides share: writing a Migration."""
+    """What both sides share: knowing a Migration again, and writing it."""
 
     def __init__(self, ports: Ports) -> None:
         self._ports = ports
+        self._uids: dict[Request, str] = {}
+
+    def _is_another(self, request: Request, migration: Object) -> bool:
+        """Return whether this was deleted and made again under its name between two looks: something is held for its predecessor."""
+        return self._uids.setdefault(request, objects.uid_of(migration)) != objects.uid_of(migration)
 
     async def _write(self, migration: Object, phase: str, **more: str) -> None:
         now = self._ports.clock.now()
@@ -137,7 +132,6 @@ class MigrateSource(_Side):
     def __init__(self, ports: Ports, relays: Outgoing) -> None:
         super().__init__(ports)
         self._relays = relays
-        self._uids: dict[Request, str] = {}
         self._pods: dict[Request, str] = {}
         """The source's pod of each migration: the VM names the target's as soon as the guest is there."""
         self._told: set[str] = set()
@@ -151,7 +145,9 @@ class MigrateSource(_Side):
             if migration is None:
                 self._close(request)
                 return Result()
-            self._uids[request] = objects.uid_of(migration)
+            if self._is_another(request, migration):
+                self._close(request)
+                continue
             link = self._link(request, migration)
             observed = migration_plan.Observed(
                 migration=migration,
@@ -259,7 +255,8 @@ class MigrateTarget(_Side):
         super().__init__(ports)
         self._door = door
         self._address = address
-        self._expected: dict[Request, str] = {}
+        self._expected: set[str] = set()
+        """uids of the migrations for which the door is open."""
         self._wired: dict[str, tuple[Interface, ...]] = {}
 
     async def reconcile(self, request: Request) -> Result:
@@ -271,13 +268,16 @@ class MigrateTarget(_Side):
             if migration is None:
                 self._close(request)
                 return Result()
+            if self._is_another(request, migration):
+                self._close(request)
+                continue
             link = self._ports.links.want(pod_uid, Who("target", request)) if pod_uid else None
             observed = migration_plan.Observed(
                 migration=migration,
                 launcher=link.status if link else None,
                 connected=link is not None and link.connection is not None,
                 gone=link is not None and link.gone,
-                relaying=self._expected.get(request) == objects.uid_of(migration),
+                relaying=objects.uid_of(migration) in self._expected,
                 address=self._address(),
             )
             action = migration_plan.plan_target(observed)
@@ -289,7 +289,8 @@ class MigrateTarget(_Side):
         return Result(requeue_after=DISAGREE_SECONDS)
 
     def _close(self, request: Request) -> None:
-        uid = self._expected.pop(request, "")
+        uid = self._uids.pop(request, "")
+        self._expected.discard(uid)
         self._door.forget(uid)
         self._wired.pop(uid, None)
         self._ports.links.release(Who("target", request))
@@ -306,7 +307,7 @@ class MigrateTarget(_Side):
             case migration_plan.Expect():
                 source = str(objects.dig(migration, "status", "sourceNode") or "")
                 self._door.expect(uid, Expected(link.pod_uid, source, functools.partial(self._release, uid, link)))
-                self._expected[request] = uid
+                self._expected.add(uid)
                 return True
             case migration_plan.Offer():
                 phase = phases.phase_of(migration)

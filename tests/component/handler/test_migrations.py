@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -124,6 +125,25 @@ async def test_deleting_an_unfinished_migration_cancels_it(scene: Scene) -> None
         await eventually(lambda: scene.phase() == "Cancelled")
 
     assert messages.AbortMigration("mig-1") in scene.source.received
+
+
+async def test_a_migration_made_again_under_its_name_is_another_one(scene: Scene) -> None:
+    """Its predecessor's end is seen by nobody where both happen while a pass waits for a launcher or for the other node."""
+
+    def another(migration: dict[str, Any]) -> None:
+        migration["metadata"]["uid"] = "mig-2"
+        migration["spec"]["selector"]["name"] = "another"
+        migration["status"].update(phase="TargetReady", sourcePod="another", targetPodUID="pod-3")
+
+    async with AsyncExitStack() as stack:
+        source, target = await both(stack, scene)
+        await scene.begin()
+        await eventually(lambda: scene.state() == "running")
+        await scene.world.api.edit(MIGS, "default", "m", another)
+        await eventually(lambda: not source.relays.open_ones and not target.relays.expected)
+        await asyncio.sleep(0.2)
+        assert [each for each in scene.source.received if isinstance(each, messages.Migrate)] == [messages.Migrate("mig-1")]
+        assert scene.world.api.get(MIGS, "default", "m")["status"]["phase"] == "TargetReady"
 
 
 async def test_a_source_handler_that_dies_during_the_migration_finds_out_how_it_went(scene: Scene) -> None:
