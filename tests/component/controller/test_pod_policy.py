@@ -19,10 +19,11 @@ from apiserver.apis.meta.objects import name_of
 from apiserver.apis.virt import names
 from controller.reconcilers import leftovers
 from controller.reconcilers.launcher_pod import Placement, launcher_pod, target_pod
+from controller.reconcilers.rotate_certificates import ETCD_BUNDLE_ANNOTATION
 from tests.twin import environment
 from tests.twin.certificates import ADMIN, HOST
 from tests.twin.environment import Environment
-from tests.unit.controller.reconcilers import forbidden_pods
+from tests.unit.controller.reconcilers import forbidden_pods, test_etcd_policy
 from tests.unit.controller.reconcilers.builders import UID, a_migration
 from tests.unit.controller.reconcilers.forbidden_pods import ACCOUNT, CREATIONS, DELETIONS, OURS, POLICY, SETTINGS, Pod, changed
 from tests.unit.controller.reconcilers.test_launcher_pod import CLAIMS, MOVE, TINY
@@ -32,6 +33,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 PATHS = {
     "ClusterRole": "/apis/rbac.authorization.k8s.io/v1/clusterroles",
     "ClusterRoleBinding": "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
+    "Role": "/apis/rbac.authorization.k8s.io/v1/namespaces/kubevirt/roles",
+    "RoleBinding": "/apis/rbac.authorization.k8s.io/v1/namespaces/kubevirt/rolebindings",
     "ValidatingAdmissionPolicy": "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies",
     "ValidatingAdmissionPolicyBinding": "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings",
 }
@@ -70,8 +73,9 @@ class Cluster:
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     with environment.environment(tmp_path_factory.mktemp("policy")) as here:
         known = Cluster(here)
+        known.ask("POST", "/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kubevirt"}}, user="")
         for each in forbidden_pods.of_the_chart(*PATHS):
-            if "virt-controller" in name_of(each):
+            if "virt-controller" in name_of(each) and each["metadata"].get("namespace", "kubevirt") == "kubevirt":
                 code, answer = known.ask("POST", PATHS[each["kind"]], each, user="")
                 assert code == http.client.CREATED, answer
         account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}
@@ -225,3 +229,31 @@ def test_a_tenant_can_forge_every_mark_of_our_pods_but_not_what_is_compared(clus
     assert answer[1]["metadata"]["ownerReferences"] == wanted["metadata"]["ownerReferences"]
     assert answer[1]["metadata"]["labels"][names.CREATED_BY_LABEL] == UID
     assert leftovers.objection(answer[1], wanted, TINY) == "spec.containers[].image differs"
+
+
+def test_of_etcds_stateful_set_the_account_changes_the_note_about_authorities_and_nothing_else(cluster: Cluster) -> None:
+    """Its pods are made by another account, in a namespace that has privileged ones: who may patch it could have any pod there."""
+    collection = "/apis/apps/v1/namespaces/kubevirt/statefulsets"
+    code, made = cluster.ask("POST", collection, test_etcd_policy.etcd(), user="")
+    assert code == http.client.CREATED, made
+    path, merge = f"{collection}/kubevirt-etcd", "application/merge-patch+json"
+    note = {"metadata": {"annotations": {ETCD_BUNDLE_ANNOTATION: "0123456789abcdef"}}}
+    try:
+        for patch in (note, {**note, "spec": {"template": note}}):
+            code, answer = cluster.ask("PATCH", path, patch, kind=merge)
+            assert code == http.client.OK, answer
+        found = cluster.ask("GET", path)[1]
+        passed = []
+        for what, change in test_etcd_policy.FORBIDDEN.items():
+            changed = copy.deepcopy(found)
+            change(changed)
+            whole = [{"op": "replace", "path": f"/{part}", "value": changed[part]} for part in ("metadata", "spec")]
+            code, answer = cluster.ask("PATCH", path, whole, kind="application/json-patch+json")
+            if code == http.client.OK and answer["spec"] == found["spec"]:
+                continue  # its default stands there again
+            if (code, test_etcd_policy.POLICY in answer.get("message", "")) != (http.client.FORBIDDEN, True):
+                passed.append((what, code, answer.get("message")))
+            assert "resulted in error" not in answer.get("message", "")
+        assert passed == []
+    finally:
+        cluster.ask("DELETE", path, user="")

@@ -1,0 +1,139 @@
+"""The policy of the chart about etcd's StatefulSet, which virt-controller patches, evaluated as kube-apiserver evaluates it."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from types import MappingProxyType
+from typing import Any, Final
+
+import pytest
+
+from apiserver.apis.meta.errors import StatusError
+from apiserver.apis.meta.objects import name_of
+from apiserver.apis.meta.users import User
+from apiserver.registry.generic.admission import Attributes
+from controller.reconcilers.rotate_certificates import ETCD_BUNDLE_ANNOTATION, STATEFUL_SETS
+from tests.unit.apiserver.admission.policy.test_policies import World
+from tests.unit.controller.reconcilers import forbidden_pods
+from tests.unit.controller.reconcilers.forbidden_pods import ACCOUNT
+
+POLICY: Final = "virt-controller-etcd.kubevirt.io"
+StatefulSet = dict[str, Any]
+Change = Callable[[StatefulSet], Any]
+
+
+def _pod(**fields: Any) -> Change:
+    return lambda found: found["spec"]["template"]["spec"].update(fields)
+
+
+def _container(**fields: Any) -> Change:
+    return lambda found: found["spec"]["template"]["spec"]["containers"][0].update(fields)
+
+
+def _spec(**fields: Any) -> Change:
+    return lambda found: found["spec"].update(fields)
+
+
+FORBIDDEN: Final = MappingProxyType[str, Change](
+    {
+        "a privileged container": _container(securityContext={"privileged": True}),
+        "another program": _container(command=["/bin/busybox", "sh"]),
+        "another image": _container(image="registry.example/evil:v1"),
+        "the host's processes": _pod(hostPID=True),
+        "the host's files": lambda found: found["spec"]["template"]["spec"]["volumes"].append({"name": "x", "hostPath": {"path": "/"}}),
+        "another service account": _pod(serviceAccountName="virt-handler", automountServiceAccountToken=True),
+        "another node": _pod(nodeSelector={"node-role.kubernetes.io/control-plane": ""}),
+        "no etcd": _spec(replicas=0),
+        "pods that no update replaces": _spec(updateStrategy={"type": "OnDelete"}),
+        "a field more": _spec(minReadySeconds=600),
+        "a field less": lambda found: found["spec"].pop("persistentVolumeClaimRetentionPolicy"),
+        "a label of its pods": lambda found: found["spec"]["template"]["metadata"]["labels"].update({"a": "b"}),
+        "another annotation of its pods": lambda found: found["spec"]["template"]["metadata"].update(annotations={"a": "b"}),
+        "an owner, with whom it would go": lambda found: found["metadata"].update(
+            ownerReferences=[{"apiVersion": "v1", "kind": "ConfigMap", "name": "x", "uid": "x"}]
+        ),
+        "a finalizer": lambda found: found["metadata"].update(finalizers=["example.com/x"]),
+        "a label": lambda found: found["metadata"]["labels"].pop("app.kubernetes.io/part-of"),
+    }
+)
+"""Changes of etcd's StatefulSet, each by itself."""
+
+
+def etcd() -> StatefulSet:
+    """Return etcd's StatefulSet as the chart renders it."""
+    [found] = forbidden_pods.of_the_chart("StatefulSet")
+    return copy.deepcopy(found)
+
+
+def noted(found: StatefulSet) -> StatefulSet:
+    """Return it as virt-controller leaves it when the authorities change."""
+    found["metadata"].setdefault("annotations", {})[ETCD_BUNDLE_ANNOTATION] = "0123456789abcdef"
+    found["spec"]["template"]["metadata"].setdefault("annotations", {})[ETCD_BUNDLE_ANNOTATION] = "0123456789abcdef"
+    return found
+
+
+@pytest.fixture(scope="module")
+def world() -> World:
+    made = World("validating")
+    for each in forbidden_pods.of_the_chart("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"):
+        if name_of(each) == POLICY:
+            change = made.source._policy_changed if each["kind"] == "ValidatingAdmissionPolicy" else made.source._binding_changed
+            change(None, each)
+    return made
+
+
+async def refusal(world: World, old: StatefulSet | None, new: StatefulSet | None, *, user: str = ACCOUNT, **more: Any) -> str:
+    """Return why a request is refused; empty if it is not."""
+    given = {
+        "operation": "UPDATE",
+        "namespace": "kubevirt",
+        "name": "kubevirt-etcd",
+        "user": User(user, ()),
+        "old": old,
+        "obj": new,
+        **more,
+    }
+    said = ""
+    try:
+        await world.plugin.validate(Attributes(resource=STATEFUL_SETS, warn=world.warnings.append, annotate=lambda *_: None, **given))
+    except StatusError as error:
+        said = f"{error.code} {error}"
+    assert not said or said.startswith("403 ")
+    assert not said or POLICY in said
+    assert "resulted in error" not in said
+    return said
+
+
+async def test_virt_controller_tells_etcd_of_authorities_for_the_first_time_and_again(world: World) -> None:
+    first = noted(etcd())
+    assert await refusal(world, etcd(), first) == ""
+    again = noted(etcd())
+    again["spec"]["template"]["metadata"]["annotations"][ETCD_BUNDLE_ANNOTATION] = "fedcba9876543210"
+    assert await refusal(world, first, again) == ""
+
+
+@pytest.mark.parametrize("change", FORBIDDEN.values(), ids=FORBIDDEN)
+async def test_it_changes_nothing_else_of_it(world: World, change: Change) -> None:
+    changed = etcd()
+    change(changed)
+    assert await refusal(world, etcd(), changed) != ""
+    assert await refusal(world, noted(etcd()), noted(changed)) != ""
+
+
+async def test_an_annotation_of_the_pods_is_not_taken_away(world: World) -> None:
+    old = etcd()
+    old["spec"]["template"]["metadata"]["annotations"] = {"example.com/injected": "no"}
+    assert await refusal(world, old, noted(etcd())) != ""
+
+
+@pytest.mark.parametrize(("operation", "subresource"), [("CREATE", ""), ("DELETE", ""), ("UPDATE", "scale"), ("UPDATE", "status")])
+async def test_whatever_rbac_may_grant_one_day_it_only_updates_it(world: World, operation: str, subresource: str) -> None:
+    old, new = (None if operation == "CREATE" else etcd()), (None if operation == "DELETE" else etcd())
+    assert "only updates" in await refusal(world, old, new, operation=operation, subresource=subresource)
+
+
+async def test_whoever_installs_changes_it_as_ever(world: World) -> None:
+    changed = etcd()
+    FORBIDDEN["another image"](changed)
+    assert await refusal(world, etcd(), changed, user="system:serviceaccount:kube-system:virt-controller") == ""
