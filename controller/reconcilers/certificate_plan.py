@@ -22,6 +22,7 @@ That applying the plan again and again ends in an empty plan, from whatever was 
 
 from __future__ import annotations
 
+import base64
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -165,6 +166,14 @@ def plan(wanted: Authority, observed: Observed, now: datetime, policy: Policy) -
 def fingerprint(bundle: bytes) -> str:
     """Return what stands for a set of authorities in annotations: 16 hexadecimal digits, whatever their order in the bundle."""
     return hashlib.sha256("".join(sorted(each.fingerprint for each in reading.read_bundle(bundle))).encode()).hexdigest()[:16]
+
+
+def decoded(value: object) -> bytes:
+    """Return what a value of a Secret's ``data`` stands for; nothing when it is no base64, as for one that is absent."""
+    try:
+        return base64.b64decode(str(value or ""))
+    except ValueError:
+        return b""
 
 
 def staged_pair(data: Data) -> Pair:

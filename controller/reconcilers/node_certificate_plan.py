@@ -20,15 +20,17 @@ import base64
 import binascii
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any, Final, TypeAlias
 
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from apiserver.apis.meta import objects
+from apiserver.apis.meta import objects, times
 from apiserver.apis.virt import names, trust
 from apiserver.apis.virt.trust import Revocations
 from certs import requests
 from certs.issuing import Profile
+from certs.validity import SKEW
 
 MAX_MESSAGE: Final = 1000
 
@@ -71,16 +73,26 @@ class Fail:
 Action: TypeAlias = Nothing | Approve | Sign | Deny | Fail
 
 
-def plan(request: Mapping[str, Any], namespace: str, revocations: Revocations) -> Action:
+def is_open(request: Mapping[str, Any]) -> bool:
+    """Return whether the request is addressed to us and not decided."""
+    if objects.dig(request, "spec", "signerName") != names.HANDLER_SIGNER:
+        return False
+    return not objects.dig(request, "status", "certificate") and not _conditions(request) & {"Denied", "Failed"}
+
+
+def plan(request: Mapping[str, Any], namespace: str, revocations: Revocations, now: datetime) -> Action:
     """Return what is to be done now; ``namespace`` is the installation's."""
-    spec = request.get("spec") or {}
-    conditions = {str(objects.dig(each, "type")) for each in objects.dig(request, "status", "conditions") or ()}
-    if spec.get("signerName") != names.HANDLER_SIGNER or objects.dig(request, "status", "certificate") or conditions & {"Denied", "Failed"}:
+    if not is_open(request):
         return Nothing()
-    judged = _judge(spec, namespace, revocations)
+    judged = _judge(request["spec"], namespace, revocations, now)
+    approved = "Approved" in _conditions(request)
     if isinstance(judged, str):
-        return Fail(judged[:MAX_MESSAGE]) if "Approved" in conditions else Deny(judged[:MAX_MESSAGE])
-    return judged if "Approved" in conditions else Approve(judged.node)
+        return Fail(judged[:MAX_MESSAGE]) if approved else Deny(judged[:MAX_MESSAGE])
+    return judged if approved else Approve(judged.node)
+
+
+def _conditions(request: Mapping[str, Any]) -> set[str]:
+    return {str(objects.dig(each, "type")) for each in objects.dig(request, "status", "conditions") or ()}
 
 
 def profile_of(node: str) -> Profile:
@@ -92,7 +104,7 @@ def profile_of(node: str) -> Profile:
     return Profile(names.HANDLER, (names.handler_server_name(node),), server=True, client=True)
 
 
-def _judge(spec: Mapping[str, Any], namespace: str, revocations: Revocations) -> Sign | str:
+def _judge(spec: Mapping[str, Any], namespace: str, revocations: Revocations, now: datetime) -> Sign | str:
     """Return what may be signed, or why nothing may."""
     if spec.get("username") != (account := names.handler_username(namespace)):
         return f"only {account} may ask for certificates of this signer"
@@ -107,6 +119,9 @@ def _judge(spec: Mapping[str, Any], namespace: str, revocations: Revocations) ->
         return str(error)
     if revocations.is_revoked(node):
         return f"node {node} is revoked (ConfigMap {trust.CONFIG_MAP})"
+    since = revocations.nodes.get(node)
+    if since is not None and since > now + SKEW:  # a certificate that others believe would begin then, or only after its end
+        return f"node {node} is revoked until {times.to_rfc3339(since)} (ConfigMap {trust.CONFIG_MAP})"
     usages = spec.get("usages")
     if not isinstance(usages, list) or len(usages) != len(names.HANDLER_USAGES) or any(each not in usages for each in names.HANDLER_USAGES):
         return f"usages must be {', '.join(sorted(names.HANDLER_USAGES))}"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import binascii
+import json
 import logging
 from datetime import datetime, timedelta
 from typing import Final, assert_never
@@ -25,21 +25,45 @@ from certs import issuing, renewal
 from certs.issuing import Pair
 from certs.validity import SKEW
 from controller.reconcilers import node_certificate_plan
-from controller.reconcilers.certificate_plan import API_AUTHORITY, CERTIFICATE, KEY
+from controller.reconcilers.certificate_plan import API_AUTHORITY, CERTIFICATE, KEY, decoded
 from controller.reconcilers.node_certificate_plan import Approve, Deny, Fail, Nothing, Sign
 from controller.runtime.clock import Clock
 from controller.runtime.reconciling import Controller, Observer, Request, Result
 
 logger = logging.getLogger(__name__)
 
-NO_AUTHORITY_SECONDS: Final = 2.0
+AGAIN_SECONDS: Final = 2.0
+"""Until a request is looked at again that waits for the authority or the revocations."""
 MAX_STEPS: Final = 4
+MAX_BYTES: Final = 32 << 10
+"""As JSON, of a request that is kept whole until it is decided: those of virt-handlers have 2 KiB."""
 
 
 def signing_requests(client: Client) -> Informer:
     """Return the informer of the requests that are addressed to us."""
     selector = f"spec.signerName={names.HANDLER_SIGNER}"
-    return Informer(client, CERTIFICATE_SIGNING_REQUESTS, field_selector=selector, trim=objects.without_managed_fields)
+    return Informer(client, CERTIFICATE_SIGNING_REQUESTS, field_selector=selector, trim=trim_request)
+
+
+def trim_request(request: Object) -> Object:
+    """Return what of a request matters here: a node may create any number of them, each of a megabyte and more.
+
+    Nothing but the decision is kept of one that is decided, nor the PKCS #10 of one that is too long: it is denied. What it is written
+    with then may lack the rest, because kube-apiserver takes over the stored ``spec``.
+    """
+    whole = objects.without_managed_fields(request)
+    open_ = node_certificate_plan.is_open(whole)
+    if open_ and len(json.dumps(whole)) <= MAX_BYTES:
+        return whole
+    metadata, spec, status = whole["metadata"], whole.get("spec") or {}, whole.get("status") or {}
+    kept = ("signerName", "username", "extra") if open_ else ("signerName",)
+    return {
+        "apiVersion": CERTIFICATE_SIGNING_REQUESTS.api_version,
+        "kind": CERTIFICATE_SIGNING_REQUESTS.kind,
+        "metadata": {key: metadata[key] for key in ("name", "uid", "resourceVersion") if key in metadata},
+        "spec": {key: spec[key] for key in kept if key in spec},
+        "status": {key: status[key] for key in ("conditions", "certificate") if key in status},
+    }
 
 
 class NodeCertificates:
@@ -58,8 +82,12 @@ class NodeCertificates:
             found = self._requests.get("", request.name)
             if found is None:
                 return Result()
-            revocations = await self._revocations() if _is_open(found) else Revocations()
-            action = node_certificate_plan.plan(found, self._namespace, revocations)
+            if not node_certificate_plan.is_open(found):
+                return Result()
+            revocations = await self._revocations()
+            if revocations is None:
+                return Result(requeue_after=AGAIN_SECONDS)
+            action = node_certificate_plan.plan(found, self._namespace, revocations, self._clock.now())
             match action:
                 case Nothing():
                     return Result()
@@ -68,7 +96,7 @@ class NodeCertificates:
                     await self._condition(found, "approval", "Approved", "NodeClaim", message)
                 case Sign():
                     if not await self._sign(found, action, revocations):
-                        return Result(requeue_after=NO_AUTHORITY_SECONDS)
+                        return Result(requeue_after=AGAIN_SECONDS)
                 case Deny(message):
                     logger.warning("refuse a certificate", extra={**_about(found), "why": message})
                     await self._condition(found, "approval", "Denied", "NotItsNode", message)
@@ -77,13 +105,18 @@ class NodeCertificates:
                     await self._condition(found, "status", "Failed", "NotItsNode", message)
                 case _:
                     assert_never(action)
-        return Result(requeue_after=NO_AUTHORITY_SECONDS)
+        return Result(requeue_after=AGAIN_SECONDS)
 
-    async def _revocations(self) -> Revocations:
+    async def _revocations(self) -> Revocations | None:
+        """Return whom nothing is signed for; None while that stands nowhere.
+
+        Those who verify certificates go by what the ConfigMap said until there is one again, which virt-controller makes within a pass.
+        """
         try:
             found = await self._client.get(CONFIG_MAPS, trust.CONFIG_MAP, self._namespace)
         except errors.NotFound:
-            return Revocations()
+            logger.info("certificates wait for ConfigMap %s, which says whom nothing is signed for", trust.CONFIG_MAP)
+            return None
         return trust.revocations(found.get("data") or {})
 
     async def _sign(self, request: Object, action: Sign, revocations: Revocations) -> bool:
@@ -93,7 +126,7 @@ class NodeCertificates:
             data = (await self._client.get(SECRETS, API_AUTHORITY, self._namespace)).get("data") or {}
         except errors.NotFound:
             data = {}
-        authority = Pair(_decode(data.get(CERTIFICATE)), _decode(data.get(KEY)))
+        authority = Pair(decoded(data.get(CERTIFICATE)), decoded(data.get(KEY)))
         if (reason := renewal.authority_unusable(authority.certificate, authority.key, now)) is not None:
             logger.info("a certificate waits for the authority", extra={**_about(request), "why": f"of the authority, {reason}"})
             return False
@@ -132,10 +165,6 @@ class Signing:
         await self._requests.synced.wait()
 
 
-def _is_open(request: Object) -> bool:
-    return not objects.dig(request, "status", "certificate")
-
-
 def _begins(now: datetime, revoked_before: datetime | None) -> datetime:
     """Return the beginning of a certificate issued now: early, for clocks that run behind, but not among those that were revoked."""
     begins = now - SKEW
@@ -144,10 +173,3 @@ def _begins(now: datetime, revoked_before: datetime | None) -> datetime:
 
 def _about(request: Object) -> dict[str, str]:
     return {"request": objects.name_of(request), "requester": str(objects.dig(request, "spec", "username") or "")}
-
-
-def _decode(value: object) -> bytes:
-    try:
-        return base64.b64decode(str(value or ""))
-    except binascii.Error:
-        return b""

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import binascii
 import contextlib
 import logging
 from collections.abc import Callable, Mapping
@@ -127,7 +126,7 @@ class ApiServiceBundle:
             return None
         if dig(service, "spec", "insecureSkipTLSVerify"):
             return ""
-        return certificate_plan.fingerprint(_decode(dig(service, "spec", "caBundle")))
+        return certificate_plan.fingerprint(certificate_plan.decoded(dig(service, "spec", "caBundle")))
 
     async def tell(self, bundle: bytes) -> None:
         """Write ``caBundle``, and have it verified."""
@@ -206,7 +205,7 @@ class _Seen:
         secret = self.secrets[name]
         if secret is None:
             return None
-        return {key: _decode(value) for key, value in (secret.get("data") or {}).items()}
+        return {key: certificate_plan.decoded(value) for key, value in (secret.get("data") or {}).items()}
 
 
 class CertificateRotation:
@@ -351,10 +350,3 @@ class CertificateRotation:
 
 def _encode(value: bytes) -> str:
     return base64.b64encode(value).decode()
-
-
-def _decode(value: object) -> bytes:
-    try:
-        return base64.b64decode(str(value or ""))
-    except binascii.Error:
-        return b""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import base64
 import ipaddress
-from datetime import UTC, datetime
+import json
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -18,16 +19,18 @@ from apiserver.apis.virt import names, trust
 from apiserver.apis.virt.trust import Revocations
 from certs.issuing import Profile
 from controller.reconcilers.node_certificate_plan import Approve, Deny, Fail, Nothing, Sign, plan
+from controller.reconcilers.node_certificates import trim_request
 from tests.unit.controller.reconcilers.signing import NAMESPACE, ONE_KEY, RIGHT, a_request, pkcs10
 
 NONE = Revocations()
+NOW = datetime(2026, 6, 1, tzinfo=UTC)
 CN = (NameOID.COMMON_NAME, "virt-handler")
 DNS = x509.DNSName("node1.virt-handler")
 
 
 def test_a_sound_request_is_approved_and_then_signed_for_the_node_of_the_claim() -> None:
-    assert plan(a_request(), NAMESPACE, NONE) == Approve("node1")
-    signed = plan(a_request(conditions=("Approved",)), NAMESPACE, NONE)
+    assert plan(a_request(), NAMESPACE, NONE, NOW) == Approve("node1")
+    signed = plan(a_request(conditions=("Approved",)), NAMESPACE, NONE, NOW)
     assert isinstance(signed, Sign)
     assert (signed.node, signed.profile) == ("node1", Profile("virt-handler", ("node1.virt-handler",), server=True, client=True))
     assert signed.public_key == ONE_KEY.public_key()
@@ -89,11 +92,11 @@ WRONG: dict[str, dict[str, Any]] = {
 def test_one_thing_that_is_wrong_is_denied_whatever_else_is_right(wrong: str) -> None:
     request = WRONG[wrong]
 
-    denied = plan(request, NAMESPACE, NONE)
+    denied = plan(request, NAMESPACE, NONE, NOW)
     assert isinstance(denied, Deny)
     assert 10 < len(denied.message) <= 1000
     request["status"] = {"conditions": [{"type": "Approved", "status": "True"}]}
-    assert plan(request, NAMESPACE, NONE) == Fail(denied.message)  # whoever approved it: it is not signed
+    assert plan(request, NAMESPACE, NONE, NOW) == Fail(denied.message)  # whoever approved it: it is not signed
 
 
 def test_a_request_that_was_changed_after_it_was_signed_is_denied() -> None:
@@ -102,7 +105,7 @@ def test_a_request_that_was_changed_after_it_was_signed_is_denied() -> None:
     other = ec.generate_private_key(ec.SECP256R1()).public_key().public_numbers()
     der[at : at + 64] = other.x.to_bytes(32, "big") + other.y.to_bytes(32, "big")
     body = base64.encodebytes(bytes(der))
-    denied = plan(a_request(b"-----BEGIN CERTIFICATE REQUEST-----\n" + body + b"-----END CERTIFICATE REQUEST-----\n"), NAMESPACE, NONE)
+    denied = plan(a_request(b"-----BEGIN CERTIFICATE REQUEST-----\n" + body + b"-----END CERTIFICATE REQUEST-----\n"), NAMESPACE, NONE, NOW)
 
     assert isinstance(denied, Deny)
     assert "not signed by its own key" in denied.message
@@ -116,7 +119,7 @@ def test_whatever_is_done_to_the_bytes_nothing_but_the_right_request_is_signed(d
     der[at] ^= data.draw(st.integers(1, 255))
     pem = b"-----BEGIN CERTIFICATE REQUEST-----\n" + base64.encodebytes(bytes(der)) + b"-----END CERTIFICATE REQUEST-----\n"
 
-    decided = plan(a_request(pem, conditions=("Approved",)), NAMESPACE, NONE)
+    decided = plan(a_request(pem, conditions=("Approved",)), NAMESPACE, NONE, NOW)
     assert isinstance(decided, Fail) or (isinstance(decided, Sign) and decided.public_key == ONE_KEY.public_key())
 
 
@@ -132,7 +135,7 @@ def test_any_shape_of_a_field_is_denied_and_never_an_exception(field: str, value
     request = a_request()
     if request["spec"][field] != value:
         request["spec"][field] = value
-        assert isinstance(plan(request, NAMESPACE, NONE), Deny)
+        assert isinstance(plan(request, NAMESPACE, NONE, NOW), Deny)
 
 
 @pytest.mark.parametrize(
@@ -147,13 +150,57 @@ def test_any_shape_of_a_field_is_denied_and_never_an_exception(field: str, value
     ],
 )
 def test_what_is_decided_or_anothers_is_left_alone(request_: dict[str, Any]) -> None:
-    assert plan(request_, NAMESPACE, NONE) == Nothing()
+    assert plan(request_, NAMESPACE, NONE, NOW) == Nothing()
 
 
 def test_a_revoked_node_obtains_nothing_until_it_is_pardoned_or_given_a_time() -> None:
     revoked = trust.revocations({"revoked.node1": "stolen"})
-    denied = plan(a_request(), NAMESPACE, revoked)
+    denied = plan(a_request(), NAMESPACE, revoked, NOW)
     assert isinstance(denied, Deny)
     assert "node1 is revoked" in denied.message
-    assert plan(a_request(), NAMESPACE, trust.revocations({"revoked.node2": "stolen"})) == Approve("node1")
-    assert plan(a_request(), NAMESPACE, Revocations({"node1": datetime(2026, 1, 1, tzinfo=UTC)})) == Approve("node1")
+    assert plan(a_request(), NAMESPACE, trust.revocations({"revoked.node2": "stolen"}), NOW) == Approve("node1")
+    assert plan(a_request(), NAMESPACE, Revocations({"node1": datetime(2026, 1, 1, tzinfo=UTC)}), NOW) == Approve("node1")
+
+
+def test_a_node_that_is_revoked_until_some_day_obtains_nothing_before() -> None:
+    """A certificate that begins then is none that anybody believes now; a clock that is ahead by a little is no revocation."""
+    later = trust.revocations({"revoked.node1": "2026-06-03T00:00:00Z"})
+    denied = plan(a_request(), NAMESPACE, later, NOW)
+    assert denied == Deny("node node1 is revoked until 2026-06-03T00:00:00Z (ConfigMap kubevirt-trust)")
+    assert plan(a_request(conditions=("Approved",)), NAMESPACE, later, NOW) == Fail(denied.message)
+    assert plan(a_request(), NAMESPACE, Revocations({"node1": NOW + timedelta(minutes=5)}), NOW) == Approve("node1")
+    assert isinstance(plan(a_request(), NAMESPACE, Revocations({"node1": NOW + timedelta(minutes=5, seconds=1)}), NOW), Deny)
+
+
+LONG = "x" * 300_000
+
+
+@pytest.mark.parametrize(
+    "long",
+    [
+        {"spec": {"request": LONG}},
+        {"spec": {"usages": [LONG]}},
+        {"metadata": {"annotations": {"a": LONG}}},
+        {"metadata": {"labels": {f"a{number}": "" for number in range(20_000)}}},
+    ],
+)
+def test_a_request_takes_no_more_memory_than_others_and_is_denied_if_it_would(long: dict[str, Any]) -> None:
+    request = a_request()
+    for part, fields in long.items():
+        request[part] |= fields
+    kept = trim_request(request)
+    assert len(json.dumps(kept)) < 2048
+    assert isinstance(plan(kept, NAMESPACE, NONE, NOW), Deny)
+    request["status"] = {"conditions": [{"type": "Approved", "status": "True"}]}
+    assert isinstance(plan(trim_request(request), NAMESPACE, NONE, NOW), Fail)
+
+
+def test_of_a_request_that_is_decided_only_that_is_kept() -> None:
+    for status in ({"conditions": [{"type": "Denied"}]}, {"conditions": [{"type": "Approved"}], "certificate": "LS0t"}):
+        kept = trim_request({**a_request(), "status": status})
+        assert kept["spec"] == {"signerName": "kubevirt.io/virt-handler"}
+        assert plan(kept, NAMESPACE, NONE, NOW) == Nothing()
+
+
+def test_a_request_of_virt_handler_is_kept_as_it_is() -> None:
+    assert trim_request(a_request()) == a_request()
