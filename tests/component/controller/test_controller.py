@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from apiserver.apis.meta import errors
-from apiserver.apis.meta.objects import condition, dig, name_of
+from apiserver.apis.meta.objects import condition, dig, name_of, uid_of
 from apiserver.apis.virt import names
 from apiserver.client.rest import Client
 from controller.manager import options, wiring
@@ -281,7 +281,8 @@ async def test_a_migration_gets_a_target_pod_elsewhere_and_loses_the_source(api:
     assert api.get(MIGRATIONS, "ns", "m")["status"]["targetNode"] == "node2"
     assert cluster.phase() == "Running"
     await api.edit(MIGRATIONS, "ns", "m", lambda obj: obj["status"].update(phase="Running"))
-    await api.edit(VMS, "ns", "testvm", lambda obj: obj["status"].update(podName=name, nodeName="node2"))
+    moved = {"podName": name, "podUID": uid_of(target), "nodeName": "node2"}
+    await api.edit(VMS, "ns", "testvm", lambda obj: obj["status"].update(moved))
     await cluster.until(lambda: api.get(MIGRATIONS, "ns", "m")["status"]["phase"] == "Succeeded", "Succeeded")
     await cluster.until(lambda: "finalizers" not in api.get(MIGRATIONS, "ns", "m")["metadata"], "removal of the finalizer")
     assert api.get(PODS, "ns", name_of(source))["metadata"]["deletionTimestamp"]
@@ -290,6 +291,14 @@ async def test_a_migration_gets_a_target_pod_elsewhere_and_loses_the_source(api:
     await asyncio.sleep(0.1)
     assert cluster.phase() == "Running"
     await cluster.until(lambda: "Migrated" in cluster.events(), "event")
+
+    asked = len(api.requests)  # of a Migration that is over and tidied up nobody asks again, whatever becomes of its machine
+    for address in ("10.0.0.1", "10.0.0.2", "10.0.0.3"):
+        moved["podIP"] = address
+        await api.edit(VMS, "ns", "testvm", lambda obj: obj["status"].update(moved))
+        await asyncio.sleep(0.05)
+    await asyncio.sleep(0.2)
+    assert [path for method, path, query in api.requests[asked:] if method == "GET" and not query and "/leases/" not in path] == []
 
 
 async def test_a_migration_that_is_seen_to_succeed_before_its_machine_is_seen_to_move_keeps_the_guest(
