@@ -84,29 +84,31 @@ class Client:
         field_selector: str = "",
         resource_version: str = "",
         limit: int = 0,
+        trim: Callable[[Object], Object] | None = None,
     ) -> Object:
         """Return the whole List, fetched in pages (of ``limit`` objects); objects carry ``kind`` and ``apiVersion``.
 
+        ``trim`` returns what is worth keeping of an object: of objects that strangers make as long as they like, no more than a page is
+        ever in memory whole.
         A continue token that expires in the middle of it begins the list anew without pages, which is always consistent.
         """
         query = _query(labelSelector=label_selector, fieldSelector=field_selector)
         first = _query(**query, resourceVersion=resource_version, limit=str(limit or PAGE))
         path = resource.path(namespace)
-        whole = await self._object("GET", path, params=first)
-        items: list[Object] = whole.get("items") or []
-        page = whole
+        page = await self._object("GET", path, params=first)
+        items = _kept(page, trim)
         while token := dig(page, "metadata", "continue"):
             try:
                 page = await self._object("GET", path, params={**query, "limit": str(limit or PAGE), "continue": token})
             except errors.Expired:
-                page = whole = await self._object("GET", path, params=query)
+                page = await self._object("GET", path, params=query)
                 items = []
-            items += page.get("items") or []
+            items += _kept(page, trim)
         metadata = {key: value for key, value in (page.get("metadata") or {}).items() if key not in ("continue", "remainingItemCount")}
         for each in items:  # items of typed lists leave both out
             each.setdefault("apiVersion", resource.api_version)
             each.setdefault("kind", resource.kind)
-        return {**whole, "metadata": metadata, "items": items}
+        return {**page, "metadata": metadata, "items": items}
 
     async def create(self, resource: Resource, obj: Object, namespace: str | None = None, *, field_manager: str = "") -> Object:
         """Create it and return it as stored; AlreadyExists when its name is taken."""
@@ -297,6 +299,11 @@ def _parsed(raw: bytes, method: str, path: str) -> Json:
 
 def _query(**given: str) -> dict[str, str]:
     return {key: value for key, value in given.items() if value}
+
+
+def _kept(page: Object, trim: Callable[[Object], Object] | None) -> list[Object]:
+    items: list[Object] = page.pop("items", None) or []
+    return items if trim is None else [trim(each) for each in items]
 
 
 def _namespace(resource: Resource, obj: Object, given: str | None) -> str | None:

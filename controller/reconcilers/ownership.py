@@ -42,11 +42,12 @@ def is_launcher(pod: Object) -> bool:
         name_of(pod).startswith(f"{names.LAUNCHER}-")
         and spec.get("automountServiceAccountToken") is False
         and spec.get("restartPolicy") == "Never"
-        and any(_has_run_directory(each) for each in spec.get("containers") or () if each.get("name") == names.CONTAINER)
+        and any(has_run_directory(each) for each in spec.get("containers") or () if each.get("name") == names.CONTAINER)
     )
 
 
-def _has_run_directory(container: Object) -> bool:
+def has_run_directory(container: Object) -> bool:
+    """True if virt-launcher's sockets are in a volume of this container: no other pod has that mounted there."""
     return any(each.get("mountPath") == layout.RUN_DIRECTORY for each in container.get("volumeMounts") or ())
 
 

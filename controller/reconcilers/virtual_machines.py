@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -36,7 +37,17 @@ BY_NODE: Final = "node"
 """Index of pods: the node they are bound to."""
 _OF_POD_LABELS: Final = (names.COMPONENT_LABEL, names.VM_NAME_LABEL, names.CREATED_BY_LABEL, names.MIGRATION_LABEL)
 _OF_POD_SPEC: Final = ("automountServiceAccountToken", "nodeName", "restartPolicy", "terminationGracePeriodSeconds")
-_OF_POD_STATUS: Final = ("conditions", "containerStatuses", "message", "phase", "podIP", "reason")
+_OF_POD_STATUS: Final = ("message", "phase", "podIP", "reason")
+_OF_CONDITION: Final = ("type", "status", "reason", "message", "lastTransitionTime")
+_OF_OWNER: Final = ("apiVersion", "kind", "name", "uid", "controller")
+MAX_CONDITIONS: Final = 16
+"""Of a pod: Kubernetes knows half as many."""
+MAX_TEXT: Final = 4096
+"""Characters of a text in a pod that is kept: kubelets cut a container's last words there."""
+MAX_NAME: Final = 254
+"""Characters of a name or uid that is kept: one more than those of an object may have, so that what is longer stays another's."""
+LIVE_PAGE: Final = 10
+"""Pods that are in memory whole at once, when they are asked for live: tenants make them as long as they like, which is 1.5 MiB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +85,10 @@ def trim_claim(claim: Object) -> Object:
     spec = claim.get("spec") or {}
     return {
         "metadata": {key: value for key, value in (claim.get("metadata") or {}).items() if key in kept},
-        "spec": {key: spec[key] for key in ("volumeMode", "accessModes") if key in spec},
+        "spec": {
+            **{key: spec[key] for key in ("volumeMode",) if key in spec},
+            "accessModes": list(dict.fromkeys(spec.get("accessModes") or ())),  # Kubernetes lets one repeat them
+        },
     }
 
 
@@ -88,15 +102,15 @@ def trim_object(obj: Object) -> Object:
 
 
 def trim_pod(pod: Object) -> Object:
-    """Return what of a pod matters here. Whoever may create pods gives ours labels to any, of a megabyte and more."""
-    spec, status = pod.get("spec") or {}, pod.get("status") or {}
+    """Return what of a pod matters here. Whoever may create pods gives our labels to any, of a megabyte and more."""
+    spec = pod.get("spec") or {}
     return {
         "metadata": _trim_pod_metadata(pod.get("metadata") or {}),
         "spec": {
             **{key: spec[key] for key in _OF_POD_SPEC if key in spec},
             "containers": [_trim_container(each) for each in spec.get("containers") or () if each.get("name") == names.CONTAINER],
         },
-        "status": {key: status[key] for key in _OF_POD_STATUS if key in status},
+        "status": _trim_pod_status(pod.get("status") or {}),
     }
 
 
@@ -105,8 +119,32 @@ def _trim_pod_metadata(metadata: Object) -> Object:
     return {
         **{key: metadata[key] for key in ("name", "namespace", "uid", "resourceVersion", "deletionTimestamp") if key in metadata},
         "labels": {key: labels[key] for key in _OF_POD_LABELS if key in labels},
-        "ownerReferences": [owner] if owner is not None else [],
+        "ownerReferences": [_cut(owner, _OF_OWNER, MAX_NAME)] if owner is not None else [],
     }
+
+
+def _trim_pod_status(status: Object) -> Object:
+    """Of containers: ours, and one other that runs."""
+    statuses = status.get("containerStatuses") or []
+    ours = [each for each in statuses if each.get("name") == names.CONTAINER][:1]
+    others = [each for each in statuses if each.get("name") != names.CONTAINER and dig(each, "state", "running") is not None][:1]
+    return {
+        **_cut(status, _OF_POD_STATUS, MAX_TEXT),
+        "conditions": [_cut(each, _OF_CONDITION, MAX_TEXT) for each in (status.get("conditions") or [])[:MAX_CONDITIONS]],
+        "containerStatuses": [_trim_container_status(each) for each in (*ours, *others)],
+    }
+
+
+def _trim_container_status(status: Object) -> Object:
+    state = {
+        key: _cut(value or {}, tuple(value or {}), MAX_TEXT) for key, value in (status.get("state") or {}).items() if value is not None
+    }
+    return {**_cut(status, ("name",), MAX_NAME), "state": state}
+
+
+def _cut(obj: Object, fields: Iterable[str], limit: int) -> Object:
+    """Return these fields of an object, text no longer than ``limit``."""
+    return {key: value[:limit] if isinstance(value := obj[key], str) else value for key in fields if key in obj}
 
 
 def _trim_container(container: Object) -> Object:
@@ -114,7 +152,7 @@ def _trim_container(container: Object) -> Object:
     return {
         "name": names.CONTAINER,
         "resources": {"limits": {key: limits[key] for key in (names.KVM_RESOURCE,) if key in limits}},
-        "volumeMounts": [each for each in container.get("volumeMounts") or () if each.get("mountPath") == layout.RUN_DIRECTORY][:1],
+        "volumeMounts": [{"mountPath": layout.RUN_DIRECTORY}] if ownership.has_run_directory(container) else [],
     }
 
 
@@ -252,7 +290,7 @@ class VirtualMachines:
     async def _live_pods(self, vm: Object, references: tuple[Reference, ...]) -> tuple[Object, ...]:
         """Return the machine's pods as the server has them: those that it finds by label, and those that are named, whatever they bear."""
         selector = f"{names.CREATED_BY_LABEL}={uid_of(vm)}"
-        listed = await self._client.list(PODS, namespace_of(vm), label_selector=selector)
+        listed = await self._client.list(PODS, namespace_of(vm), label_selector=selector, limit=LIVE_PAGE, trim=trim_pod)
         pods = {uid_of(each): each for each in listed["items"] if ownership.is_controlled_by(each, vm)}
         for reference in references:
             if reference.uid in pods:

@@ -74,6 +74,8 @@ async def test_a_strangers_pod_with_our_label_holds_nothing_up() -> None:
         await api.put(PODS, machine("squatter", labels={"kubevirt.io": "virt-launcher"}))
 
         assert await shut_down(client) == (True, "no guest is left")
+    [looked] = [query for _, path, query in api.requests if path == PODS]
+    assert looked["limit"] == "10"  # however long strangers make their pods, they are not in memory all at once
 
 
 async def test_an_api_that_refuses_is_told_and_ends_in_time() -> None:

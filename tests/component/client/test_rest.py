@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from aiohttp import web
@@ -38,6 +39,21 @@ async def test_a_list_follows_its_pages() -> None:
         assert listed["items"][0]["kind"] == "Node"
         assert "continue" not in listed["metadata"]
         assert len(api.requests) == 3
+
+
+async def test_of_the_objects_of_a_list_each_page_is_trimmed_as_it_comes() -> None:
+    api, whole = FakeAPI(), []
+
+    def trim(obj: dict[str, Any]) -> dict[str, Any]:
+        whole.append(len(api.requests))
+        return {"metadata": {"name": name_of(obj)}}
+
+    async with api.serving() as config, Client(config, user_agent="test") as client:
+        for number in range(7):
+            await api.put("/api/v1/nodes", {"metadata": {"name": f"n{number}", "labels": {"a": "b"}}})
+        listed = await client.list(NODES, limit=3, trim=trim)
+    assert listed["items"] == [{"apiVersion": "v1", "kind": "Node", "metadata": {"name": f"n{number}"}} for number in range(7)]
+    assert whole == [1, 1, 1, 2, 2, 2, 3]  # before the next page was asked for
 
 
 async def test_a_continue_token_that_expires_begins_the_list_anew() -> None:

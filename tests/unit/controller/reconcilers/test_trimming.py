@@ -8,7 +8,7 @@ import pytest
 
 from apiserver.apis.virt import names
 from controller.reconcilers import attempts, ownership, pod_state
-from controller.reconcilers.virtual_machines import node_of_pod, trim_object, trim_pod
+from controller.reconcilers.virtual_machines import MAX_NAME, node_of_pod, trim_claim, trim_object, trim_pod
 from tests.unit.controller.reconcilers.builders import a_pod, a_vm
 
 LONG = {f"a{number}": "" for number in range(10_000)}
@@ -58,3 +58,49 @@ def test_of_a_machine_nothing_is_kept_that_nobody_reads() -> None:
     vm = a_vm()
     vm["metadata"] |= {"annotations": LONG, "managedFields": [{}], "labels": {"app": "db"}}
     assert trim_object(vm)["metadata"].keys() == a_vm()["metadata"].keys() | {"labels"}
+
+
+TEXT = "x" * 1_000_000
+
+
+@pytest.mark.parametrize("field", ["name", "uid", "kind", "apiVersion"])
+def test_an_owner_takes_no_more_memory_than_others_and_stays_who_it_was(field: str) -> None:
+    """Kubernetes bounds none of them but by the size of the whole pod: a hundred pods were virt-controller's memory."""
+    pod = a_pod()
+    pod["metadata"]["ownerReferences"][0][field] += TEXT
+    kept = trim_pod(pod)
+    assert len(json.dumps(kept)) < 4096
+    assert ownership.owners_of(kept) == [each[: len("default/") + MAX_NAME] for each in ownership.owners_of(pod)]
+    assert ownership.is_controlled_by(kept, a_vm()) == ownership.is_controlled_by(pod, a_vm())
+
+
+def test_a_mount_takes_no_more_memory_than_others() -> None:
+    pod = a_pod()
+    pod["spec"]["containers"][0]["volumeMounts"][0]["subPath"] = TEXT
+    kept = trim_pod(pod)
+    assert len(json.dumps(kept)) < 4096
+    assert ownership.is_launcher(kept)
+
+
+def test_what_a_kubelet_writes_is_bounded_and_means_what_it_meant() -> None:
+    """A node may write the status of any pod on it, and may put pods of its own anywhere."""
+    pod = a_pod(phase="Failed", exit_code=1)
+    pod["status"] |= {"reason": TEXT, "message": TEXT, "podIPs": [{"ip": TEXT}]}
+    pod["status"]["conditions"] = [
+        *pod["status"].get("conditions", []),
+        *({"type": f"x{number}", "message": TEXT} for number in range(1000)),
+    ]
+    terminated = pod["status"]["containerStatuses"][0]["state"]["terminated"]
+    terminated |= {"message": "migrated: " + TEXT, "containerID": TEXT}
+    more = [{"name": f"c{number}", "state": {"waiting": {"reason": TEXT}}} for number in range(1000)]
+    pod["status"]["containerStatuses"] += [*more, {"name": "other", "state": {"running": {"startedAt": "2026-01-01T00:00:00Z"}}}]
+    kept = trim_pod(pod)
+    assert len(json.dumps(kept)) < 100_000
+    assert pod_state.is_over(kept) is pod_state.is_over(pod) is False  # the other container runs
+    assert pod_state.end_of(kept) == pod_state.end_of(pod)
+    assert pod_state.bound_at(kept) == pod_state.bound_at(pod)
+
+
+def test_of_a_claim_the_access_modes_are_kept_once() -> None:
+    claim = {"metadata": {"name": "c", "namespace": "default"}, "spec": {"volumeMode": "Block", "accessModes": ["ReadWriteMany"] * 10_000}}
+    assert trim_claim(claim)["spec"] == {"volumeMode": "Block", "accessModes": ["ReadWriteMany"]}
