@@ -19,7 +19,7 @@ from controller.reconcilers.settings import Settings
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What the command line says."""
+    """The options of the command line."""
 
     kubeconfig: str | None
     namespace: str
@@ -43,48 +43,16 @@ def parse(arguments: Sequence[str] | None = None) -> Options:
         description="Keeps a pod for every VirtualMachine that should be on and for every Migration; issues and renews certificates.",
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
-    parser.add_argument("--kubeconfig", help="reach the cluster as this file says; without it, as the pod's service account")
-    parser.add_argument(
-        "--namespace",
-        default=os.environ.get("POD_NAMESPACE", ""),
-        help="namespace of the installation: the lease and the certificates live there (POD_NAMESPACE; else the configuration's)",
-    )
-    parser.add_argument(
-        "--node-lease-namespace", default="", help="where virt-handlers show that they live; by default --namespace, and -node-lease"
-    )
-    parser.add_argument("--launcher-image", required=True, help="image of launcher pods, such as registry.example/virt-launcher:v1")
-    parser.add_argument("--launcher-pull-policy", default="IfNotPresent", choices=("Always", "IfNotPresent", "Never"))
-    parser.add_argument(
-        "--image-pull-secret", action="append", default=[], metavar="NAME", help="pull secret of launcher pods; may be given more than once"
-    )
-    parser.add_argument(
-        "--acceleration",
-        default="auto",
-        choices=("auto", "kvm", "emulation"),
-        help="auto: pods ask for the kvm device when some node offers it; kvm: always, and wait for such a node; emulation: never",
-    )
-    parser.add_argument(
-        "--leader-elect",
-        action=argparse.BooleanOptionalAction,
-        default=True,
-        help="act only while holding the lease, so that several replicas can stand by; without it, run exactly one",
-    )
-    parser.add_argument("--health-port", type=int, default=8080, help="port of /livez and /readyz (plain HTTP); 0 takes a free one")
-    _metrics(parser)
-    parser.add_argument("--workers", type=int, default=8, help="objects of one kind that are worked on at the same time")
-    parser.add_argument(
-        "--label-namespace",
-        action=argparse.BooleanOptionalAction,
-        default=False,
-        help="label the installation's namespace, where it has no level of Pod Security, so that virt-handler is admitted",
-    )
-    _certificates(parser)
-    parser.add_argument("--log-level", default="info", choices=("debug", "info", "warning", "error"))
+    for add in (_installation, _launchers, _work, _metrics, _certificates):
+        add(parser)
     given = parser.parse_args(arguments)
-    if given.workers < 1:
-        parser.error("--workers must be at least 1")
     try:
-        certificates = Policy(given.certificate_lifetime, given.authority_lifetime, given.authority_spread, given.node_certificate_lifetime)
+        certificates = Policy(
+            leaf=given.certificate_lifetime,
+            authority=given.authority_lifetime,
+            spread=given.authority_spread,
+            node=given.node_certificate_lifetime,
+        )
     except ValueError as error:
         parser.error(str(error))
     return Options(
@@ -107,6 +75,50 @@ def parse(arguments: Sequence[str] | None = None) -> Options:
         ),
         certificates=certificates,
     )
+
+
+def _installation(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--kubeconfig", help="reach the cluster as this file says; without it, as the pod's service account")
+    parser.add_argument(
+        "--namespace",
+        default=os.environ.get("POD_NAMESPACE", ""),
+        help="namespace of the installation: the lease and the certificates live there (POD_NAMESPACE; else the configuration's)",
+    )
+    parser.add_argument(
+        "--node-lease-namespace", default="", help="where virt-handlers show that they live; by default --namespace, and -node-lease"
+    )
+    parser.add_argument(
+        "--label-namespace",
+        action=argparse.BooleanOptionalAction,
+        default=False,
+        help="label the installation's namespace, where it has no level of Pod Security, so that virt-handler is admitted",
+    )
+
+
+def _launchers(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--launcher-image", required=True, help="image of launcher pods, such as registry.example/virt-launcher:v1")
+    parser.add_argument("--launcher-pull-policy", default="IfNotPresent", choices=("Always", "IfNotPresent", "Never"))
+    parser.add_argument(
+        "--image-pull-secret", action="append", default=[], metavar="NAME", help="pull secret of launcher pods; may be given more than once"
+    )
+    parser.add_argument(
+        "--acceleration",
+        default="auto",
+        choices=("auto", "kvm", "emulation"),
+        help="auto: pods ask for the kvm device when some node offers it; kvm: always, and wait for such a node; emulation: never",
+    )
+
+
+def _work(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--leader-elect",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="act only while holding the lease, so that several replicas can stand by; without it, run exactly one",
+    )
+    parser.add_argument("--workers", type=_count, default=8, help="objects of one kind that are worked on at the same time")
+    parser.add_argument("--health-port", type=int, default=8080, help="port of /livez and /readyz (plain HTTP); 0 takes a free one")
+    parser.add_argument("--log-level", default="info", choices=("debug", "info", "warning", "error"))
 
 
 def _metrics(parser: argparse.ArgumentParser) -> None:
@@ -133,6 +145,12 @@ def _certificates(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--authority-spread", type=_duration, default="10m", help="how long everybody gets to hear of a new authority before it signs"
     )
+
+
+def _count(text: str) -> int:
+    if (count := int(text)) < 1:
+        raise argparse.ArgumentTypeError(f"{text} is less than 1")
+    return count
 
 
 def _duration(text: str) -> timedelta:
