@@ -65,95 +65,93 @@ CONDITION: Final[Object] = {
     "observedGeneration": 1,
 }
 STAMP: Final[Object] = {"phase": "Scheduled", "time": T}
+DOMAIN: Final[Object] = {
+    "cpu": {"sockets": 1, "cores": 1, "threads": 1, "model": ""},
+    "memory": {"guest": "64Mi"},
+    "machine": {"type": "q35"},
+    "firmware": {
+        "uuid": "5d307ca9-b3ef-428c-8861-06e72d69f223",
+        "kernelBoot": {
+            "container": {"image": "i", "imagePullPolicy": "Always", "kernelPath": "/k", "initrdPath": "/i"},
+            "kernelArgs": "quiet",
+        },
+    },
+    "devices": {
+        "disks": [
+            {
+                "name": "one",
+                "type": "PersistentVolumeClaim",
+                "device": "disk",
+                "source": {"name": "claim"},
+                "target": {"bus": "virtio"},
+                "readOnly": False,
+                "bootOrder": 1,
+                "serial": "s",
+            },
+            {
+                "name": "two",
+                "type": "Image",
+                "source": {"reference": "r", "path": "disk/disk.img", "pullPolicy": "Always", "sizeLimit": "1Gi"},
+            },
+        ],
+        "interfaces": [{"name": "default", "type": "masquerade", "model": "virtio", "mac": "02:00:00:00:00:77"}],
+        "graphics": [{"type": "vnc"}],
+        "consoles": [{"type": "pty"}],
+    },
+}
+SPEC: Final[Object] = {
+    "runStrategy": "Always",
+    "rerun": {"limit": 2, "startTimeoutSeconds": 180},
+    "terminationGracePeriodSeconds": 30,
+    "nodeSelector": {"a": "b"},
+    "affinity": {},
+    "tolerations": [],
+    "topologySpreadConstraints": [],
+    "priorityClassName": "p",
+    "schedulerName": "s",
+    "nodeName": "n",
+    "domain": DOMAIN,
+}
+STATUS: Final[Object] = {
+    "observedGeneration": 1,
+    "phase": "Scheduled",
+    "conditions": [CONDITION],
+    "attempt": 1,
+    "attempts": [
+        {
+            "number": 1,
+            "podName": "p",
+            "nodeName": "n",
+            "startTime": T,
+            "runningTime": T,
+            "endTime": T,
+            "result": "Failed",
+            "message": "m",
+        },
+        {"number": 2, "podName": "p", "nodeName": "n", "startTime": T},
+    ],
+    "nodeName": "n",
+    "podName": "p",
+    "podUID": "pod-hostile",
+    "podIP": "10.0.0.1",
+    "domain": {"state": "running", "reason": "booted", "type": "qemu"},
+    "interfaces": [{"name": "default", "mac": "02:00:00:00:00:77", "ipAddress": "10.0.0.1", "ipAddresses": ["10.0.0.1"]}],
+    "graphics": [{"type": "vnc"}],
+    "migration": {
+        **dict.fromkeys(("name", "uid", "sourceNode", "sourcePod", "targetNode", "targetPod", "phase"), "x"),
+        "startTime": T,
+        "endTime": T,
+    },
+    "request": {"action": "Unpause", "time": T, "runStrategy": "Always", "attempt": 2},
+    "phaseTransitionTimestamps": [STAMP],
+}
 
 
 def a_full_virtual_machine() -> Object:
     """Return a machine on node n, just scheduled, with every field that handler and controller read."""
+    metadata = {"name": "hostile", "namespace": "ns", "generation": 1, "labels": {"a": "b"}, "annotations": {"c": "d"}}
     return copy.deepcopy(
-        {
-            "apiVersion": "kubevirt.io/v1alpha1",
-            "kind": "VirtualMachine",
-            "metadata": {"name": "hostile", "namespace": "ns", "generation": 1, "labels": {"a": "b"}, "annotations": {"c": "d"}},
-            "spec": {
-                "runStrategy": "Always",
-                "rerun": {"limit": 2, "startTimeoutSeconds": 180},
-                "terminationGracePeriodSeconds": 30,
-                "nodeSelector": {"a": "b"},
-                "affinity": {},
-                "tolerations": [],
-                "topologySpreadConstraints": [],
-                "priorityClassName": "p",
-                "schedulerName": "s",
-                "nodeName": "n",
-                "domain": {
-                    "cpu": {"sockets": 1, "cores": 1, "threads": 1, "model": ""},
-                    "memory": {"guest": "64Mi"},
-                    "machine": {"type": "q35"},
-                    "firmware": {
-                        "uuid": "5d307ca9-b3ef-428c-8861-06e72d69f223",
-                        "kernelBoot": {
-                            "container": {"image": "i", "imagePullPolicy": "Always", "kernelPath": "/k", "initrdPath": "/i"},
-                            "kernelArgs": "quiet",
-                        },
-                    },
-                    "devices": {
-                        "disks": [
-                            {
-                                "name": "one",
-                                "type": "PersistentVolumeClaim",
-                                "device": "disk",
-                                "source": {"name": "claim"},
-                                "target": {"bus": "virtio"},
-                                "readOnly": False,
-                                "bootOrder": 1,
-                                "serial": "s",
-                            },
-                            {
-                                "name": "two",
-                                "type": "Image",
-                                "source": {"reference": "r", "path": "disk/disk.img", "pullPolicy": "Always", "sizeLimit": "1Gi"},
-                            },
-                        ],
-                        "interfaces": [{"name": "default", "type": "masquerade", "model": "virtio", "mac": "02:00:00:00:00:77"}],
-                        "graphics": [{"type": "vnc"}],
-                        "consoles": [{"type": "pty"}],
-                    },
-                },
-            },
-            "status": {
-                "observedGeneration": 1,
-                "phase": "Scheduled",
-                "conditions": [CONDITION],
-                "attempt": 1,
-                "attempts": [
-                    {
-                        "number": 1,
-                        "podName": "p",
-                        "nodeName": "n",
-                        "startTime": T,
-                        "runningTime": T,
-                        "endTime": T,
-                        "result": "Failed",
-                        "message": "m",
-                    },
-                    {"number": 2, "podName": "p", "nodeName": "n", "startTime": T},
-                ],
-                "nodeName": "n",
-                "podName": "p",
-                "podUID": "pod-hostile",
-                "podIP": "10.0.0.1",
-                "domain": {"state": "running", "reason": "booted", "type": "qemu"},
-                "interfaces": [{"name": "default", "mac": "02:00:00:00:00:77", "ipAddress": "10.0.0.1", "ipAddresses": ["10.0.0.1"]}],
-                "graphics": [{"type": "vnc"}],
-                "migration": {
-                    **dict.fromkeys(("name", "uid", "sourceNode", "sourcePod", "targetNode", "targetPod", "phase"), "x"),
-                    "startTime": T,
-                    "endTime": T,
-                },
-                "request": {"action": "Unpause", "time": T, "runStrategy": "Always", "attempt": 2},
-                "phaseTransitionTimestamps": [STAMP],
-            },
-        }
+        {"apiVersion": "kubevirt.io/v1alpha1", "kind": "VirtualMachine", "metadata": metadata, "spec": SPEC, "status": STATUS}
     )
 
 
