@@ -79,7 +79,7 @@ def owner_names(*pods: Object | None) -> set[tuple[str, str]]:
 
 def is_controlled_by(pod: Object, vm: Object) -> bool:
     """True if this is a launcher pod whose controller is this machine."""
-    return namespace_of(pod) == namespace_of(vm) and owners_of(pod) == [owner_key(namespace_of(vm), uid_of(vm))]
+    return owners_of(pod) == [owner_key(namespace_of(vm), uid_of(vm))]
 
 
 def is_labelled(pod: Object) -> bool:
