@@ -79,7 +79,7 @@ def main() -> None:
         logger.error("cannot start", extra={"error": _innermost(error)})  # noqa: TRY400 - the message says it all
         code = 2
     except* LeadershipLost as error:
-        logger.error("leadership lost", extra={"error": _innermost(error)})  # noqa: TRY400
+        logger.error("leadership lost", extra={"error": _innermost(error)})  # noqa: TRY400 - as above
         code = 1
     sys.exit(code)
 

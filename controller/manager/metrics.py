@@ -1,4 +1,4 @@
-"""What Prometheus can read of virt-controller."""
+"""The metrics of virt-controller."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ MAX_NAMED: Final = 20
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """What is still there."""
+    """The objects that are still there."""
 
     migrations: tuple[Object, ...]
     machines: tuple[Object, ...]
@@ -136,7 +136,7 @@ def main() -> int:
     try:
         return asyncio.run(_run(parser().parse_args()))
     except ConfigError as error:
-        print(f"cannot reach the API server: {error}", file=sys.stderr)  # noqa: T201
+        print(f"cannot reach the API server: {error}", file=sys.stderr)  # noqa: T201  a command's answer
         return 2
 
 

@@ -1,4 +1,4 @@
-"""Which parts run side by side in virt-controller, and what each waits for.
+"""The parts that run side by side in virt-controller, and what each waits for.
 
 ::
 
@@ -59,7 +59,7 @@ class Runnable(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """What every part is made from."""
+    """The material that every part is made from."""
 
     client: Client
     recorder: Recorder

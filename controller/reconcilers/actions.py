@@ -1,4 +1,7 @@
-"""What plans consist of, and the deed for each. A plan is carried out in order; the first failure ends it, and the next pass plans anew."""
+"""The actions that plans consist of, and the deed for each.
+
+A plan is carried out in order; the first failure ends it, and the next pass plans anew.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What to do about an authority and everything that depends on it: pure, from what was observed and the time.
+"""Decide about an authority and everything that depends on it: pure, from what was observed and the time.
 
 The Secret of an authority holds ``tls.crt``/``tls.key``, the one that signs, and ``ca.crt``, the bundle that everybody must trust.
 Replacing an authority never breaks a connection, because each step waits until everybody has what the next one needs:
@@ -69,7 +69,7 @@ class Authority:
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """What is there."""
+    """The Secrets and consumers that are there."""
 
     authority: Data | None = field(repr=False)
     """The data of the authority's Secret; None when there is none."""
@@ -151,7 +151,7 @@ def plan(wanted: Authority, observed: Observed, now: datetime, policy: Policy) -
             return (PromoteAuthority(wanted.secret),)
         return (MakeAuthority(wanted.secret, reason, _still_valid(data, now)),)
     signer = reading.read_certificate(data[CERTIFICATE])
-    assert signer is not None  # noqa: S101  authority_unusable has read it
+    assert signer is not None  # noqa: S101 - authority_unusable has read it
     due = renewal.is_due(signer, now, policy.authority)
     if due is not None and staged is None:
         return (StageAuthority(wanted.secret, due),)

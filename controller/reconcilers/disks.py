@@ -1,4 +1,4 @@
-"""Which claims the disks of a virtual machine are, and which of them are missing. Pure."""
+"""The claims of a virtual machine's disks, and those of them that are missing. Pure."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def missing(vm: Object, claims: Mapping[str, Object | None]) -> tuple[str, ...]:
 
 
 def is_block(claim: Object | None) -> bool:
-    """Whether the claim is a device in the pod instead of a directory."""
+    """Return whether the claim is a device in the pod instead of a directory."""
     return bool(dig(claim, "spec", "volumeMode") == "Block")
 
 

@@ -46,7 +46,7 @@ _RESERVED: Final = (names.COMPONENT_LABEL, names.VM_NAME_LABEL, names.CREATED_BY
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """What the decision adds to what the machine itself asks of its node."""
+    """The wishes of the decision for a node, beside the machine's own."""
 
     kvm: bool = False
     avoid_nodes: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""What to do about one live migration: from what is known to a tuple of actions. Pure.
+"""Decide about one live migration: from what is known to a tuple of actions. Pure.
 
 Up to ``PreparingTarget`` this loop decides; from ``TargetReady`` on only the two virt-handlers know on which side the domain is, and this
 loop ends a Migration only when the pods themselves leave no doubt; it releases the guest (``apis.virt.release``) when the source's pod

@@ -1,4 +1,4 @@
-"""Which nodes report: a node is silent when neither its kubelet nor its virt-handler gives a sign of life.
+"""Silence of nodes: a node is silent when neither its kubelet nor its virt-handler gives a sign of life.
 
 One of the two is not enough. While virt-handler lives it knows better than anybody what runs on its node, and it writes that; whoever
 wrote the opposite because the kubelet is away would be contradicted at once, for ever.
@@ -24,12 +24,12 @@ from apiserver.client.informer import Informer
 from apiserver.client.rest import Client
 
 HOLD_SECONDS: Final = 40.0
-"""How long a sign of life counts that is no Lease, or one without a duration."""
+"""The time for which a sign of life counts that is no Lease, or one without a duration."""
 
 
 @dataclass(frozen=True, slots=True)
 class Silence:
-    """What is known of the nodes whose kubelets do not report."""
+    """The nodes whose kubelets do not report."""
 
     whole: frozenset[str] = field(default_factory=frozenset)
     """Nodes whose virt-handler does not report either."""
@@ -45,7 +45,7 @@ class _Sign:
 
 
 class SignsOfLife:
-    """When virt-handler of each node was last heard of. No I/O."""
+    """The last signs of life of each node's virt-handler. No I/O."""
 
     def __init__(self, elapsed: Callable[[], float]) -> None:
         """``elapsed`` returns seconds that only grow, since whenever."""
@@ -145,7 +145,7 @@ class NodeReports:
 
 
 def kubelet_is_silent(node: Object | None) -> bool:
-    """Whether the kubelet of a node does not report (or the node object is gone)."""
+    """Return whether the kubelet of a node does not report (or the node object is gone)."""
     ready = condition(dig(node, "status", "conditions"), "Ready")
     return ready is None or ready.get("status") == "Unknown"
 

@@ -1,4 +1,4 @@
-"""What a pod's status means for the guest in it. Pure."""
+"""The state of a pod, read for the guest in it. Pure."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _RESULTS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """How a pod ended: a ``RESULT_…`` of :mod:`apiserver.apis.virt.power`, and why, in one line."""
+    """The end of a pod: a ``RESULT_…`` of :mod:`apiserver.apis.virt.power`, and why, in one line."""
 
     result: str
     message: str
@@ -46,7 +46,7 @@ def node_of(pod: Object | None) -> str:
 
 
 def is_over(pod: Object | None) -> bool:
-    """Whether nothing of the pod can run any more: it is gone, or final with no container that was last seen running.
+    """Return whether nothing of the pod can run any more: it is gone, or final with no container that was last seen running.
 
     A pod whose node does not answer is not over, whatever asked for its deletion: kube-controller-manager may call it Failed while its
     containers were never seen to end.
@@ -59,7 +59,7 @@ def is_over(pod: Object | None) -> bool:
 
 
 def is_running(pod: Object | None) -> bool:
-    """Whether its container was started and the pod has an address."""
+    """Return whether its container was started and the pod has an address."""
     return phase_of(pod) == "Running" and any(
         dig(each, "state", "running") is not None for each in dig(pod, "status", "containerStatuses") or ()
     )

@@ -1,4 +1,4 @@
-"""What the operator of the cluster decided once, by flags of virt-controller."""
+"""The operator's decisions for the whole cluster, by flags of virt-controller."""
 
 from __future__ import annotations
 
@@ -21,5 +21,5 @@ class Settings:
     """``auto``: ask for kvm when some node offers it; ``kvm``: always ask; ``emulation``: never."""
 
     def wants_kvm(self, *, offered: bool) -> bool:
-        """Whether a pod asks for the kvm device; ``offered``: some node advertises one."""
+        """Return whether a pod asks for the kvm device; ``offered``: some node advertises one."""
         return self.acceleration == "kvm" or (self.acceleration == "auto" and offered)

@@ -1,4 +1,4 @@
-"""What to do about one virtual machine: from what is known to a tuple of actions. Pure.
+"""Decide about one virtual machine: from what is known to a tuple of actions. Pure.
 
 The phases up to ``Scheduled`` and from the end of the pod on are decided here; in between virt-handler of the node decides, and the plan
 only watches over the pod. The rules, in order:
@@ -58,9 +58,9 @@ class Observed:
     settings: Settings
     kvm_offered: bool = False
     silence: Silence = field(default_factory=Silence)
-    """Which nodes of the pods do not report."""
+    """The nodes of the pods that do not report."""
     refusal: str = ""
-    """Why the API server did not take the pod of this attempt a moment ago."""
+    """The reason why the API server did not take the pod of this attempt a moment ago."""
     targets: frozenset[str] = frozenset()
     """Names of the target pods of the machine's Migrations that still hold pods: their own loop ends them."""
     lingers: float = 0.0

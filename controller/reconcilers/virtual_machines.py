@@ -52,7 +52,7 @@ LIVE_PAGE: Final = 10
 
 @dataclass(frozen=True, slots=True)
 class Informers:
-    """What both loops read."""
+    """The copies that both loops read."""
 
     vms: Informer
     migrations: Informer
@@ -171,7 +171,7 @@ def trim_node(node: Object) -> Object:
 
 
 def offers_kvm(nodes: Informer) -> bool:
-    """Whether some node advertises a kvm device."""
+    """Return whether some node advertises a kvm device."""
     return any(dig(node, "status", "allocatable", names.KVM_RESOURCE) not in (None, "0") for node in nodes.list())
 
 
@@ -326,6 +326,6 @@ class VirtualMachines:
 
 
 def _matters(vm: Object) -> bool:
-    """Whether the next plan decides something on the absence of pods, so that one more request is worth it; a first start does not."""
+    """Return whether the next plan decides something on the absence of pods, which is worth a request; a first start does not."""
     wish, current = power.decide(vm), power.current_attempt(vm)
     return wish.reason == "Deleting" or attempts.is_open(vm) or (wish.on and current > 0)

@@ -7,7 +7,7 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """What time it is."""
+    """A clock."""
 
     def now(self) -> datetime:
         """Return the moment, in UTC."""

@@ -33,11 +33,11 @@ class LeadershipLost(Exception):
 
 
 class Leases(Protocol):
-    """What of :class:`apiserver.client.rest.Client` is used here."""
+    """The part of :class:`apiserver.client.rest.Client` that is used here."""
 
     async def get(self, resource: Resource, name: str, namespace: str | None = None) -> Object: ...  # noqa: D102 - as in Client
-    async def create(self, resource: Resource, obj: Object, namespace: str | None = None) -> Object: ...  # noqa: D102
-    async def update(self, resource: Resource, obj: Object) -> Object: ...  # noqa: D102
+    async def create(self, resource: Resource, obj: Object, namespace: str | None = None) -> Object: ...  # noqa: D102 - as in Client
+    async def update(self, resource: Resource, obj: Object) -> Object: ...  # noqa: D102 - as in Client
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,7 +62,7 @@ class Reconciler(Protocol):
 
 
 class Observer(Protocol):
-    """Who wants to know how passes went: metrics."""
+    """A listener to the outcomes of passes: metrics."""
 
     def reconciled(self, name: str, outcome: Outcome, seconds: float) -> None:
         """A pass of the loop ``name`` ended."""
