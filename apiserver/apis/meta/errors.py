@@ -230,20 +230,34 @@ _BY_CODE: dict[int, type[StatusError]] = {
 
 
 def from_status(status: dict[str, Any], http_code: int = 0) -> StatusError:
-    """Return the error that a ``Status`` object stands for; by its reason, else by its code."""
-    code = int(status.get("code") or http_code or 500)
-    cls = _BY_REASON.get(status.get("reason", "")) or _BY_CODE.get(code) or UnknownStatus
-    given = status.get("details") or {}
-    causes = tuple(Cause(each.get("reason", ""), each.get("message", ""), each.get("field", "")) for each in given.get("causes") or ())
+    """Return the error that a ``Status`` object stands for; by its reason, else by its code. A field of a wrong type says nothing."""
+    code = _number(status.get("code")) or http_code or InternalError.code
+    cls = _BY_REASON.get(_text(status.get("reason"))) or _BY_CODE.get(code) or UnknownStatus
+    given = _members(status.get("details"))
+    listed = given.get("causes")
+    causes = [_members(each) for each in (listed if isinstance(listed, list) else ())]
     details = Details(
-        name=given.get("name", ""),
-        group=given.get("group", ""),
-        kind=given.get("kind", ""),
-        uid=given.get("uid", ""),
-        causes=causes,
-        retry_after_seconds=int(given.get("retryAfterSeconds") or 0),
+        name=_text(given.get("name")),
+        group=_text(given.get("group")),
+        kind=_text(given.get("kind")),
+        uid=_text(given.get("uid")),
+        causes=tuple(Cause(_text(each.get("reason")), _text(each.get("message")), _text(each.get("field"))) for each in causes),
+        retry_after_seconds=_number(given.get("retryAfterSeconds")),
     )
-    return cls(status.get("message", "") or f"the server answered {code}", details, dict(status.get("metadata") or {}))
+    return cls(_text(status.get("message")) or f"the server answered {code}", details, dict(_members(status.get("metadata"))))
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _number(value: object) -> int:
+    """Return an int32 that is not negative, as all numbers of a Status are; of anything else 0."""
+    return value if type(value) is int and 0 <= value < 1 << 31 else 0
+
+
+def _members(value: object) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
 
 
 def from_http(code: int, body: str) -> StatusError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from urllib.parse import quote
 
@@ -45,6 +46,7 @@ class Resource:
 
 def _segment(name: str) -> str:
     """Return a name as it stands in a URL; as client-go, which calls it an invalid resource name, refuse what would not be a name there."""
-    if type(name) is not str or name in ("", ".", "..") or "/" in name or "%" in name:
-        raise errors.BadRequest(f"invalid resource name {ascii(name)[:80]}: it cannot be one segment of a path")
-    return quote(name, safe=":")
+    if type(name) is str and name not in ("", ".", "..") and "/" not in name and "%" not in name:
+        with suppress(UnicodeEncodeError):  # half a surrogate pair, which JSON can spell
+            return quote(name, safe=":")
+    raise errors.BadRequest(f"invalid resource name {ascii(name)[:80]}: it cannot be one segment of a path")

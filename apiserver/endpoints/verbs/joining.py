@@ -18,7 +18,7 @@ from websockets.frames import CloseCode
 from websockets.http11 import Response
 from websockets.typing import Subprotocol
 
-from apiserver.apis.meta.errors import Details, ServiceUnavailable, StatusError, from_http, from_status
+from apiserver.apis.meta.errors import Details, ServiceUnavailable, StatusError, UnknownStatus, from_http, from_status
 from apiserver.endpoints.http.upgrade import GOING_AWAY, Closed, End
 from apiserver.endpoints.http.websocket import WebSocket
 from apiserver.endpoints.verbs.bounded import Bounded
@@ -119,14 +119,16 @@ def _certificate(server: ClientConnection) -> Mapping[str, object]:
 
 
 def _refusal(answer: Response) -> StatusError:
-    """Return why the destination refused the upgrade."""
+    """Return why the destination refused the upgrade; an answer that is none of the API does not say that virt-api failed."""
     try:
         status = orjson.loads(answer.body)
     except ValueError:
         status = None
     if isinstance(status, dict) and status.get("kind") == "Status":
-        return from_status(status, answer.status_code)
-    return from_http(answer.status_code, answer.body[:_MAX_TEXT_BYTES].decode(errors="replace") or answer.reason_phrase)
+        error = from_status(status, answer.status_code)
+    else:
+        error = from_http(answer.status_code, answer.body[:_MAX_TEXT_BYTES].decode(errors="replace") or answer.reason_phrase)
+    return error if not isinstance(error, UnknownStatus) else ServiceUnavailable(error.message, error.details)
 
 
 async def join(client: WebSocket, server: ClientConnection, endings: Sequence[Ending]) -> None:

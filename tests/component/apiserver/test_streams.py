@@ -118,6 +118,31 @@ async def test_a_message_that_is_too_long_ends_the_stream(pki: Pki, api: Api) ->
         assert (closed.type, closed.data) == (aiohttp.WSMsgType.CLOSE, 1001)
 
 
+@pytest.mark.parametrize(
+    ("code", "body", "expected"),
+    [
+        (409, '{"kind": "Status", "reason": "Conflict", "code": 409, "message": "busy"}', 409),
+        (503, '{"kind": "Status", "code": "x", "reason": [], "message": 7, "details": [1], "metadata": "x"}', 503),
+        (503, '{"kind": "Status", "details": {"causes": 7, "retryAfterSeconds": 1e30, "name": {}}}', 503),
+        (404, '{"kind": "Status", "details": {"causes": ["x"]}}', 404),
+        (418, '{"kind": "Status", "reason": "Teapot"}', 503),
+        (200, "hello", 503),
+        (302, "", 503),
+        (599, "\x1b[2J", 503),
+    ],
+)
+async def test_whatever_a_server_answers_instead_of_its_stream_is_no_failure_of_ours(
+    pki: Pki, api: Api, code: int, body: str, expected: int
+) -> None:
+    async def serve(_: web.BaseRequest) -> web.StreamResponse:
+        return web.Response(status=code, text=body, headers={"Location": "https://elsewhere"})
+
+    async with tapped(pki, api, serve) as url:
+        with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
+            await api.session.ws_connect(url)
+    assert refused.value.status == expected
+
+
 async def test_a_client_that_does_not_read_stops_the_server(pki: Pki, api: Api) -> None:
     sent = 0
 

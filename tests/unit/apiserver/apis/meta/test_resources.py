@@ -19,7 +19,7 @@ def test_what_is_odd_in_a_name_stays_in_the_name() -> None:
     assert PODS.path("ns", "a b?c#d\r\n") == "/api/v1/namespaces/ns/pods/a%20b%3Fc%23d%0D%0A"
 
 
-@pytest.mark.parametrize("name", ["../secrets/x", "..", ".", "", "a/b", "%2e%2e%2fsecrets", 7, ["x"]], ids=repr)
+@pytest.mark.parametrize("name", ["../secrets/x", "..", ".", "", "a/b", "%2e%2e%2fsecrets", "\ud800", 7, ["x"]], ids=repr)
 def test_a_name_that_would_lead_elsewhere_is_refused(name: Any) -> None:
     with pytest.raises(errors.BadRequest, match="invalid resource name"):
         PODS.path("ns", name)
