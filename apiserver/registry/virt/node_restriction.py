@@ -53,7 +53,8 @@ class NodeRestriction:
             required: whether its tokens have to say their node; if not, a token that says none is not judged.
             addresses: where virt-handler of a node is.
             now: the wall clock.
-            revoked: whether the operator revoked a node (:mod:`apiserver.apis.virt.trust`).
+            revoked: whether the operator revoked a node (:mod:`apiserver.apis.virt.trust`);
+                raises ServiceUnavailable while that is unknown.
         """
         self._username = username
         self._required = required
@@ -79,7 +80,7 @@ class NodeRestriction:
 
         Raises:
             Forbidden: the token does not say which node it is for; or with the fields that are not that node's to write so.
-            ServiceUnavailable: it is not known where virt-handler of the node is.
+            ServiceUnavailable: it is not known where virt-handler of the node is, or whether the node is revoked.
         """
         if attributes.user.name != self._username:
             return

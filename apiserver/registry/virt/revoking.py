@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from apiserver.apis.core.resources import CONFIG_MAPS
+from apiserver.apis.meta.errors import Details, ServiceUnavailable
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.virt import trust
 from apiserver.apis.virt.trust import Revocations
@@ -19,15 +20,23 @@ def trust_config(client: Client, namespace: str) -> Informer:
 
 
 class RevokedNodes:
-    """The revocations of today."""
+    """The revocations of today. Until they were read once, no node is believed: a restart must pardon nobody, not even for a moment."""
 
     def __init__(self, config: Informer) -> None:
+        self._config = config
         self._revocations = Revocations()
         self._callbacks: list[Callable[[], None]] = []
         config.subscribe(lambda _, new: self._changed(new))
 
     def is_revoked(self, node: str) -> bool:
-        """True if nothing that comes with this node's claim or certificate is believed."""
+        """True if nothing that comes with this node's claim or certificate is believed.
+
+        Raises:
+            ServiceUnavailable: nobody knows yet.
+        """
+        if not self._config.synced.is_set():
+            details = Details(retry_after_seconds=2)
+            raise ServiceUnavailable(f'it is not known yet whether node "{node}" is revoked: ConfigMap {trust.CONFIG_MAP} is read', details)
         return self._revocations.is_revoked(node)
 
     def of_node(self, node: str) -> NodeTrust:

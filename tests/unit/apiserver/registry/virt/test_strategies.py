@@ -8,15 +8,19 @@ import pytest
 
 from apiserver.apis.core.resources import CONFIG_MAPS
 from apiserver.apis.meta import errors
+from apiserver.apis.meta.users import User
 from apiserver.apis.virt import power
+from apiserver.apis.virt.resources import VIRTUAL_MACHINES
 from apiserver.apis.virt.streams import CLOSE_GOING_AWAY, CLOSE_POLICY_VIOLATION, Stream
 from apiserver.client.config import Config
 from apiserver.client.informer import Informer
 from apiserver.client.rest import Client
 from apiserver.endpoints.http import upgrade
+from apiserver.registry.generic.admission import Attributes
 from apiserver.registry.generic.strategy import CreatingVerb, Verb
 from apiserver.registry.virt import streams, verbs
 from apiserver.registry.virt.migrations import MigrationStrategy
+from apiserver.registry.virt.node_restriction import NodeRestriction
 from apiserver.registry.virt.revoking import RevokedNodes
 from apiserver.registry.virt.virtualmachines import VirtualMachineStrategy
 
@@ -250,13 +254,20 @@ def test_one_can_connect_to_what_a_running_machine_has(vm: dict[str, Any], strea
         assert caught.value.message == f'cannot connect to {stream} of virtual machine "vm1": {reason}'
 
 
+def _revoked(*, is_read: bool = True) -> RevokedNodes:
+    config = Informer(Client(Config("http://127.0.0.1:1"), user_agent="test"), CONFIG_MAPS)
+    if is_read:
+        config.synced.set()
+    return RevokedNodes(config)
+
+
 async def test_a_stream_leads_to_the_handler_of_the_machines_node() -> None:
     async def locate(node: str) -> tuple[str, int]:
         assert node == "node1"
         return "fd00::1", 8444
 
     context: Any = object()
-    revoked = RevokedNodes(Informer(Client(Config("http://127.0.0.1:1"), user_agent="test"), CONFIG_MAPS))
+    revoked = _revoked()
     destination = await streams.HandlerStream("console", locate, lambda: context, revoked).locate(_vm())
     assert destination.url == "https://[fd00::1]:8444/v1/namespaces/acc/virtualmachines/vm1/u1/console"
     assert destination.server_name == "node1.virt-handler"
@@ -268,12 +279,31 @@ async def test_no_stream_leads_to_a_revoked_node_and_whoever_removes_the_config_
         raise AssertionError(node)
 
     context: Any = object()
-    revoked = RevokedNodes(Informer(Client(Config("http://127.0.0.1:1"), user_agent="test"), CONFIG_MAPS))
+    revoked = _revoked()
     stream = streams.HandlerStream("console", locate, lambda: context, revoked)
     for config_map in ({"data": {"revoked.node1": "stolen"}}, None):
         revoked._changed(config_map)
         with pytest.raises(errors.ServiceUnavailable, match='node "node1" is revoked'):
             await stream.locate(_vm())
+
+
+async def test_before_it_is_known_who_is_revoked_nobody_is_believed() -> None:
+    async def locate(node: str) -> tuple[str, int]:
+        raise AssertionError(node)
+
+    context: Any = object()
+    revoked = _revoked(is_read=False)
+    with pytest.raises(errors.ServiceUnavailable, match='not known yet whether node "node1" is revoked'):
+        await streams.HandlerStream("console", locate, lambda: context, revoked).locate(_vm())
+
+    def addresses(_: str) -> list[str]:
+        return []
+
+    restriction = NodeRestriction("handler", required=True, addresses=addresses, now=lambda: NOW, revoked=revoked.is_revoked)
+    user = User("handler", extra={"authentication.kubernetes.io/node-name": ("node1",)})
+    vm = _vm()
+    with pytest.raises(errors.ServiceUnavailable, match="not known yet"):
+        await restriction.validate(Attributes("UPDATE", VIRTUAL_MACHINES, "status", "acc", "vm1", user, vm, vm))
 
 
 def test_every_stream_is_interactive_because_whoever_sees_the_screen_can_type() -> None:
