@@ -7,6 +7,7 @@ from typing import Final
 
 _HEADER: Final = 9
 """Bytes of a record's header and of the header of the message in it (RFC 8446, sections 4 and 5.1)."""
+_MESSAGE_HEADER: Final = 4
 _HANDSHAKE: Final = 22
 _CLIENT_HELLO: Final = 1
 _MAX_HELLO: Final = 16 << 10
@@ -19,7 +20,7 @@ class Hello(Enum):
     PARTIAL = "partial"
     WHOLE = "whole"
     TOO_LONG = "too long"
-    """Or announced as too long."""
+    """Or announced as too long, or cut so that what it announces stands in the next record, which nobody here looks at."""
 
 
 def judge(hello: bytes | bytearray) -> Hello:
@@ -29,6 +30,6 @@ def judge(hello: bytes | bytearray) -> Hello:
     if hello[0] != _HANDSHAKE or hello[5] != _CLIENT_HELLO:
         return Hello.WHOLE
     length, announced = int.from_bytes(hello[3:5], "big"), int.from_bytes(hello[6:9], "big")
-    if max(length, announced) > _MAX_HELLO:
+    if max(length, announced) > _MAX_HELLO or length < _MESSAGE_HEADER:
         return Hello.TOO_LONG
     return Hello.WHOLE if len(hello) >= 5 + length else Hello.PARTIAL

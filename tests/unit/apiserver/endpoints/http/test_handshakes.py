@@ -245,6 +245,12 @@ def record(announced: int, body: bytes, first: bytes = b"\x16\x03\x01", length: 
         (record(100, b"x" * 50, length=104), Hello.PARTIAL),
         (record(131_000, b""), Hello.TOO_LONG),
         (record(100, b"", length=17_000), Hello.TOO_LONG),
+        (record(16_384, b"", length=16_384), Hello.PARTIAL),
+        (record(16_385, b"", length=16_384), Hello.TOO_LONG),
+        (record(100, b"", length=16_385), Hello.TOO_LONG),
+        (b"\x16\x03\x01\x00\x02\x01\x00" + b"\x16\x03\x01\x40\x00\xff\xff", Hello.TOO_LONG),  # 64 KiB, announced in two records
+        (b"\x16\x03\x01\x00\x04\x01\x00\x01\x00" + b"\x16\x03\x01\x01\x00", Hello.WHOLE),
+        (b"\x16\x03\x01\x00\x05\x02\xff\xff\xff", Hello.WHOLE),  # no first message of a client: OpenSSL makes no room for it
         (b"GET / HTTP/1.1\r\n", Hello.WHOLE),
         (b"G", Hello.WHOLE),
         (b"\x80\x2e\x01\x03\x01\x00\x15\x00\x00", Hello.WHOLE),
