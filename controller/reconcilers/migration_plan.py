@@ -15,6 +15,7 @@ from typing import Final
 
 from apiserver.apis.meta import times
 from apiserver.apis.meta.objects import Object, condition, dig, finalizers_of, is_deleting, name_of, uid_of, with_condition
+from apiserver.apis.virt import conditions as words
 from apiserver.apis.virt import names, phases, power, release
 from controller.reconcilers import disks, launcher_pod, ownership, pod_state
 from controller.reconcilers.actions import Action, CreatePod, DeletePod, Emit, LookAgain, RemoveFinalizer, WriteStatus
@@ -74,7 +75,7 @@ def _impossible(seen: Observed) -> tuple[str, str] | None:
     if phases.phase_of(vm) != phases.RUNNING or not wish.on or wish.attempt > power.current_attempt(vm):
         why = wish.message if phases.phase_of(vm) == phases.RUNNING else f"its phase is {phases.phase_of(vm) or 'not set'}"
         return "NotRunning", f"virtual machine {name_of(vm)} is not running: {why}"
-    migratable = condition(dig(vm, "status", "conditions"), "Migratable")
+    migratable = condition(dig(vm, "status", "conditions"), words.MIGRATABLE)
     if migratable is not None and migratable.get("status") == "False":
         return migratable.get("reason") or "NotMigratable", migratable.get("message") or "the virtual machine cannot migrate"
     if lonely := disks.not_shared(vm, seen.claims):

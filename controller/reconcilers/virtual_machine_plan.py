@@ -261,7 +261,7 @@ def _result(seen: Observed, wish: power.Power, current: int) -> tuple[str, str]:
     last = _last_pod(seen)
     if asked_off:
         return power.RESULT_STOPPED, wish.message
-    ready = condition(dig(seen.vm, "status", "conditions"), "Ready") or {}
+    ready = condition(dig(seen.vm, "status", "conditions"), words.READY) or {}
     if ready.get("reason") == "StartTimeout":
         return power.RESULT_FAILED, str(ready.get("message"))
     if last is None:
@@ -341,7 +341,7 @@ def _lack_claims(seen: Observed, missing: tuple[str, ...]) -> tuple[Action, ...]
 def _rest(seen: Observed, wish: power.Power) -> tuple[Action, ...]:
     """Off, and it should be: keep the phase that the last attempt ended in."""
     status = _status(seen)
-    ready = condition(status.get("conditions"), "Ready") or {}
+    ready = condition(status.get("conditions"), words.READY) or {}
     if phases.phase_of(seen.vm) not in phases.ENDED:
         status = phases.enter(status, phases.STOPPED, seen.now)
         status["conditions"] = _ready(seen, "False", wish.reason, wish.message)
@@ -378,7 +378,7 @@ def _condition(seen: Observed, type_: str, status: str, reason: str, message: st
 
 def _ready(seen: Observed, status: str, reason: str, message: str) -> list[Object]:
     now = times.to_rfc3339(seen.now)
-    return with_condition(dig(seen.vm, "status", "conditions"), _condition(seen, "Ready", status, reason, message), now=now)
+    return with_condition(dig(seen.vm, "status", "conditions"), _condition(seen, words.READY, status, reason, message), now=now)
 
 
 def _disks_ready(seen: Observed) -> Object:

@@ -133,7 +133,7 @@ def _conditions(observed: messages.Status, domain: messages.DomainStatus, genera
     pause = ("True", "Paused", f"libvirt's reason: {one_line(domain.reason, MAX_REASON)}") if paused else ("False", "Running", "")
     barrier = observed.not_migratable
     migratable = ("False", "NotMigratable", printable(barrier)) if barrier else ("True", "Migratable", "")
-    found = {"Ready": ready, "Paused": pause, "Migratable": migratable}
+    found = {words.READY: ready, words.PAUSED: pause, words.MIGRATABLE: migratable}
     return [
         {"type": kind, "status": state, "reason": reason, "message": message, "observedGeneration": generation}
         for kind, (state, reason, message) in found.items()
@@ -154,9 +154,9 @@ def ended(vm: Object, end: End, now: datetime) -> Object:
         else dict(each)
         for each in old.get("attempts") or ()
     ]
-    ready: Object = {"type": "Ready", "status": "False", "reason": end.reason, "message": end.message, "observedGeneration": generation}
+    ready: Object = {"type": words.READY, "status": "False", "reason": end.reason, "message": end.message, "observedGeneration": generation}
     conditions = objects.with_condition(status.get("conditions"), ready, now=stamp)
-    status["conditions"] = objects.without_condition(objects.without_condition(conditions, "Paused"), "Migratable")
+    status["conditions"] = objects.without_condition(objects.without_condition(conditions, words.PAUSED), words.MIGRATABLE)
     if words.waits_for_image(vm):  # nobody looks for it any more
         status["conditions"] = objects.without_condition(status["conditions"], words.DISKS_READY)
     for field in phases.OF_A_PLACE:
@@ -168,7 +168,7 @@ def with_disks_problem(vm: Object, message: str, now: datetime) -> Object:
     """Return the status that says why a disk cannot be used on this node."""
     old = vm.get("status") or {}
     generation = objects.dig(vm, "metadata", "generation") or 0
-    condition: Object = {"type": "DisksReady", "status": "False", "reason": "NotUsable", "message": printable(message)}
+    condition: Object = {"type": words.DISKS_READY, "status": "False", "reason": "NotUsable", "message": printable(message)}
     condition["observedGeneration"] = generation
     return {**old, "conditions": objects.with_condition(old.get("conditions"), condition, now=times.to_rfc3339(now))}
 
@@ -182,7 +182,7 @@ def waiting_for_images(vm: Object, names: Sequence[str], now: datetime) -> Objec
     message = printable(f"{_missing_images(vm, names)}; the guest starts when it appears")
     generation, stamp = objects.dig(vm, "metadata", "generation") or 0, times.to_rfc3339(now)
     status = phases.enter(old, phases.SCHEDULED, now) if phases.phase_of(vm) == phases.UNKNOWN else dict(old)
-    for kind, reason in ((words.DISKS_READY, words.DISK_IMAGE_NOT_FOUND), ("Ready", words.DISKS_NOT_READY)):
+    for kind, reason in ((words.DISKS_READY, words.DISK_IMAGE_NOT_FOUND), (words.READY, words.DISKS_NOT_READY)):
         condition = {"type": kind, "status": "False", "reason": reason, "message": message, "observedGeneration": generation}
         status["conditions"] = objects.with_condition(status.get("conditions"), condition, now=stamp)
     return status

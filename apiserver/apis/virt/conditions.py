@@ -1,4 +1,4 @@
-"""Reasons of conditions that more than one process reads or writes."""
+"""Types and reasons of a VirtualMachine's conditions that more than one process reads or writes."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ from typing import Any, Final
 
 from apiserver.apis.meta import objects
 
+READY: Final = "Ready"
+PAUSED: Final = "Paused"
+MIGRATABLE: Final = "Migratable"
 DISKS_READY: Final = "DisksReady"
 DISKS_NOT_READY: Final = "DisksNotReady"
 """Reason of Ready=False while DisksReady is False."""

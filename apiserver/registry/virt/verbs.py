@@ -10,8 +10,9 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any, Final
 
-from apiserver.apis.meta import errors, objectmeta, times, validation
+from apiserver.apis.meta import errors, objectmeta, objects, times, validation
 from apiserver.apis.meta.objects import Object
+from apiserver.apis.virt import conditions as words
 from apiserver.apis.virt import names, phases, power
 from apiserver.apis.virt.resources import MIGRATIONS, VIRTUAL_MACHINES
 from apiserver.registry.generic.strategy import CreatingVerb, Verb
@@ -110,7 +111,7 @@ def refuse_unpause(vm: Object) -> Refusal:
     busy = _refuse_busy(vm, "unpause")
     if busy is not None:
         return busy
-    return None if power.wants_paused(vm) or _condition(vm, "Paused") == "True" else "the virtual machine is not paused"
+    return None if power.wants_paused(vm) or objects.is_true(_conditions(vm), words.PAUSED) else "the virtual machine is not paused"
 
 
 def refuse_migrate(vm: Object) -> Refusal:
@@ -118,7 +119,7 @@ def refuse_migrate(vm: Object) -> Refusal:
     busy = _refuse_busy(vm, "migrate")
     if busy is not None:
         return busy
-    condition = next((each for each in _conditions(vm) if each.get("type") == "Migratable"), None)
+    condition = objects.condition(_conditions(vm), words.MIGRATABLE)
     if condition is not None and condition.get("status") == "False":
         return f"the virtual machine cannot be migrated: {condition.get('message') or condition.get('reason') or 'it is not migratable'}"
     return None
@@ -167,11 +168,7 @@ def _is_open(vm: Object, decision: power.Power) -> bool:
 
 
 def _conditions(vm: Object) -> list[dict[str, Any]]:
-    return (vm.get("status") or {}).get("conditions") or []
-
-
-def _condition(vm: Object, kind: str) -> str:
-    return next((str(each.get("status")) for each in _conditions(vm) if each.get("type") == kind), "")
+    return objects.dig(vm, "status", "conditions") or []
 
 
 def _require_fields(body: Object, allowed: frozenset[str]) -> None:

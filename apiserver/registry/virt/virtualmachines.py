@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from apiserver.apis.meta import quantity
+from apiserver.apis.meta import objects, quantity
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.meta.validation import FieldError
+from apiserver.apis.virt import conditions as words
 from apiserver.apis.virt import hardware, names
 from apiserver.apis.virt.resources import VIRTUAL_MACHINES
 from apiserver.apis.virt.v1alpha1 import defaults, status_validation, types, validation
@@ -76,7 +77,7 @@ class VirtualMachineStrategy(Strategy):
         del now
         spec, status = obj.get("spec") or {}, obj.get("status") or {}
         domain = spec.get("domain") or {}
-        ready = next((each.get("status") for each in status.get("conditions") or [] if each.get("type") == "Ready"), "False")
+        ready = (objects.condition(status.get("conditions"), words.READY) or {}).get("status") or "False"
         addresses = (each.get("ipAddress") for each in status.get("interfaces") or [])
         return [
             status.get("phase") or "Pending",

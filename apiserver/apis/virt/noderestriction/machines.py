@@ -24,10 +24,6 @@ from apiserver.apis.virt.noderestriction.differences import PHASE_FIELDS, STATUS
 
 Object = Mapping[str, Any]
 
-READY: Final = "Ready"
-PAUSED: Final = "Paused"
-MIGRATABLE: Final = "Migratable"
-
 HANDLED: Final = phases.OWNED_BY_HANDLER | {phases.UNKNOWN}
 """Phases that virt-handler may follow with another."""
 RESULTS: Final[Mapping[str, str]] = MappingProxyType(
@@ -52,16 +48,16 @@ class Rights:
     """Of the current attempt, each once."""
 
 
-_WAITING: Final = Rights(PHASE_FIELDS | {"conditions"}, frozenset({READY, words.DISKS_READY}))
+_WAITING: Final = Rights(PHASE_FIELDS | {"conditions"}, frozenset({words.READY, words.DISKS_READY}))
 _REPORTING: Final = Rights(
     PHASE_FIELDS | {"conditions", "observedGeneration", "attempts", "domain", "interfaces", "graphics", "podIP"},
-    frozenset({READY, PAUSED, MIGRATABLE, words.DISKS_READY}),
+    frozenset({words.READY, words.PAUSED, words.MIGRATABLE, words.DISKS_READY}),
     attempt=frozenset({"runningTime"}),
 )
 _ENDING: Final = Rights(
     PHASE_FIELDS | {"conditions", "observedGeneration", "attempts", *phases.OF_A_PLACE},
-    frozenset({READY}),
-    frozenset({PAUSED, MIGRATABLE, words.DISKS_READY}),
+    frozenset({words.READY}),
+    frozenset({words.PAUSED, words.MIGRATABLE, words.DISKS_READY}),
     frozenset({"endTime", "result", "message"}),
 )
 BY_PHASE: Final[Mapping[str, Rights]] = MappingProxyType(
