@@ -29,7 +29,7 @@ _MAX_TOKEN: Final = 64 << 10
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a request is not answered: an HTTP status code and a sentence."""
+    """A refusal to answer a request: an HTTP status code and a sentence."""
 
     code: int
     message: str

@@ -49,7 +49,7 @@ class Proxy:
         self._load = load
         self._first: ClientConnection | None = None
         self._refused: asyncio.Queue[streams.End] = asyncio.Queue()
-        """Why the right to the screen is gone."""
+        """The end of a connection whose right was withdrawn."""
 
     async def run(self, *, port: int, proxy_only: bool) -> None:
         """Serve until the viewer ends, or with ``proxy_only`` until cancelled.

@@ -107,25 +107,13 @@ def assemble(
 ) -> Assembly:
     """Put a server together. ``probes``: whether storage is well, for /healthz and for /readyz; by default whether it answers at all."""
     storage = MeasuredStorage(storage, metrics.storage)
+    v3 = _openapi(strategies)
     caches = {
         strategy: WatchCache(storage, codec.collection(root, strategy.resource), partial(codec.decode, strategy))
         for strategy in strategies
         if strategy.hub is strategy
     }
-    v3 = _openapi(strategies)
-    types = ownership.types_of(v3)
-    stores = {
-        strategy.resource: Store(
-            storage,
-            caches[strategy.hub],
-            strategy,
-            root=root,
-            admission=admission,
-            now=now,
-            owners=ownership.owners_of(strategy, strategies, types),
-        )
-        for strategy in strategies
-    }
+    stores = _stores(strategies, storage, caches, root, admission, v3)
     watches, streams = Watches(metrics.requests.watches), Streams(stream_limits)
     peaks = Peaks(limiter)
     metrics.follow(stores.values(), peaks)
@@ -149,6 +137,29 @@ def assemble(
     for path, checks in _checks(assembly, storage, probes).items():
         pages.update(Health(path, checks, indicators).pages())
     return assembly
+
+
+def _stores(
+    strategies: Sequence[Strategy],
+    storage: Storage,
+    caches: Mapping[Strategy, WatchCache],
+    root: str,
+    admission: Admission,
+    v3: Mapping[str, Object],
+) -> dict[Resource, Store]:
+    types = ownership.types_of(v3)
+    return {
+        strategy.resource: Store(
+            storage,
+            caches[strategy.hub],
+            strategy,
+            root=root,
+            admission=admission,
+            now=now,
+            owners=ownership.owners_of(strategy, strategies, types),
+        )
+        for strategy in strategies
+    }
 
 
 def _openapi(strategies: Sequence[Strategy]) -> dict[str, Object]:

@@ -6,7 +6,7 @@ import argparse
 import logging
 import resource
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import Final
 
 from apiserver.apis.meta.instruments import Read
@@ -80,9 +80,7 @@ def limits(options: ConnectionOptions, descriptors: int, seconds: float) -> Limi
     def less(caps: Caps) -> Caps:
         return Caps(max(_LEAST, int(caps.total * share)), max(_LEAST, int(caps.each * share)))
 
-    return replace(
-        wanted, handshakes=less(wanted.handshakes), unverified=less(wanted.unverified), verified=less(wanted.verified)
-    )  # fmt: skip
+    return Limits(seconds, less(wanted.handshakes), less(wanted.unverified), less(wanted.verified))
 
 
 def families(handshakes: Handshakes) -> Iterator[Read]:

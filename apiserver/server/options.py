@@ -143,6 +143,12 @@ def _parser() -> argparse.ArgumentParser:
         description="Serve the API of virtual machines (kubevirt.io), to be aggregated by kube-apiserver.",
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
+    for add in (_serving, _storage, _access, _admission, auditing.add_flags, tracing.add_flags, compatibility.add_flags, _logging):
+        add(parser)
+    return parser
+
+
+def _serving(parser: argparse.ArgumentParser) -> None:
     serving = parser.add_argument_group("serving")
     serving.add_argument("--bind-address", metavar="IP", default="0.0.0.0", help="address to listen on")  # noqa: S104 - a pod's, inside a network
     serving.add_argument("--secure-port", metavar="PORT", type=int, default=443, help="port to listen on, HTTPS")
@@ -160,6 +166,18 @@ def _parser() -> argparse.ArgumentParser:
         default="apiserver.local.config/certificates",
         help="where apiserver.crt and apiserver.key are made, without --tls-cert-file",
     )
+    _bounds(serving)
+    serving.add_argument(
+        "--shutdown-delay-duration",
+        metavar="DURATION",
+        type=seconds,
+        default="5s",
+        help="how long to go on serving after a signal to stop, not ready any more, until load balancers have noticed",
+    )
+
+
+def _bounds(serving: argparse._ArgumentGroup) -> None:
+    """Add what bounds requests, streams and connections."""
     serving.add_argument("--max-requests-inflight", metavar="N", type=int, default=400, help="reads answered at once; 0: no limit")
     serving.add_argument(
         "--max-mutating-requests-inflight", metavar="N", type=int, default=200, help="writes answered at once; 0: no limit"
@@ -181,23 +199,12 @@ def _parser() -> argparse.ArgumentParser:
     serving.add_argument(
         "--request-timeout", metavar="DURATION", type=seconds, default="1m", help="the longest that an ordinary request may take"
     )
-    serving.add_argument(
-        "--shutdown-delay-duration",
-        metavar="DURATION",
-        type=seconds,
-        default="5s",
-        help="how long to go on serving after a signal to stop, not ready any more, until load balancers have noticed",
-    )
-    _storage(parser)
-    _access(parser)
-    _admission(parser)
-    auditing.add_flags(parser)
-    tracing.add_flags(parser)
-    compatibility.add_flags(parser)
+
+
+def _logging(parser: argparse.ArgumentParser) -> None:
     logs = parser.add_argument_group("logging")
     logs.add_argument("--log-level", choices=["debug", "info", "warning", "error"], type=str.lower, default="info", help="least severity")
     logs.add_argument("--log-format", choices=["json", "text"], default="json", help="json for programs, text for people")
-    return parser
 
 
 def _storage(parser: argparse.ArgumentParser) -> None:

@@ -10,12 +10,10 @@ import asyncio
 import logging
 import ssl
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import Any, Final
 
 from apiserver.apis.meta.instruments import Read
 from apiserver.endpoints.filters.chain import Chain, Phase
-from apiserver.endpoints.http.allowances import UNVERIFIED, VERIFIED
 from apiserver.endpoints.http.handshakes import Handshakes
 from apiserver.endpoints.http.server import Server, Settings
 from apiserver.endpoints.verbs.connecting import Streams
@@ -26,12 +24,9 @@ from certs.reloading import ServerTls
 
 logger = logging.getLogger(__name__)
 
-KEEPALIVE_SECONDS: Final = 200.0
-"""Longer than the 90 s for which the aggregator keeps an idle connection: the side that reuses it must be the one that closes it."""
+SETTINGS: Final = Settings(idle_seconds=200.0)
+"""Idle connections are kept for longer than the 90 s of the aggregator: the side that reuses them must be the one that closes them."""
 HANDSHAKE_SECONDS: Final = 10.0
-HEAD_SECONDS: Final = VERIFIED.head_seconds
-"""For the header fields of every request: who sends none holds a descriptor and costs nothing to authenticate (Go: 32 s)."""
-UNVERIFIED_HEAD_SECONDS: Final = UNVERIFIED.head_seconds
 WATCHES_END_WITHIN: Final = 2.0
 DRAIN_SECONDS: Final = 20.0
 
@@ -56,12 +51,7 @@ class Listener:
         """
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(_report)
-        settings = Settings(
-            unverified=replace(UNVERIFIED, head_seconds=UNVERIFIED_HEAD_SECONDS),
-            verified=replace(VERIFIED, head_seconds=HEAD_SECONDS),
-            idle_seconds=KEEPALIVE_SECONDS,
-        )
-        self._server = Server(self._chain, settings, prompt=self._chain.prompt)
+        self._server = Server(self._chain, SETTINGS, prompt=self._chain.prompt)
         self._handshakes = Handshakes(
             lambda: tls.newest, self._server, connections.limits(self._options, connections.raise_descriptors(), HANDSHAKE_SECONDS)
         )

@@ -1,4 +1,4 @@
-"""``make bench-attacks``: what peers can take of virt-api before they have shown who they are.
+"""``make bench-attacks``: the memory and time of virt-api that peers can take before they have shown who they are.
 
 - ``wire``: a client's TLS in memory, which can stop anywhere
 - ``attackers``: the attacks, a process of their own

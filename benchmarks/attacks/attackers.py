@@ -31,7 +31,7 @@ _LOSSES: Final = (ConnectionError, OSError, ssl.SSLError, asyncio.IncompleteRead
 
 @dataclass
 class Attack:
-    """What one run of an attack needs, and what became of it."""
+    """One run of an attack: its parameters, its connections and their counts."""
 
     port: int
     count: int

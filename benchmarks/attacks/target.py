@@ -1,4 +1,4 @@
-"""What is attacked: virt-api over memory, trusting a front proxy of ours; and the front proxy's client, which must be served meanwhile."""
+"""The target: virt-api over memory, trusting a front proxy of ours; and the front proxy's client, which must be served meanwhile."""
 
 from __future__ import annotations
 
@@ -173,7 +173,7 @@ async def _ready(target: Target, certificates: Certificates) -> None:
 
 @dataclass
 class Served:
-    """How the front proxy was served."""
+    """The answers that the front proxy got: the seconds of each, and the failures among them."""
 
     seconds: list[float] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)

@@ -12,7 +12,7 @@ from typing import Final
 _UNREAD: Final = 1 << 10
 _LIMIT: Final = 1 << 16
 _SSL_OF_OBJECT: Final = 24
-"""Where CPython's ``_ssl._SSLSocket`` holds OpenSSL's ``SSL *``: behind the head of an object and one more pointer."""
+"""Offset of OpenSSL's ``SSL *`` in CPython's ``_ssl._SSLSocket``: behind the head of an object and one more pointer."""
 
 
 class _Reader(asyncio.StreamReader):
@@ -60,7 +60,7 @@ class Wire:
 
     @property
     def is_open(self) -> bool:
-        """Whether the server has not ended it, as far as it was heard."""
+        """True unless the server has ended it, as far as it was heard."""
         return not self.writer.is_closing() and not self.reader.ended
 
     def hello(self) -> bytes:

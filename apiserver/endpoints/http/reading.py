@@ -39,7 +39,7 @@ class Reader:
         """Whether what came cannot be read any further."""
 
     def __len__(self) -> int:
-        """How many bytes wait."""
+        """Return the number of bytes that wait."""
         return len(self._buffer)
 
     def receive(self, data: bytes) -> None:

@@ -50,7 +50,7 @@ class Server:
         self.strange_heads = Heads(0, max_fields=self.settings.unverified.fields)
         """For clients without a certificate: they shall neither fill what is remembered nor push others out of it."""
         self.turns = Turns(self.settings.strange_requests)
-        """When requests of clients without a certificate begin."""
+        """The queue of requests of clients without a certificate."""
         self.draining = False
         """Answers end their connections."""
         self._connections: set[Connection] = set()
@@ -65,7 +65,7 @@ class Server:
         return Connection(self)
 
     def __len__(self) -> int:
-        """How many connections are open."""
+        """Return the number of open connections."""
         return len(self._connections)
 
     def opened(self, connection: Connection) -> None:

@@ -244,7 +244,7 @@ class Tls(asyncio.BufferedProtocol, asyncio.Transport):
             self._transport.write(self._outgoing.read())
 
     def is_closing(self) -> bool:
-        """Whether the end has begun."""
+        """Return whether the end has begun."""
         return self._closing or self._transport is None or self._transport.is_closing()
 
     def close(self) -> None:

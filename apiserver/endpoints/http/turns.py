@@ -25,7 +25,7 @@ class Turns:
         self._handle: asyncio.Handle | None = None
 
     def __len__(self) -> int:
-        """How many pieces wait."""
+        """Return the number of pieces that wait."""
         return sum(len(each) for waiting in (self._going_on, self._beginning) for each in waiting.values())
 
     def wants(self, address: str, work: Work, *, goes_on: bool = False) -> None:

@@ -1,4 +1,4 @@
-"""Whether a request asks for a websocket (RFC 6455, section 4.2.1), what it offers, and how a websocket ends."""
+"""Requests for a websocket (RFC 6455, section 4.2.1), what they offer, and how a websocket ends."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ UNAUTHORIZED: Final = 3000
 
 
 class End(NamedTuple):
-    """Why a websocket is ended by us."""
+    """The close code and reason with which we end a websocket."""
 
     code: int
     reason: str

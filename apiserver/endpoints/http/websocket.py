@@ -24,7 +24,7 @@ _MAGIC: Final = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 _SLICE: Final = 4 << 10
 """So many bytes are decoded at once: what a client makes of them (a message may be empty) is far less than what one read may bring."""
 _HELD: Final = 32 << 10
-"""When more than so many bytes wait to be decoded, the connection is not read from any more."""
+"""Bytes that wait to be decoded, beyond which the connection is not read from."""
 _ABNORMAL: Final = 1006
 
 

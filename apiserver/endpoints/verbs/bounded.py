@@ -18,7 +18,7 @@ SLICE: Final = 4 << 10
 """So many bytes are decoded at once: 2,000 frames at most, of 200 bytes each."""
 
 TLS_BYTES: Final = 32 << 10
-"""When more than so many bytes wait to be deciphered, the socket is not read from."""
+"""Bytes that wait to be deciphered, beyond which the socket is not read from."""
 
 SOCKET_BYTES: Final = 64 << 10
 

@@ -46,9 +46,9 @@ def parse(media_type: str, raw: bytes, shape: strategic_patch.Shape) -> tuple[Ch
         unknown = tuple(unknown_field(each, prefix) for each in json_patch.unknown_members(value))
         apply: Callable[[Object], Any] = lambda current: json_patch.apply(current, patch())  # noqa: E731 - one line each of three
     elif media_type == MERGE_PATCH:
-        apply = lambda current: merge_patch.apply(current, patch())  # noqa: E731
+        apply = lambda current: merge_patch.apply(current, patch())  # noqa: E731 - as above
     else:
-        apply = lambda current: strategic_patch.apply(current, patch() or {}, shape)  # noqa: E731
+        apply = lambda current: strategic_patch.apply(current, patch() or {}, shape)  # noqa: E731 - as above
     duplicates = tuple(duplicate_field(each, prefix) for each in body.duplicates)
     return lambda stored: _object(apply(stored())), duplicates + unknown
 

@@ -6,6 +6,7 @@ import asyncio
 import gzip
 import json
 import logging
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -29,7 +30,7 @@ async def test_agg_05_many_connections_at_once_and_an_idle_one_outlives_the_aggr
     async with asyncio.TaskGroup() as tasks:
         answers = [tasks.create_task(api.get("?limit=1")) for _ in range(200)]
     assert {each.result().code for each in answers} == {200}
-    assert listening.KEEPALIVE_SECONDS > 90
+    assert listening.SETTINGS.idle_seconds > 90
 
 
 async def test_dis_05_and_06_discovery_describes_each_resource(api: Api) -> None:
@@ -238,7 +239,8 @@ async def test_auz_01_05_and_06_who_may_not_learns_nothing_and_subresources_are_
 
 
 async def test_neg_16_a_connection_that_asks_nothing_is_dropped(pki: Pki, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listening, "HEAD_SECONDS", 0.3)
+    settings = listening.SETTINGS
+    monkeypatch.setattr(listening, "SETTINGS", replace(settings, verified=replace(settings.verified, head_seconds=0.3)))
     async with serving(pki) as api:
         host, _, port = api.url.removeprefix("https://").rpartition(":")
         reader, writer = await asyncio.open_connection(host, int(port), ssl=pki.client("developer"))

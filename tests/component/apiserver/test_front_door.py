@@ -9,7 +9,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -182,7 +182,8 @@ async def test_strangers_heads_push_nothing_out_of_what_is_remembered(door: Door
 
 
 async def test_a_head_that_comes_slowly_has_its_time(pki: Pki, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listening, "UNVERIFIED_HEAD_SECONDS", 0.5, raising=False)
+    settings = listening.SETTINGS
+    monkeypatch.setattr(listening, "SETTINGS", replace(settings, unverified=replace(settings.unverified, head_seconds=0.5)))
     async with door_of(pki, monkeypatch) as door, asyncio.timeout(10):
         wire = await door.connect()
         await wire.say(BEGUN)
@@ -215,10 +216,8 @@ async def test_requests_without_end_do_not_pile_up(door: Door, pki: Pki) -> None
 
 
 async def test_answers_that_nobody_reads_have_their_time(pki: Pki, monkeypatch: pytest.MonkeyPatch) -> None:
-    if hasattr(listening, "UNVERIFIED"):
-        from dataclasses import replace
-
-        monkeypatch.setattr(listening, "UNVERIFIED", replace(listening.UNVERIFIED, stall_seconds=0.5))
+    settings = listening.SETTINGS
+    monkeypatch.setattr(listening, "SETTINGS", replace(settings, unverified=replace(settings.unverified, stall_seconds=0.5)))
     async with door_of(pki, monkeypatch) as door:
         wire = await door.connect(reads=False, room=4096)
         await door.until(lambda: door.strangers == 1)

@@ -8,6 +8,7 @@ import json
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import aiohttp
@@ -88,7 +89,8 @@ async def test_a_body_is_asked_for_with_100_continue(api: Api, pki: Pki) -> None
 
 
 async def test_neg_16_every_request_of_a_connection_must_come_in_time(pki: Pki, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listening, "HEAD_SECONDS", 0.5)
+    settings = listening.SETTINGS
+    monkeypatch.setattr(listening, "SETTINGS", replace(settings, verified=replace(settings.verified, head_seconds=0.5)))
     async with serving(pki) as api, asyncio.timeout(15), connected(api, pki) as (reader, writer):
         writer.write(GET % b"/livez")
         await answer_of(reader)

@@ -140,7 +140,8 @@ def _level(obj: Object) -> Level:
     name, uid, spec = obj["metadata"]["name"], obj["metadata"].get("uid") or "", obj["spec"]
     if spec["type"] == "Exempt":
         exempt = spec.get("exempt") or {}
-        return Level(name, uid, True, _whole(exempt, "nominalConcurrencyShares", 0), _whole(exempt, "lendablePercent", 0))  # noqa: FBT003
+        shares, lendable = _whole(exempt, "nominalConcurrencyShares", 0), _whole(exempt, "lendablePercent", 0)
+        return Level(name, uid, exempt=True, shares=shares, lendable_percent=lendable)
     limited = spec.get("limited") or {}
     response = limited.get("limitResponse") or {}
     queuing = None
