@@ -172,7 +172,7 @@ async def test_who_holds_one_certificate_takes_no_place_of_another(contexts: Con
     door = Door(contexts, verified=Caps(4, 4))
     proxy = door.client("192.0.2.1", contexts.proxy)
     await proxy.shake()
-    nodes = [door.client("192.0.2.2", contexts.node) for _ in range(10)]
+    nodes = [door.client("192.0.2.1", contexts.node) for _ in range(10)]  # from the very address
     for each in nodes:
         await each.shake()
     assert (await proxy.ask()).endswith(b"/x")
@@ -194,6 +194,19 @@ async def test_addresses_take_turns(contexts: Contexts) -> None:
     assert 0 < answered <= 2, "what is open is served between turns"
     await settle()
     assert all(each.has_answer() for each in crowd)
+    await door.end()
+
+
+async def test_who_is_gone_takes_nobodys_turn(contexts: Contexts) -> None:
+    door = Door(contexts)
+    crowd = [door.client("192.0.2.1") for _ in range(30)]
+    for each in crowd:
+        each.send(each.hello())
+        each.tls.abort()
+    other = door.client("192.0.2.1")
+    other.send(other.hello())
+    await asyncio.sleep(0)
+    assert other.has_answer()
     await door.end()
 
 
@@ -275,7 +288,7 @@ async def test_a_handshake_has_a_length(contexts: Contexts) -> None:
     client = door.client("192.0.2.1", contexts.old)
     client.send(client.hello())
     await settle()
-    certificate = b"\x16\x03\x03\x3f\xfc\x0b" + (100_000).to_bytes(3, "big") + b"x" * 16_372  # as long as it is announced, in many records
+    certificate = b"\x16\x03\x03\x3f\xfc\x0b" + (100_000).to_bytes(3, "big") + b"x" * 16_376  # as long as it is announced, in many records
     seen = []
     for _ in range(2):
         client.send(certificate)
@@ -308,6 +321,18 @@ async def test_what_is_sent_behind_the_handshake_is_read_once_its_turn_has_come(
         await settle()
     client.incoming.write(client.transport.written)
     assert client.object.read(1 << 16).endswith(b"/x")
+    assert client.transport.reading, "and then the kernel is asked for more"
+    await door.end()
+
+
+async def test_of_a_stranger_little_is_taken_at_once(contexts: Contexts) -> None:
+    """OpenSSL's buffer keeps the size of the most that came."""
+    door = Door(contexts)
+    for context, most in ((None, 16 << 10), (contexts.proxy, 64 << 10)):
+        client = door.client("192.0.2.1", context)
+        assert len(client.tls.get_buffer(-1)) == 16 << 10
+        await client.shake()
+        assert len(client.tls.get_buffer(-1)) == most
     await door.end()
 
 

@@ -31,10 +31,13 @@ class Transport(asyncio.Transport):
         super().__init__()
         self.reading = True
         self.written = 0
-        self.limit = 0
+        self.limit = self.read_limit = 0
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         self.limit = high or 0
+
+    def set_read_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        self.read_limit = high or 0
 
     def pause_reading(self) -> None:
         self.reading = False
@@ -123,6 +126,29 @@ async def test_pongs_that_the_server_does_not_take_are_not_kept() -> None:
     connection.resume_writing()
     connection.data_received(Frame(Opcode.PING, b"still there?").serialize(mask=False))
     assert transport.written > before
+
+
+async def test_a_goodbye_is_answered_though_the_server_takes_nothing() -> None:
+    """Or the two would wait for each other until the time of closing is over."""
+    connection, transport = connected()
+    connection.pause_writing()
+    before = transport.written
+    connection.data_received(Frame(Opcode.CLOSE, (1000).to_bytes(2, "big")).serialize(mask=False))
+    assert transport.written > before
+
+
+async def test_the_socket_is_not_read_while_there_is_something_to_decode() -> None:
+    connection, transport = connected()
+    assert isinstance(connection, Bounded)
+    connection.data_received(frames(b"x" * 1000))
+    for _ in range(20):
+        await connection.recv()
+        assert connection.held
+        assert not transport.reading
+
+
+async def test_what_waits_to_be_deciphered_is_bounded() -> None:
+    assert 0 < connected()[1].read_limit <= 32 << 10
 
 
 @pytest.mark.parametrize("how", ["eof", "lost"])

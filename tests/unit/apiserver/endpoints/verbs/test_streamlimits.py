@@ -10,7 +10,7 @@ import pytest
 from apiserver.apis.meta.errors import NotFound, TooManyRequests
 from apiserver.apis.meta.users import User
 from apiserver.endpoints.requestinfo import RequestInfo
-from apiserver.endpoints.verbs.streamlimits import OpenStreams, StreamLimits, holder_of, refusal, token_of
+from apiserver.endpoints.verbs.streamlimits import DEFAULTS, OpenStreams, StreamLimits, holder_of, refusal, token_of
 
 STREAM = ("example.test", "widgets", "ns", "w1", "console")
 LIMITS = StreamLimits(max_streams=10, max_streams_per_user=5, max_streams_per_user_and_object=2)
@@ -50,6 +50,7 @@ def test_what_is_one_too_many(limits: StreamLimits, everyone: int, of_holder: in
         ("system:serviceaccount:shop:two", "system:serviceaccount:shop:*"),
         ("system:serviceaccount:other:one", "system:serviceaccount:other:*"),
         ("system:anonymous", "system:anonymous"),
+        ("oidc:system:serviceaccount:shop:one", "oidc:system:serviceaccount:shop:one"),  # somebody else, whatever the name looks like
     ],
 )
 def test_service_accounts_of_one_namespace_are_one_holder(name: str, holder: str) -> None:
@@ -88,7 +89,13 @@ async def test_each_limit_counts_what_it_says() -> None:
         assert len(streams) == 10
         assert not await can_open("carol", asked())
     assert (len(streams), dict(streams.holders)) == (0, {})
+    assert not streams._objects, "of what was open once nothing is kept"
     assert await can_open("carol", asked())
+
+
+def test_by_default_streams_that_are_flooded_fit_into_the_pods_memory() -> None:
+    """One takes up to a MiB then, and the chart gives a pod 512 MiB (docs/security.md, Streams)."""
+    assert 0 < DEFAULTS.max_streams_per_user_and_object < DEFAULTS.max_streams_per_user < DEFAULTS.max_streams <= 256
 
 
 @pytest.mark.parametrize("error", [None, NotFound("gone"), OSError("broken"), asyncio.CancelledError()], ids=repr)
