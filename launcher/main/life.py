@@ -20,6 +20,7 @@ GIVE_UP_SECONDS: Final = 8.0
 """When libvirtd cannot even destroy, this long after the deadline our exit takes QEMU with it."""
 RELEASE_SECONDS: Final = 5.0
 """A domain that is complete in a target that has to end waits this long for its release: the source may be gone already."""
+NOT_RUN: Final = "the pod was asked to end before its guest ran"
 MAX_LOG_LINES: Final = 20
 MAX_TERMINATION_MESSAGE: Final = 4096
 """The kubelet cuts longer ones."""
@@ -92,6 +93,8 @@ def next_step(
 class Run:
     """What is known about a run that is over."""
 
+    ran: bool = False
+    """The guest's processors were started here or in the pod that it came from, or may have been: there is something to lose."""
     asked_to_stop: bool = False
     destroyed: bool = False
     """By us."""
@@ -111,7 +114,7 @@ def ending_of(run: Run, last: Observation | None) -> tuple[messages.EndingKind, 
             else ("shutdown", "the guest powered off")
         )
     if run.destroyed:
-        return "destroyed", "the guest was powered off without its consent"
+        return "destroyed", "the guest was powered off without its consent" if run.ran else NOT_RUN
     if reason == "destroyed":
         return "destroyed", "the domain was destroyed, not by virt-launcher"
     if reason in ("crashed", "failed", "panicked"):

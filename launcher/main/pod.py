@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any, Final
 
@@ -37,6 +38,8 @@ CONSOLE_SECONDS: Final = 5.0
 POLL_SECONDS: Final = 10.0
 """Events tell of every change; this heals what an event that never came would leave."""
 STOP_SECONDS: Final = 0.5
+ABANDON_SECONDS: Final = 1.0
+"""For the end of a domain whose guest never ran; our own end takes what is left of it."""
 
 
 class Pod:
@@ -75,6 +78,8 @@ class Pod:
         self._domain: Observation | None = None
         self._existed = False
         """A domain of ours was active in this pod; once it is not any more, the run is over."""
+        self._making: asyncio.Timeout | None = None
+        """While a domain is made, or the place for one that comes: ends that."""
         self._departure: Departure | None = None
         """The outgoing migration that runs."""
         self._operation = asyncio.Lock()
@@ -95,12 +100,13 @@ class Pod:
                 task.cancel()
 
     def terminate(self) -> None:
-        """Power the guest off within its grace period and end: SIGTERM. Without a guest, end at once."""
-        if self._machine is None and not self._operation.locked():
-            self._over.set()
-            return
-        logger.info("asked to terminate; a guest is shut down")
-        self._request_stop(self._machine.grace_seconds if self._machine is not None else 0.0)
+        """Power the guest off within its grace period and end: SIGTERM. A guest that never ran has nothing to lose: end at once."""
+        if self._making is not None and not self._run.ran:
+            self._making.reschedule(asyncio.get_running_loop().time())  # who makes it ends the run
+        elif self._machine is None:
+            self._end("destroyed", life.NOT_RUN)
+        else:
+            self._request_stop(self._machine.grace_seconds)
 
     async def handle(self, request: messages.Request) -> None:
         """Carry a request out.
@@ -129,7 +135,7 @@ class Pod:
             case messages.Suspend():
                 await self._change_state("suspend", self._hypervisor.suspend)
             case messages.Resume():
-                await self._change_state("resume", self._hypervisor.resume)
+                await self._change_state("resume", self._let_run)
 
     # --- start -------------------------------------------------------------------------------------------------------------------
 
@@ -147,7 +153,8 @@ class Pod:
                 raise Refused("Conflict", "this pod is ending")
             self._adopt(request.machine)
             try:
-                await self._start(request)
+                async with self._until_abandoned():
+                    await self._start(request)
             except files.ImagesMissing as error:
                 self._machine, self._name = None, ""  # nothing was made: the pod is as if it had not been asked
                 raise Refused("NotReady", str(error), error.disks) from error
@@ -155,6 +162,30 @@ class Pod:
                 await self._start_failed(error)
                 raise Refused("Failed", str(error)) from error
         await self._look()
+
+    @contextlib.asynccontextmanager
+    async def _until_abandoned(self) -> AsyncIterator[None]:
+        """Do what is inside until ``terminate`` is called; then leave no domain, and end.
+
+        Raises:
+            Refused: it was called.
+        """
+        limit = self._making = asyncio.timeout(None)
+        try:
+            async with limit:
+                yield
+        except TimeoutError as error:
+            if not limit.expired():
+                raise
+            logger.info("the start is abandoned: this pod has to end")
+            self._run = dataclasses.replace(self._run, destroyed=True)
+            with contextlib.suppress(TimeoutError, HypervisorError):
+                async with asyncio.timeout(ABANDON_SECONDS):
+                    await self._hypervisor.destroy(self._name)
+            self._end("destroyed", life.NOT_RUN)
+            raise Refused("Conflict", "this pod is ending") from error
+        finally:
+            self._making = None
 
     def _adopt(self, machine: messages.Machine) -> None:
         self._machine = machine
@@ -173,7 +204,11 @@ class Pod:
         except TimeoutError:
             logger.warning("the serial port cannot be reached; the guest starts without its console")
         if not request.paused:
-            await self._hypervisor.resume(self._name)
+            await self._let_run(self._name)
+
+    async def _let_run(self, name: str) -> None:
+        self._run = dataclasses.replace(self._run, ran=True)
+        await self._hypervisor.resume(name)
 
     async def _prepare_start(self, machine: messages.Machine) -> str:
         xml = await self._preparation.prepare(machine)
@@ -225,6 +260,9 @@ class Pod:
 
     def _request_stop(self, grace_seconds: float) -> None:
         now = asyncio.get_running_loop().time()
+        if not self._run.ran and arrival.expected(self.status) is None:
+            grace_seconds = 0.0
+        logger.info("the guest has to power off", extra={"grace_seconds": grace_seconds})
         if self._stopping is None:
             self._stopping = life.Stopping(now + grace_seconds, now)
         else:
@@ -359,7 +397,8 @@ class Pod:
             if reason := disks.not_migratable(request.machine.domain):
                 raise Refused("Invalid", reason)
             try:
-                await self._prepare_start(request.machine)
+                async with self._until_abandoned():
+                    await self._prepare_start(request.machine)
             except StartFailure as error:
                 raise Refused("Failed", str(error)) from error
             self._adopt(request.machine)
@@ -381,7 +420,8 @@ class Pod:
         await self._look()
 
     def _arriving(self, migration: messages.MigrationStatus) -> None:
-        self._existed = self._existed or migration.state == "succeeded"
+        if migration.state == "succeeded":
+            self._existed, self._run = True, dataclasses.replace(self._run, ran=True)
         self._migration(migration)
 
     async def _migrate(self, request: messages.Migrate) -> None:

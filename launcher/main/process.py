@@ -33,6 +33,8 @@ logger = logging.getLogger(__name__)
 VERSION: Final = "0.1.0"
 RESTART_SECONDS: Final = (0.1, 5.0)
 STOP_LIBVIRTD_SECONDS: Final = 3.0
+UNUSED_LIBVIRTD_SECONDS: Final = 0.5
+"""Where no guest ran, libvirtd has nothing to write down; it may be at its slow first questions to QEMU."""
 FLUSH_SECONDS: Final = 1.0
 
 
@@ -82,7 +84,7 @@ async def run(directory: Path = Path(layout.RUN_DIRECTORY), cache: Path = Path(l
             await _flush(server)
             for task in tasks:
                 task.cancel()
-        await libvirtd.stop()
+        await libvirtd.stop(STOP_LIBVIRTD_SECONDS if pod.status.started else UNUSED_LIBVIRTD_SECONDS)
     _write_termination_message(pod.status.ending)
     return life.exit_code(pod.status.ending)
 
@@ -131,13 +133,13 @@ class _Libvirtd:
             delay = RESTART_SECONDS[0] if lived > RESTART_SECONDS[1] else min(delay * 2, RESTART_SECONDS[1])
             await asyncio.sleep(delay)
 
-    async def stop(self) -> None:
-        """Ask it to end, and see to it."""
+    async def stop(self, seconds: float) -> None:
+        """Ask it to end, and see to it after ``seconds``."""
         if self._exited is None or self._exited.done():
             return
         terminate(self._pid, signal.SIGTERM)
         try:
-            async with asyncio.timeout(STOP_LIBVIRTD_SECONDS):
+            async with asyncio.timeout(seconds):
                 await asyncio.shield(self._exited)
         except TimeoutError:
             terminate(self._pid, signal.SIGKILL)

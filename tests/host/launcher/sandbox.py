@@ -21,6 +21,7 @@ import launcher
 from apiserver.apis.virt import layout
 from launcher.protocol import codec, messages
 from tests.host.launcher.guest import Guest
+from tests.host.launcher.image import entry_point
 
 T = TypeVar("T")
 
@@ -62,7 +63,8 @@ def install(target: Path) -> None:
 class Launcher:
     """One running virt-launcher and what is around it."""
 
-    def __init__(self, program: Path, directory: Path, guest: Guest) -> None:
+    def __init__(self, program: Path, directory: Path, guest: Guest, *, first: bool = False) -> None:
+        """Start it; ``first``: as process 1 of a PID namespace, by the entry point of its image."""
         self.run_directory = directory / "run"
         self.disks = directory / "disks"
         self.images = directory / "images"
@@ -87,8 +89,10 @@ class Launcher:
         )
         kernel_boot = f"{shlex.quote(str(guest.directory))} {layout.KERNEL_BOOT_DIRECTORY}"
         uid = layout.USER_ID
+        command = [*entry_point()[:-1], PYTHON, "-m", "launcher"] if first else [PYTHON, "-c", AS_FIRST_PROCESS]
         script = [
             "set -e",
+            *(["mount -t proc proc /proc"] if first else []),
             "mount -t tmpfs none /run",
             "mount -t tmpfs none /var/lib",
             f"mount --bind {shlex.quote(str(passwd))} /etc/passwd",
@@ -98,10 +102,11 @@ class Launcher:
             *(f"mount -o remount,bind,ro {path}" for path in ("/run", "/var/lib", "/var/cache", "/")),  # readOnlyRootFilesystem
             f"exec setpriv --reuid {uid} --regid {uid} --clear-groups --bounding-set=-all --inh-caps=-all --no-new-privs"
             f" env -i PATH=/usr/bin:/bin PYTHONPATH=/var/lib/kubevirt/program MALLOC_ARENA_MAX=1"
-            f" {PYTHON} -c {shlex.quote(AS_FIRST_PROCESS)}",
+            f" {shlex.join(command)}",
         ]
         with self.log.open("wb") as log:
-            arguments = ["unshare", "--mount", "--propagation", "private", "sh", "-c", "\n".join(script)]
+            namespaces = ["--mount", *(["--pid", "--fork", "--kill-child"] if first else [])]
+            arguments = ["unshare", *namespaces, "--propagation", "private", "sh", "-c", "\n".join(script)]
             self.process = subprocess.Popen(arguments, stdout=log, stderr=log, cwd="/", start_new_session=True)
 
     def _mount(self, volume: layout.Volume, path: Path) -> None:
@@ -138,6 +143,22 @@ class Launcher:
             return wait_for(connect, seconds, name)
         except AssertionError as error:
             raise AssertionError(f"{error}; the log: {self.log.read_text()[-2000:]}") from error
+
+    def first_process(self, seconds: float = 20.0) -> int:
+        """Return the pid of the first process of the PID namespace, as soon as it is Python or holds SIGTERM back until it is."""
+
+        def begun() -> int:
+            children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
+            if not children:
+                return 0
+            status = dict(line.split(":", 1) for line in Path(f"/proc/{children[0]}/status").read_text().splitlines())
+            held_back = int(status["SigBlk"], 16) & 1 << signal.SIGTERM - 1
+            command = (
+                Path(f"/proc/{children[0]}/cmdline").read_bytes().split(b"\0")[0].decode()
+            )  # what prepares the namespaces is no matter
+            return int(children[0]) if command == PYTHON or (command == entry_point()[0] and held_back) else 0
+
+        return wait_for(begun, seconds, "the entry point")
 
     def libvirtd(self) -> int:
         """Return libvirtd's pid."""

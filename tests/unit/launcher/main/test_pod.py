@@ -160,8 +160,9 @@ async def test_a_start_of_unknown_outcome_leaves_no_domain(world: World, monkeyp
 
 async def test_sigterm_without_a_guest_ends_at_once(world: World) -> None:
     world.pod.terminate()
-    await world.until(lambda: world.over)
-    assert world.status.ending is None
+    await world.ends("destroyed")
+    assert world.status.ending is not None
+    assert world.status.ending.message == life.NOT_RUN
 
 
 async def test_sigterm_presses_the_button_again_and_again_and_then_destroys(world: World) -> None:
@@ -189,17 +190,68 @@ async def test_the_agent_is_asked_first_where_there_is_one(world: World) -> None
     assert world.hypervisor.calls.index("ask agent") < world.hypervisor.calls.index("press power button")
 
 
-async def test_sigterm_during_the_start_shuts_down_what_was_started(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    go_on = asyncio.Event()
-    monkeypatch.setattr(world.hypervisor, "ready", go_on.wait)
+async def hangs(*_arguments: object) -> None:
+    await asyncio.Event().wait()
+
+
+@pytest.mark.parametrize("call", ["ready", "create"])
+@pytest.mark.parametrize("request_", [SYNC, messages.PrepareMigrationTarget("m1", MACHINE)], ids=lambda r: type(r).__name__)
+async def test_sigterm_ends_what_is_being_made_however_long_it_would_take(
+    world: World, monkeypatch: pytest.MonkeyPatch, call: str, request_: messages.Request
+) -> None:
+    if call == "create" and request_ is not SYNC:
+        pytest.skip("a target creates nothing itself")
+    monkeypatch.setattr(world.hypervisor, call, hangs)
     async with asyncio.TaskGroup() as group:
-        group.create_task(world.pod.handle(SYNC))
+        asked = group.create_task(refused(world, request_))
         await asyncio.sleep(0.02)
         world.pod.terminate()
-        await asyncio.sleep(0.02)
-        assert not world.over
-        go_on.set()
+    assert asked.result().reason == "Conflict"
     await world.ends("destroyed")
+    assert world.status.ending is not None
+    assert world.status.ending.message == life.NOT_RUN
+
+
+async def test_sigterm_between_creation_and_first_instruction_leaves_no_domain(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def stay() -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(world.pod.console.connected, "wait", stay)
+    async with asyncio.TaskGroup() as group:
+        group.create_task(refused(world, SYNC))
+        await world.until(lambda: NAME in world.hypervisor.domains)
+        world.pod.terminate()
+    await world.ends("destroyed")
+    assert world.hypervisor.domains[NAME].state is State.SHUTOFF
+    assert not {"resume", "press power button"} & set(world.hypervisor.calls)
+
+
+@pytest.mark.parametrize("by", ["SIGTERM", "Shutdown"])
+async def test_a_guest_that_never_ran_is_not_started_in_order_to_shut_down(world: World, by: str) -> None:
+    await world.pod.handle(messages.Sync(dataclasses.replace(MACHINE, grace_seconds=3600.0), paused=True))
+    if by == "SIGTERM":
+        world.pod.terminate()
+    else:
+        await world.pod.handle(messages.Shutdown(3600.0))
+    await world.ends("destroyed")
+    assert not {"resume", "press power button"} & set(world.hypervisor.calls)
+    assert world.status.ending is not None
+    assert world.status.ending.message == life.NOT_RUN
+
+
+async def test_a_guest_that_ran_before_it_was_paused_has_its_grace_period(world: World) -> None:
+    await world.pod.handle(messages.Sync(MACHINE, paused=True))
+    await world.pod.handle(messages.Resume())
+    await world.pod.handle(messages.Suspend())
+    world.pod.terminate()
+    await world.until(lambda: "press power button" in world.hypervisor.calls)
+    await world.ends("destroyed")
+
+
+async def refused(world: World, request: messages.Request) -> Refused:
+    with pytest.raises(Refused) as found:
+        await world.pod.handle(request)
+    return found.value
 
 
 async def test_a_shorter_grace_period_counts_and_a_longer_one_does_not(world: World) -> None:

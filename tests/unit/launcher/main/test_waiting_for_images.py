@@ -52,9 +52,10 @@ async def test_a_pod_that_waits_ends_at_once_when_it_is_asked_to(world: World, c
 
     world.pod.terminate()
 
-    await world.until(lambda: world.over)
-    assert world.status.ending is None
-    assert (await refused(world, messages.Sync(WITH_CLAIM))).reason == "Conflict"
+    await world.ends("destroyed")
+    claim.write_bytes(b"\0" * 512)
+    await world.pod.handle(messages.Sync(WITH_CLAIM))
+    assert world.hypervisor.created == []
 
 
 async def test_being_asked_to_end_while_the_image_is_looked_for_ends_the_pod(world: World, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
@@ -68,9 +69,9 @@ async def test_being_asked_to_end_while_the_image_is_looked_for_ends_the_pod(wor
 
     monkeypatch.setattr(files, "look", look)
     monkeypatch.setattr(asyncio, "to_thread", slowly)
-    assert (await refused(world, messages.Sync(WITH_CLAIM))).reason == "NotReady"
+    assert (await refused(world, messages.Sync(WITH_CLAIM))).reason == "Conflict"
 
-    await world.until(lambda: world.over)
+    await world.ends("destroyed")
 
 
 async def test_a_pod_that_waits_has_no_guest_to_do_anything_to(world: World, claim: Path) -> None:  # noqa: F811

@@ -1,0 +1,79 @@
+"""SIGTERM to the first process of a PID namespace, sent once and from outside as kubelets do, at every moment of the start."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from launcher.main import life
+from launcher.protocol import codec, messages
+from tests.host.launcher import guest, sandbox
+from tests.host.launcher.sandbox import Launcher, a_machine
+
+pytestmark = [pytest.mark.host, pytest.mark.timeout(300)]
+Start = Callable[[], Launcher]
+
+SECONDS = 3.0
+"""Within which a pod whose guest has not run is gone; a machine under load takes as much longer as it takes longer to start one."""
+MOMENTS = (0.0, 0.005, 0.01, 0.02, 0.04, 0.08, 0.12, 0.16, 0.24, 0.32, 0.48, 0.64, 1.0)
+
+
+@pytest.fixture
+def start(program: Path, test_guest: guest.Guest, tmp_path: Path) -> Iterator[Start]:
+    launchers: list[Launcher] = []
+
+    def make() -> Launcher:
+        launchers.append(Launcher(program, tmp_path / f"pod{len(launchers)}", test_guest, first=True))
+        return launchers[-1]
+
+    with sandbox.killed_afterwards(launchers):
+        yield make
+
+
+def seconds_to_end(pod: Launcher, bound: float) -> float:
+    """Return how long the launcher took to end after one SIGTERM."""
+    began = time.monotonic()
+    os.kill(pod.first_process(), signal.SIGTERM)
+    pod.process.wait(bound + 30)
+    return time.monotonic() - began
+
+
+def bound_here(start: Start) -> float:
+    """Return ``SECONDS`` and what a whole undisturbed start takes on this machine now."""
+    began = time.monotonic()
+    pod = start()
+    with pod.client() as client:
+        client.ask(messages.Sync(a_machine(), paused=True))
+    took = time.monotonic() - began
+    pod.kill()
+    return SECONDS + took
+
+
+def test_sigterm_before_it_was_told_what_to_run(start: Start) -> None:
+    bound = bound_here(start)
+    for moment in MOMENTS:
+        pod = start()
+        pod.first_process()
+        time.sleep(moment)
+        assert seconds_to_end(pod, bound) < bound, f"{moment} s after its beginning"
+        assert pod.process.returncode == 0
+        assert life.NOT_RUN in pod.log.read_text()
+
+
+def test_sigterm_at_every_moment_of_the_way_to_the_first_instruction(start: Start) -> None:
+    bound = bound_here(start)
+    for moment in itertools.chain(MOMENTS, (2.0,)):
+        pod = start()
+        with pod.socket("launcher.sock") as connection:
+            # A guest that is to stay paused never runs, however far its start has come.
+            connection.sendall(codec.encode(messages.Call(1, messages.Sync(a_machine(), paused=True))))
+            time.sleep(moment)
+            assert seconds_to_end(pod, bound) < bound, f"{moment} s after it was told to start"
+        assert pod.process.returncode == 0
+        assert life.NOT_RUN in pod.log.read_text()
