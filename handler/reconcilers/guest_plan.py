@@ -10,13 +10,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from apiserver.apis.meta import objects, times
 from apiserver.apis.virt import phases, power
 from handler.reconcilers import guest_status
 from handler.reconcilers.guest_status import End
 from launcher.protocol import messages
 
 RESUMABLE: Final = frozenset({"user", "starting up", "unknown"})
-"""libvirt's reasons for a pause that was asked for. The others (an I/O error, say) would only come back."""
+"""libvirt's reasons for a pause that was asked for. The others (an I/O error, say) end when somebody asks for it, once for each time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +30,8 @@ class Observed:
     connected: bool
     gone: bool
     """The launcher's process has ended."""
+    answered: str = ""
+    """Time of the request that was there when the guest stopped by a fault, or that a Resume was sent for since: it asks for no more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,10 +82,10 @@ def plan(observed: Observed) -> Action:
         return Wait() if _left(launcher) or _is_leaving(launcher) else Finish(_vanished())
     if launcher is None or not observed.connected or _left(launcher):
         return Wait()
-    return _alive(observed.vm, launcher)
+    return _alive(observed, observed.vm, launcher)
 
 
-def _alive(vm: Mapping[str, Any], launcher: messages.Status) -> Action:
+def _alive(observed: Observed, vm: Mapping[str, Any], launcher: messages.Status) -> Action:
     wish = power.decide(vm)
     # What has begun to stop stops: an attempt has no way back from there.
     off = not wish.on or wish.attempt > power.current_attempt(vm) or phases.phase_of(vm) == phases.STOPPING
@@ -104,7 +107,32 @@ def _alive(vm: Mapping[str, Any], launcher: messages.Status) -> Action:
             return Call(messages.Suspend())
         if not pause and launcher.domain.state == "paused" and launcher.domain.reason in RESUMABLE:
             return Call(messages.Resume())
+        if stands_still(launcher) and _asks_to_go_on(vm, observed.answered):
+            return Call(messages.Resume())
     return Report()
+
+
+def stands_still(launcher: messages.Status | None) -> bool:
+    """Return whether the guest was stopped, by a fault or by itself, without anybody having asked for it."""
+    domain = launcher.domain if launcher is not None else None
+    return domain is not None and (domain.state == "pmsuspended" or (domain.state == "paused" and domain.reason not in RESUMABLE))
+
+
+def answered_before(vm: Mapping[str, Any]) -> str:
+    """Return the time of the last request if it is older than the stop of the guest that is seen for the first time.
+
+    One that came while this process was not there is younger than the condition that its predecessor wrote.
+    """
+    asked = str(objects.dig(vm, "status", "request", "time") or "")
+    known = objects.condition(objects.dig(vm, "status", "conditions"), "Paused") or {}
+    since = known.get("lastTransitionTime") if known.get("status") == "True" else None
+    return asked if not asked or not since or times.parse(asked) < times.parse(str(since)) else ""
+
+
+def _asks_to_go_on(vm: Mapping[str, Any], answered: str) -> bool:
+    request = objects.dig(vm, "status", "request") or {}
+    current = int(request.get("attempt") or 0) == power.current_attempt(vm)
+    return request.get("action") == power.UNPAUSE and current and request.get("time") != answered
 
 
 def grace_seconds(vm: Mapping[str, Any]) -> float:

@@ -19,6 +19,7 @@ MAX_MESSAGE: Final = 1024
 """Characters of a message that came from QEMU or libvirt: enough for their last lines."""
 MAX_REASON: Final = 64
 """Of what should be one word of libvirt's, but comes from the pod."""
+MAX_DETAIL: Final = 256
 
 RESULTS: Final[Mapping[messages.EndingKind, str]] = {
     "shutdown": power.RESULT_SUCCEEDED,
@@ -28,6 +29,14 @@ RESULTS: Final[Mapping[messages.EndingKind, str]] = {
     "start-failed": power.RESULT_FAILED,
 }
 """``migrated`` is no end: the guest runs on elsewhere."""
+
+PAUSES: Final[Mapping[str, tuple[str, str]]] = {
+    "user": ("User", "it was asked for"),
+    "I/O error": ("IOError", "a disk could not be read or written; unpause lets the guest try again once it can"),
+    "watchdog": ("Watchdog", "the guest's watchdog fired; unpause lets the guest go on"),
+    "crashed": ("GuestPanicked", "the guest panicked"),
+}
+"""Reason and message of the condition Paused, by libvirt's reason."""
 
 PHASES: Final[Mapping[str, str]] = {
     power.RESULT_SUCCEEDED: phases.SUCCEEDED,
@@ -127,10 +136,10 @@ def _conditions(observed: messages.Status, domain: messages.DomainStatus, genera
     if observed.stopping:
         ready = ("False", "Stopping", "the guest was asked to shut down")
     elif paused:
-        ready = ("False", "Paused", f"the guest is paused ({one_line(domain.reason, MAX_REASON)})")
+        ready = ("False", "Paused", f"the guest is paused: {_pause(domain)[1]}")
     else:
         ready = ("True", "GuestRunning", "the guest runs")
-    pause = ("True", "Paused", f"libvirt's reason: {one_line(domain.reason, MAX_REASON)}") if paused else ("False", "Running", "")
+    pause = ("True", *_pause(domain)) if paused else ("False", "Running", "")
     barrier = observed.not_migratable
     migratable = ("False", "NotMigratable", printable(barrier)) if barrier else ("True", "Migratable", "")
     found = {words.READY: ready, words.PAUSED: pause, words.MIGRATABLE: migratable}
@@ -138,6 +147,14 @@ def _conditions(observed: messages.Status, domain: messages.DomainStatus, genera
         {"type": kind, "status": state, "reason": reason, "message": message, "observedGeneration": generation}
         for kind, (state, reason, message) in found.items()
     ]
+
+
+def _pause(domain: messages.DomainStatus) -> tuple[str, str]:
+    """Return reason and message of the condition Paused=True."""
+    if domain.state == "pmsuspended":
+        return "GuestSuspended", "the guest suspended itself to memory; unpause wakes it"
+    reason, words = PAUSES.get(domain.reason, ("Paused", f"libvirt's reason: {one_line(domain.reason, MAX_REASON)}"))
+    return reason, f"{words} ({one_line(domain.detail, MAX_DETAIL)})" if domain.detail else words
 
 
 def ended(vm: Object, end: End, now: datetime) -> Object:

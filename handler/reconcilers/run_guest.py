@@ -124,6 +124,8 @@ class RunGuest:
         self._agreed: dict[str, tuple[Object, Object]] = {}
         """By uid of the pod: (what the server made of our last write, what we had sent). A server that stores some value in another
         spelling must not be told again and again."""
+        self._answered: dict[str, str] = {}
+        """By uid of the pod whose guest stands still: the time of the request that was answered (``guest_plan.Observed``)."""
         self._writes: dict[Request, TokenBucket] = {}
         """Writes that are left to each machine of this node."""
 
@@ -141,7 +143,9 @@ class RunGuest:
             if vm is None or not pod_uid or not concerned:
                 return Result()
             link = self._ports.links.want(pod_uid, who)
-            observed = guest_plan.Observed(vm=vm, launcher=link.status, connected=link.connection is not None, gone=link.gone)
+            observed = guest_plan.Observed(
+                vm=vm, launcher=link.status, connected=link.connection is not None, gone=link.gone, answered=self._answered_of(vm, link)
+            )
             action = guest_plan.plan(observed)
             if action == before:
                 break  # the launcher did what it was asked to, and nothing came of it
@@ -210,7 +214,16 @@ class RunGuest:
         await self._finish(vm, end or End(power.RESULT_FAILED, "StartFailed", message))
         return Result()
 
+    def _answered_of(self, vm: Object, link: Link) -> str:
+        """Return which request is no reason any more to resume a guest that was stopped by a fault."""
+        if not guest_plan.stands_still(link.status):
+            self._answered.pop(link.pod_uid, None)
+            return ""
+        return self._answered.setdefault(link.pod_uid, guest_plan.answered_before(vm))
+
     async def _call(self, vm: Object, link: Link, request: messages.Shutdown | messages.Suspend | messages.Resume) -> Result | None:
+        if isinstance(request, messages.Resume):
+            self._answered[link.pod_uid] = str(objects.dig(vm, "status", "request", "time") or "")
         try:
             await _live(link).call(request)
         except Refused as refused:
@@ -218,6 +231,8 @@ class RunGuest:
                 logger.debug("launcher refused %s: %s", type(request).__name__, refused)
                 return Result()
             self._say(vm, "Warning", f"{type(request).__name__}Failed", guest_status.printable(str(refused)))
+            if isinstance(request, messages.Resume) and refused.reason == "Failed":
+                return None  # what stopped the guest does so still: it is asked for again by the next unpause
             raise
         match request:
             case messages.Shutdown():
@@ -259,6 +274,7 @@ class RunGuest:
     def _forget(self) -> None:
         self._wired = {uid: wired for uid, wired in self._wired.items() if self._ports.links.is_alive(uid)}
         self._faulty_since = {uid: since for uid, since in self._faulty_since.items() if self._ports.links.is_alive(uid)}
+        self._answered = {uid: time for uid, time in self._answered.items() if self._ports.links.is_alive(uid)}
         self._agreed = {uid: agreed for uid, agreed in self._agreed.items() if self._ports.links.is_alive(uid)}
 
     async def _finish(self, vm: Object, end: End) -> None:

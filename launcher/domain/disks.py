@@ -118,17 +118,29 @@ def not_migratable(specification: Mapping[str, Any]) -> str:
 
 def append_disks(devices: Element, specification: Mapping[str, Any], found: Mapping[str, Found]) -> None:
     """Append a ``<disk>`` for every disk, and the controllers they need."""
-    used: dict[str, int] = {}
-    buses = set()
-    for index, (disk, origin) in enumerate(zip(hardware.disks(specification), origins(specification), strict=True)):
-        bus = _bus(disk, index)
-        buses.add(bus)
-        prefix = _BUS_PREFIX[bus]
-        target = prefix + _letters(used.get(prefix, 0))
-        used[prefix] = used.get(prefix, 0) + 1
-        _append_disk(devices, disk, origin, found.get(origin.name, Found()), (target, bus))
-    if "scsi" in buses:
+    targets = _targets(specification)
+    for disk, origin, target in zip(hardware.disks(specification), origins(specification), targets, strict=True):
+        _append_disk(devices, disk, origin, found.get(origin.name, Found()), target)
+    if "scsi" in {bus for _, bus in targets}:
         SubElement(devices, "controller", type="scsi", index="0", model="virtio-scsi")
+
+
+def names_by_target(specification: Mapping[str, Any]) -> dict[str, str]:
+    """Return the names of disks by what libvirt calls them (``vda``)."""
+    targets = _targets(specification)
+    return {target: str(disk["name"]) for disk, (target, _) in zip(hardware.disks(specification), targets, strict=True)}
+
+
+def _targets(specification: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return (device, bus) of each disk, in order."""
+    used: dict[str, int] = {}
+    found = []
+    for index, disk in enumerate(hardware.disks(specification)):
+        bus = _bus(disk, index)
+        prefix = _BUS_PREFIX[bus]
+        found.append((prefix + _letters(used.get(prefix, 0)), bus))
+        used[prefix] = used.get(prefix, 0) + 1
+    return found
 
 
 def _append_disk(devices: Element, disk: Mapping[str, Any], origin: Origin, found: Found, target: tuple[str, str]) -> None:
@@ -144,6 +156,9 @@ def _append_disk(devices: Element, disk: Mapping[str, Any], origin: Origin, foun
         driver.set("io", "native" if found.block else "threads")
     if not origin.read_only:
         driver.set("discard", "unmap")
+    if disk["device"] == "disk":
+        # A file system that is full, storage that is away: the guest stands still until somebody unpauses it, and has lost nothing.
+        driver.set("error_policy", "stop")
     SubElement(element, "source", {"dev" if found.block else "file": str(file)})
     SubElement(element, "target", dev=target[0], bus=target[1])
     if serial := disk.get("serial"):

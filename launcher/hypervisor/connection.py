@@ -50,6 +50,8 @@ _MIGRATE_FLAGS: Final = (
     | libvirt.VIR_MIGRATE_UNSAFE
 )
 
+_DISK_ERRORS: Final = {libvirt.VIR_DOMAIN_DISK_ERROR_UNSPEC: "I/O error", libvirt.VIR_DOMAIN_DISK_ERROR_NO_SPACE: "no space left"}
+
 T = TypeVar("T")
 
 
@@ -121,6 +123,7 @@ class LibvirtHypervisor:
                 state,
                 reason_of(state, reason),
                 agent_connected=self._agents.get(name, False),
+                disk_errors=_disk_errors(domain) if (state, reason) == (State.PAUSED, libvirt.VIR_DOMAIN_PAUSED_IOERROR) else (),
             )
 
         try:
@@ -150,8 +153,13 @@ class LibvirtHypervisor:
 
         def resume(connection: libvirt.virConnect) -> None:
             domain = connection.lookupByName(name)
-            if _active_state(domain) is not State.RUNNING:
-                domain.resume()
+            match _active_state(domain):
+                case State.RUNNING:
+                    return
+                case State.PMSUSPENDED:
+                    domain.pMWakeup()
+                case _:
+                    domain.resume()
 
         await self._call(f"resume domain {name}", resume)
 
@@ -326,6 +334,15 @@ def _active_state(domain: libvirt.virDomain) -> State:
     if state not in ACTIVE:
         raise OperationInvalid(f"domain {domain.name()} is not running")
     return state
+
+
+def _disk_errors(domain: libvirt.virDomain) -> tuple[tuple[str, str], ...]:
+    try:
+        found: dict[str, int] = domain.diskErrors()
+    except libvirt.libvirtError as error:  # it goes on meanwhile, or ends: the state is what matters
+        logger.debug("the disks of a paused domain cannot be asked for", extra={"error": str(error)})
+        return ()
+    return tuple((disk, _DISK_ERRORS.get(number, "error")) for disk, number in sorted(found.items()))
 
 
 def _type(connection: libvirt.virConnect, domain: libvirt.virDomain) -> str:

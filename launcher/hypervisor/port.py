@@ -9,6 +9,7 @@
 5. ``create`` makes a persistent domain and starts it paused, before its first instruction. When it raises ``HypervisorError`` other
    than those of rule 2, no domain is left. When a domain of that name exists, it raises ``DomainExists`` and leaves that one alone.
 6. ``suspend``, ``resume`` and ``destroy`` of a domain that already is so do nothing. ``destroy`` of one that is absent does nothing.
+   ``resume`` ends a pause of every kind, also a guest's own suspension to memory; its cause may bring the pause back.
 7. ``migrate`` returns when the domain is complete on the target, paused there (also one that ran), and should be gone here. When it
    raises, the target's copy, if there is one, is paused, too; where the domain is then, only ``observe`` tells.
 8. Methods may be called concurrently. While ``migrate`` runs, ``observe``, ``progress`` and ``abort_job`` answer at once.
@@ -66,6 +67,8 @@ class Observation:
     state: State
     reason: str
     agent_connected: bool = False
+    disk_errors: tuple[tuple[str, str], ...] = ()
+    """Of a domain that is paused by an I/O error: libvirt's name of the disk, and its word for the error."""
 
     @property
     def active(self) -> bool:

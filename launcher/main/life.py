@@ -6,6 +6,7 @@ nothing in this module leads from an ending back to a start.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
@@ -21,6 +22,8 @@ GIVE_UP_SECONDS: Final = 8.0
 RELEASE_SECONDS: Final = 5.0
 """A domain that is complete in a target that has to end waits this long for its release: the source may be gone already."""
 NOT_RUN: Final = "the pod was asked to end before its guest ran"
+STANDS_STILL: Final = frozenset({"user", "I/O error", "watchdog"})
+"""libvirt's reasons for a pause in which a guest can be left for good, and has to be resumed in order to shut down."""
 MAX_LOG_LINES: Final = 20
 MAX_TERMINATION_MESSAGE: Final = 4096
 """The kubelet cuts longer ones."""
@@ -80,7 +83,7 @@ def next_step(
         return Step.DESTROY
     if leaving:
         return Step.ABORT_MIGRATION
-    if domain.state is State.PAUSED and domain.reason == "user":
+    if (domain.state is State.PAUSED and domain.reason in STANDS_STILL) or domain.state is State.PMSUSPENDED:
         return Step.RESUME
     if domain.state is State.SHUTDOWN or now < stopping.last_attempt + PRESS_SECONDS:
         return Step.WAIT
@@ -120,6 +123,16 @@ def ending_of(run: Run, last: Observation | None) -> tuple[messages.EndingKind, 
     if reason in ("crashed", "failed", "panicked"):
         return "crashed", "QEMU ended unexpectedly" if reason != "panicked" else "the guest panicked"
     return "crashed", f"the domain is {reason}: QEMU ended while nobody looked"
+
+
+def fault_of(domain: Observation, names: Mapping[str, str]) -> str:
+    """Return what a domain's disks suffer from, for people.
+
+    Args:
+        domain: as it is.
+        names: of disks, by libvirt's names.
+    """
+    return "; ".join(f"disk {names.get(disk, disk)!r}: {error}" for disk, error in domain.disk_errors)
 
 
 def exit_code(ending: messages.Ending | None) -> int:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from launcher.domain import disks, document
-from launcher.domain.states import NAMES
+from launcher.domain.states import NAMES, State
 from launcher.hypervisor.port import (
     DomainExists,
     GuestFacts,
@@ -38,6 +38,8 @@ CONSOLE_SECONDS: Final = 5.0
 POLL_SECONDS: Final = 10.0
 """Events tell of every change; this heals what an event that never came would leave."""
 STOP_SECONDS: Final = 0.5
+RELAPSE_SECONDS: Final = 0.5
+"""A guest whose disk fails repeats the request that failed as soon as it runs."""
 ABANDON_SECONDS: Final = 1.0
 """For the end of a domain whose guest never ran; our own end takes what is left of it."""
 
@@ -135,7 +137,7 @@ class Pod:
             case messages.Suspend():
                 await self._change_state("suspend", self._hypervisor.suspend)
             case messages.Resume():
-                await self._change_state("resume", self._let_run)
+                await self._resume()
 
     # --- start -------------------------------------------------------------------------------------------------------------------
 
@@ -246,6 +248,18 @@ class Pod:
             except HypervisorError as error:
                 raise _refused(error) from error
         await self._look()
+
+    async def _resume(self) -> None:
+        """Resume, and see whether the guest stays so: what stopped it may do so again at its next access."""
+        before = self._domain
+        await self._change_state("resume", self._let_run)
+        if before is None or before.state is not State.PAUSED or before.reason == "user":
+            return
+        await asyncio.sleep(RELAPSE_SECONDS)
+        await self._look()
+        now = self.status.domain
+        if now is not None and (now.state, now.reason) == ("paused", before.reason):
+            raise Refused("Failed", f"the guest stopped again at once: {now.detail or now.reason}")
 
     async def _destroy(self) -> None:
         if self._has_run("destroy"):
@@ -363,7 +377,8 @@ class Pod:
         if (incoming := arrival.expected(self.status)) is not None:
             self._arriving(arrival.advanced(incoming, seen, time.time()))
         kind: messages.Accelerator = "kvm" if seen.type == "kvm" else "qemu"
-        domain = messages.DomainStatus(seen.name, seen.uuid, kind, NAMES[seen.state], seen.reason)
+        names = disks.names_by_target(self._machine.domain) if seen.disk_errors and self._machine is not None else {}
+        domain = messages.DomainStatus(seen.name, seen.uuid, kind, NAMES[seen.state], seen.reason, life.fault_of(seen, names))
         self._set(domain=domain, started=self.status.started or self._existed)
 
     def _take_inactive(self, seen: Observation | None) -> None:

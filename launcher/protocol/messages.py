@@ -96,7 +96,7 @@ class Suspend:
 
 @dataclass(frozen=True, slots=True)
 class Resume:
-    """Lets the guest's processors run again."""
+    """Lets the guest's processors run again, whatever stopped them. Refused with ``Failed`` when they stopped again at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +157,8 @@ class DomainStatus:
     state: DomainState
     reason: str
     """libvirt's word for how it came into this state, e.g. ``booted``, ``user``, ``migrated``."""
+    detail: str = ""
+    """What else is known of a pause that nobody asked for: the disks that failed."""
 
 
 @dataclass(frozen=True, slots=True)

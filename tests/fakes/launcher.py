@@ -37,6 +37,8 @@ class FakeLauncher:
         self.refuse = ""
         self.missing: tuple[str, ...] = ()
         """Disks without an image: the next starts are refused with ``NotReady``."""
+        self.relapse = ""
+        """What stops the guest again as soon as it is resumed."""
         self.mute = False
         """Takes requests and never answers."""
         self.hellos = 0
@@ -127,6 +129,8 @@ class FakeLauncher:
                 self.end("destroyed")
             case messages.Suspend():
                 self.change(domain=replace(domain, state="paused", reason="user"))
+            case messages.Resume() if self.relapse:
+                return "Failed", f"the guest stopped again at once: {self.relapse}"
             case messages.Resume():
                 self.change(domain=replace(domain, state="running", reason="unpaused"))
         return None

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from apiserver.apis.meta import objects
 from handler.devices.ownership import NotTheDevice
 from handler.network.masquerade import Unsupported
 from handler.network.namespaces import CommandFailed
@@ -115,6 +118,64 @@ async def test_stop_shuts_the_guest_down_and_says_so_first(world: World) -> None
 
     assert [each for each in launcher.received if isinstance(each, messages.Shutdown)] == [messages.Shutdown(30.0)]
     assert world.writes() == 3
+
+
+def paused_reason(world: World) -> str:
+    found = objects.condition(world.status().get("conditions"), "Paused") or {}
+    return str(found.get("reason"))
+
+
+def asked_at(action: str, time: str) -> Callable[[dict[str, Any]], None]:
+    return lambda vm: vm["status"].update(request={**a_request(action), "time": time})
+
+
+async def test_unpause_resumes_a_guest_that_a_fault_stopped_once_for_each_time_it_is_asked_for(world: World) -> None:
+    await world.vm(request={**a_request("Unpause"), "time": "2026-01-01T00:00:00Z"})  # an old one
+    launcher = await world.launcher("pod-1")
+
+    def resumes() -> int:
+        return sum(isinstance(each, messages.Resume) for each in launcher.received)
+
+    async with world.handler():
+        await eventually(lambda: phase_is(world, "Running"))
+        assert launcher.status.domain is not None
+        launcher.relapse = "disk 'disk0': no space left"
+        stopped = replace(launcher.status.domain, state="paused", reason="I/O error", detail=launcher.relapse)
+        launcher.change(domain=stopped)
+        await eventually(lambda: paused_reason(world) == "IOError")
+        found = objects.condition(world.status()["conditions"], "Paused") or {}
+        assert "disk 'disk0': no space left" in found["message"]
+        assert resumes() == 0
+
+        await world.api.edit(VMS, "default", "testvm", asked_at("Unpause", "2026-01-01T00:00:01Z"))  # by a clock that is slow
+        await eventually(lambda: "ResumeFailed" in world.events())
+        await asyncio.sleep(0.2)
+        assert resumes() == 1
+        assert paused_reason(world) == "IOError"
+
+        launcher.relapse = ""
+        await world.api.edit(VMS, "default", "testvm", asked_at("Unpause", "2026-01-01T00:00:02Z"))
+        await eventually(lambda: world.status()["domain"]["state"] == "running")
+    assert resumes() == 2
+    assert paused_reason(world) == "Running"
+
+
+async def test_an_unpause_that_came_while_virt_handler_was_away_is_heeded_and_an_older_one_is_not(world: World) -> None:
+    await world.vm()
+    launcher = await world.launcher("pod-1")
+    async with world.handler():
+        await eventually(lambda: phase_is(world, "Running"))
+        assert launcher.status.domain is not None
+        launcher.change(domain=replace(launcher.status.domain, state="pmsuspended", reason="unknown"))
+        await eventually(lambda: paused_reason(world) == "GuestSuspended")
+    await world.api.edit(VMS, "default", "testvm", asked_at("Unpause", "2026-01-01T00:00:00Z"))
+    async with world.handler() as handler:
+        await eventually(lambda: handler.node.wired == 1)
+        await asyncio.sleep(0.2)
+        assert launcher.status.domain.state == "pmsuspended"
+    await world.api.edit(VMS, "default", "testvm", asked_at("Unpause", "2126-01-01T00:00:00Z"))
+    async with world.handler():
+        await eventually(lambda: world.status()["domain"]["state"] == "running")
 
 
 async def test_pause_and_unpause_reach_the_guest(world: World) -> None:

@@ -63,18 +63,28 @@ def install(target: Path) -> None:
 class Launcher:
     """One running virt-launcher and what is around it."""
 
-    def __init__(self, program: Path, directory: Path, guest: Guest, *, first: bool = False) -> None:
-        """Start it; ``first``: as process 1 of a PID namespace, by the entry point of its image."""
+    def __init__(self, program: Path, directory: Path, guest: Guest, *, first: bool = False, disks: str = "") -> None:
+        """Start it.
+
+        Args:
+            program: what :func:`install` wrote.
+            directory: for everything of this pod.
+            guest: whose kernel it boots.
+            first: as process 1 of a PID namespace, by the entry point of its image.
+            disks: size of the file system that the disks lie on, as mount takes it; of the machine's own where nothing is said.
+        """
         self.run_directory = directory / "run"
         self.disks = directory / "disks"
         self.images = directory / "images"
         for path in (self.disks, self.images):
             path.mkdir(parents=True)
             os.chown(path, layout.USER_ID, layout.USER_ID)
+        if disks:
+            subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={disks},mode=0777", "none", self.disks], check=True)
         self.overlays = directory / "overlays"
         self.overlays.mkdir()
         self.overlays.chmod(0o777)  # as the kubelet makes emptyDirs
-        self._mounted: list[Path] = []
+        self._mounted: list[Path] = [self.disks] if disks else []
         for volume in layout.IN_MEMORY:
             self._mount(volume, directory / volume.name)
         self.log = directory / "log"

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+import pytest
+
 from apiserver.apis.meta import objects
 from handler.network.setup import Interface
 from handler.reconcilers import guest_status
@@ -48,6 +50,23 @@ def test_a_paused_guest_is_not_ready() -> None:
     ready = objects.condition(conditions, "Ready")
     assert ready is not None
     assert (ready["status"], ready["reason"]) == ("False", "Paused")
+
+
+@pytest.mark.parametrize(
+    ("state", "reason", "told"),
+    [
+        ("paused", "user", "User"),
+        ("paused", "I/O error", "IOError"),
+        ("paused", "watchdog", "Watchdog"),
+        ("pmsuspended", "unknown", "GuestSuspended"),
+        ("paused", "from snapshot", "Paused"),
+    ],
+)
+def test_the_condition_names_what_stopped_the_guest(state: messages.DomainState, reason: str, told: str) -> None:
+    found = objects.condition(guest_status.running(a_vm("Running"), a_running(state, reason), None, NOW)["conditions"], "Paused")
+
+    assert found is not None
+    assert (found["status"], found["reason"]) == ("True", told)
 
 
 def test_a_guest_that_cannot_migrate_says_why() -> None:

@@ -1,0 +1,80 @@
+"""Pauses that nobody asked for, and how they end: a file system that is full under a guest's disk, a guest that goes to sleep."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from launcher.protocol import messages
+from tests.host.launcher import guest, sandbox
+from tests.host.launcher.sandbox import Launcher, a_machine
+
+pytestmark = [pytest.mark.host, pytest.mark.timeout(200)]
+MIB = 1 << 20
+
+
+@pytest.fixture
+def start_on(program: Path, test_guest: guest.Guest, tmp_path: Path) -> Iterator[Callable[[str], Launcher]]:
+    launchers: list[Launcher] = []
+
+    def make(size: str) -> Launcher:
+        launchers.append(Launcher(program, tmp_path / f"pod{len(launchers)}", test_guest, disks=size))
+        return launchers[-1]
+
+    with sandbox.killed_afterwards(launchers):
+        yield make
+
+
+def grow(pod: Launcher, size: str) -> None:
+    """Make room on the file system of the disks, as an administrator would."""
+    subprocess.run(["mount", "-o", f"remount,size={size}", pod.disks], check=True)
+
+
+def paused_by_a_fault(status: messages.Status) -> bool:
+    return status.domain is not None and (status.domain.state, status.domain.reason) == ("paused", "I/O error")
+
+
+def test_a_guest_whose_disk_has_no_room_left_stands_still_and_goes_on_when_there_is_room(start_on: Callable[[str], Launcher]) -> None:
+    pod = start_on("8m")
+    claim = pod.disks / "data"
+    claim.mkdir()
+    with (claim / "disk.img").open("wb") as image:
+        image.truncate(64 * MIB)
+    subprocess.run(["chown", "-R", "107:107", claim], check=True)
+    disks = [{"name": "data", "type": "PersistentVolumeClaim", "source": {"name": "c"}}]
+    machine = a_machine(devices={"disks": disks, "graphics": [], "interfaces": []})
+    with pod.client() as client, pod.console() as viewer:
+        client.ask(messages.Sync(machine))
+        viewer.expect("GUEST-READY")
+        viewer.expect("# ")
+        viewer.type("dd if=/dev/zero of=/dev/vda bs=1M count=32 conv=fsync; echo CO''PIED $?\n")
+        domain = client.until(paused_by_a_fault).domain
+        assert domain is not None
+        assert domain.detail == "disk 'data': no space left"
+
+        refusal = client.call(messages.Resume())
+        assert isinstance(refusal, messages.Refusal)
+        assert (refusal.reason, str(refusal.message)) == ("Failed", "the guest stopped again at once: disk 'data': no space left")
+
+        grow(pod, "128m")
+        client.ask(messages.Resume())
+        assert viewer.expect("COPIED 0")
+        assert client.status.domain is not None
+        assert (client.status.domain.state, client.status.domain.detail) == ("running", "")
+    assert (claim / "disk.img").stat().st_blocks * 512 >= 32 * MIB
+
+
+def test_a_guest_that_went_to_sleep_is_woken(start_on: Callable[[str], Launcher]) -> None:
+    pod = start_on("")
+    with pod.client() as client, pod.console() as viewer:
+        client.ask(messages.Sync(a_machine()))
+        viewer.expect("GUEST-READY")
+        viewer.expect("# ")
+        viewer.type("echo mem > /sys/power/state; echo AWA''KE\n")
+        client.until(lambda status: status.domain is not None and status.domain.state == "pmsuspended")
+        client.ask(messages.Resume())
+        viewer.expect("AWAKE")
+        client.until(lambda status: status.domain is not None and status.domain.state == "running")
