@@ -173,12 +173,33 @@ def ended(vm: Object, end: End, now: datetime) -> Object:
     ]
     ready: Object = {"type": words.READY, "status": "False", "reason": end.reason, "message": end.message, "observedGeneration": generation}
     conditions = objects.with_condition(status.get("conditions"), ready, now=stamp)
-    status["conditions"] = objects.without_condition(objects.without_condition(conditions, words.PAUSED), words.MIGRATABLE)
+    for kind in (words.PAUSED, words.MIGRATABLE, words.NETWORK_READY):
+        conditions = objects.without_condition(conditions, kind)
+    status["conditions"] = conditions
     if words.waits_for_image(vm):  # nobody looks for it any more
         status["conditions"] = objects.without_condition(status["conditions"], words.DISKS_READY)
     for field in phases.OF_A_PLACE:
         status.pop(field, None)
     return status
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkFault:
+    """Why the network of the guest's pod is not set up."""
+
+    reason: str
+    message: str
+
+
+def with_network(vm: Object, status: Object, fault: NetworkFault | None, now: datetime) -> Object:
+    """Return the status with the fault of the network, or with the end of the one that it tells of."""
+    known = objects.condition(status.get("conditions"), words.NETWORK_READY)
+    if fault is None and (known is None or known.get("status") == "True"):
+        return status
+    told = ("False", fault.reason, printable(fault.message)) if fault is not None else ("True", "Ready", "")
+    condition: Object = dict(zip(("type", "status", "reason", "message"), (words.NETWORK_READY, *told), strict=True))
+    condition["observedGeneration"] = objects.dig(vm, "metadata", "generation") or 0
+    return {**status, "conditions": objects.with_condition(status.get("conditions"), condition, now=times.to_rfc3339(now))}
 
 
 def with_disks_problem(vm: Object, message: str, now: datetime) -> Object:

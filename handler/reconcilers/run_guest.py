@@ -42,6 +42,8 @@ logger = logging.getLogger(__name__)
 
 IMAGE_SECONDS: Final = 2.0
 """Until a pod whose claims have no image yet is asked again: a file on another machine's disk has no event."""
+NETWORK_SECONDS: Final = 5.0
+"""Until the network of a running guest is tried again."""
 HEALS_SECONDS: Final = 2.0
 """A fault of the pod's network that is gone after this long is nobody's business."""
 MAX_STEPS: Final = 8
@@ -185,12 +187,12 @@ class RunGuest:
             self._say(vm, "Warning", "DiskNotUsable", str(error))
             raise
         except Unsupported as error:
-            await self._finish(vm, End(power.RESULT_FAILED, "NetworkNotSupported", guest_status.printable(str(error))))
+            await self._finish(vm, End(power.RESULT_FAILED, conditions.NETWORK_NOT_SUPPORTED, guest_status.printable(str(error))))
             return Result()
         except CommandFailed as error:
-            now = self._ports.clock.now()
-            if (now - self._faulty_since.setdefault(link.pod_uid, now)).total_seconds() >= HEALS_SECONDS:
-                self._say(vm, "Warning", "NetworkNotReady", guest_status.printable(str(error)))
+            if (fault := self._lasting(link, error)) is not None:
+                self._say(vm, "Warning", fault.reason, guest_status.printable(fault.message))
+                await self._write(vm, guest_status.with_network(vm, vm.get("status") or {}, fault, self._ports.clock.now()))
             raise
         except Refused as refused:
             return await self._not_started(vm, refused)
@@ -248,22 +250,45 @@ class RunGuest:
         connection, observed = link.connection, link.status
         if connection is None or observed is None:
             return Result()
-        interfaces = self._wired.get(link.pod_uid)
-        if interfaces is None:  # after a restart of ours: make sure of the network, filters included
-            try:
-                interfaces = await self._wire(vm, link, connection)
-            except Unsupported as error:
-                logger.warning("network of a running guest: %s", error)
-                self._say(vm, "Warning", "NetworkNotSupported", guest_status.printable(str(error)))
-        status = guest_status.running(vm, observed, interfaces, self._ports.clock.now())
+        fault = await self._make_sure_of_network(vm, link, connection)
+        now, interfaces = self._ports.clock.now(), self._wired.get(link.pod_uid)
+        status = guest_status.with_network(vm, guest_status.running(vm, observed, interfaces, now), fault, now)
+        # A fault of a program may be gone at the next look; whether it is has no event.
+        rest = Result(requeue_after=NETWORK_SECONDS if link.pod_uid in self._faulty_since else None)
         if status == vm.get("status") or self._agreed.get(link.pod_uid) == (vm.get("status"), status):
-            return Result()
+            return rest
         if not await self._write(vm, status):
             return Result(requeue_after=self._bucket(vm).delay(_elapsed()))
         if phases.phase_of(vm) == phases.SCHEDULED:
             kind = "KVM" if observed.domain is not None and observed.domain.type == "kvm" else "emulation"
             self._say(vm, "Normal", "Started", f"the guest runs ({kind})")
-        return Result()
+        return rest
+
+    async def _make_sure_of_network(self, vm: Object, link: Link, connection: Connection) -> guest_status.NetworkFault | None:
+        """Set up the network of a running guest, filters included, where a former process did; return the fault that is to be told.
+
+        Whatever is wrong with it: how the guest is gets written.
+        """
+        if link.pod_uid in self._wired:
+            return None
+        try:
+            await self._wire(vm, link, connection)
+        except Unsupported as error:
+            fault: guest_status.NetworkFault | None = guest_status.NetworkFault(conditions.NETWORK_NOT_SUPPORTED, str(error))
+        except CommandFailed as error:
+            logger.warning("network of the running guest in pod %s: %s", link.pod_uid, guest_status.printable(str(error)))
+            fault = self._lasting(link, error)
+        else:
+            return None
+        if fault is not None:
+            self._say(vm, "Warning", fault.reason, guest_status.printable(fault.message))
+        return fault
+
+    def _lasting(self, link: Link, error: CommandFailed) -> guest_status.NetworkFault | None:
+        """Return the fault to be told once it has lasted ``HEALS_SECONDS``."""
+        now = self._ports.clock.now()
+        lasts = (now - self._faulty_since.setdefault(link.pod_uid, now)).total_seconds() >= HEALS_SECONDS
+        return guest_status.NetworkFault(conditions.NETWORK_NOT_READY, str(error)) if lasts else None
 
     async def _wire(self, vm: Object, link: Link, connection: Connection) -> tuple[Interface, ...]:
         interfaces = await self._ports.node.prepare_network(vm, connection)

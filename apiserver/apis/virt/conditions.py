@@ -18,6 +18,12 @@ CLAIM_NOT_FOUND: Final = "ClaimNotFound"
 DISK_IMAGE_NOT_FOUND: Final = "DiskImageNotFound"
 """Reason of DisksReady=False, by virt-handler: the claim is mounted, and whoever fills it has not made its image yet."""
 DISKS_FOUND: Final = "Found"
+NETWORK_READY: Final = "NetworkReady"
+"""By virt-handler, where the network of the guest's pod could not be set up, and True once it could."""
+NETWORK_NOT_READY: Final = "NetworkNotReady"
+"""Reason of NetworkReady=False while it is tried again, and of an Event."""
+NETWORK_NOT_SUPPORTED: Final = "NetworkNotSupported"
+"""Reason of NetworkReady=False where it cannot be as the machine asks, and of an Event."""
 
 
 def waits_for_image(vm: Mapping[str, Any]) -> bool:

@@ -320,6 +320,42 @@ async def test_a_node_that_cannot_filter_starts_no_guest_and_the_machine_says_wh
     assert "its kernel needs CONFIG_NF_TABLES_NETDEV" in ready["message"]
 
 
+def network(world: World) -> tuple[str, str, str]:
+    found = objects.condition(world.status().get("conditions"), "NetworkReady") or {}
+    return str(found.get("status")), str(found.get("reason")), str(found.get("message"))
+
+
+async def test_a_fault_of_a_running_guests_network_is_told_and_holds_up_no_status(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_guest, "HEALS_SECONDS", 0.2)
+    monkeypatch.setattr(run_guest, "NETWORK_SECONDS", 0.1)
+    await world.vm()
+    launcher = await world.launcher("pod-1")
+    async with world.handler():
+        await eventually(lambda: phase_is(world, "Running"))
+    assert launcher.status.domain is not None
+    async with world.handler() as again:
+        again.node.no_network = CommandFailed("no bridge")
+        launcher.change(domain=replace(launcher.status.domain, state="paused", reason="watchdog"))
+        await eventually(lambda: paused_reason(world) == "Watchdog")
+        assert world.status()["interfaces"][0]["ipAddress"] == "10.244.0.5"
+        await eventually(lambda: network(world) == ("False", "NetworkNotReady", "no bridge"))
+        await eventually(lambda: "NetworkNotReady" in world.events())
+        again.node.no_network = None
+        await eventually(lambda: network(world)[0] == "True")
+
+
+async def test_a_fault_of_the_network_before_the_start_is_told_while_it_lasts(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_guest, "HEALS_SECONDS", 0.2)
+    await world.vm()
+    await world.launcher("pod-1")
+    async with world.handler() as handler:
+        handler.node.no_network = CommandFailed("no bridge")
+        await eventually(lambda: network(world) == ("False", "NetworkNotReady", "no bridge"))
+        assert phase_is(world, "Scheduled")
+        handler.node.no_network = None
+        await eventually(lambda: phase_is(world, "Running") and network(world)[0] == "True")
+
+
 async def test_a_running_guest_whose_network_is_lost_goes_on_and_the_machine_says_why(world: World) -> None:
     await world.vm()
     await world.launcher("pod-1")

@@ -48,16 +48,16 @@ class Rights:
     """Of the current attempt, each once."""
 
 
-_WAITING: Final = Rights(PHASE_FIELDS | {"conditions"}, frozenset({words.READY, words.DISKS_READY}))
+_WAITING: Final = Rights(PHASE_FIELDS | {"conditions"}, frozenset({words.READY, words.DISKS_READY, words.NETWORK_READY}))
 _REPORTING: Final = Rights(
     PHASE_FIELDS | {"conditions", "observedGeneration", "attempts", "domain", "interfaces", "graphics", "podIP"},
-    frozenset({words.READY, words.PAUSED, words.MIGRATABLE, words.DISKS_READY}),
+    frozenset({words.READY, words.PAUSED, words.MIGRATABLE, words.DISKS_READY, words.NETWORK_READY}),
     attempt=frozenset({"runningTime"}),
 )
 _ENDING: Final = Rights(
     PHASE_FIELDS | {"conditions", "observedGeneration", "attempts", *phases.OF_A_PLACE},
     frozenset({words.READY}),
-    frozenset({words.PAUSED, words.MIGRATABLE, words.DISKS_READY}),
+    frozenset({words.PAUSED, words.MIGRATABLE, words.DISKS_READY, words.NETWORK_READY}),
     frozenset({"endTime", "result", "message"}),
 )
 BY_PHASE: Final[Mapping[str, Rights]] = MappingProxyType(
