@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping
+import functools
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from apiserver.apis.virt import hardware
 from handler.devices import ownership
 from handler.network import setup
 from handler.network.setup import Interface
+from handler.pods import hanging
 from handler.pods.launcher import Connection
 from launcher.protocol import messages
 
@@ -35,16 +38,23 @@ class Node:
     def __init__(self, accelerator: messages.Accelerator) -> None:
         self.accelerator = accelerator
         self._turns = asyncio.Semaphore(AT_ONCE)
+        self._calls = hanging.Calls()
 
-    def give_devices(self, vm: Mapping[str, Any], connection: Connection) -> None:
+    async def give_devices(self, vm: Mapping[str, Any], pod_uid: str, connection: Connection) -> None:
         """Give the pod's device nodes to its user; harmless when it is done again.
 
         Raises:
             NotTheDevice: something else lies where a device belongs.
+            StorageHangs: a disk of the pod does not answer, or has not so far.
             OSError: refused.
         """
-        for node in device_nodes(vm, self.accelerator):
-            ownership.give(connection.process.root, node)
+        nodes = list(device_nodes(vm, self.accelerator))
+
+        def begin() -> Callable[[], None]:
+            root = os.dup(connection.process.root)  # the connection may be gone before the call is over
+            return functools.partial(_give, root, nodes)
+
+        await self._calls.run(pod_uid, begin)
 
     async def prepare_network(self, vm: Mapping[str, Any], connection: Connection) -> tuple[Interface, ...]:
         """Set up the pod's network; harmless when it is done again.
@@ -55,3 +65,11 @@ class Node:
         """
         async with self._turns:
             return await setup.prepare(vm, connection.process)
+
+
+def _give(root: int, nodes: Sequence[ownership.Node]) -> None:
+    try:
+        for node in nodes:
+            ownership.give(root, node)
+    finally:
+        os.close(root)

@@ -98,7 +98,7 @@ class Connection:
                     self._take(message)
         finally:
             self._gone = True
-            for future in self._waiting.values():
+            for future in list(self._waiting.values()):
                 future.cancel()
 
     async def hello(self) -> None:
@@ -124,28 +124,33 @@ class Connection:
                 in it for a launcher that does not read is given back.
             ProtocolError: the request is too long for the wire.
         """
+        pending = self.begin(request)
+        try:
+            async with asyncio.timeout_at(pending.deadline):
+                await self._writer.drain()
+        except (OSError, TimeoutError) as error:
+            pending.forget()
+            self.cut()
+            raise Disconnected(f"{type(request).__name__}: {str(error) or 'no answer in time'}") from error
+        await pending.answered()
+        return self.status
+
+    def begin(self, request: messages.Request) -> Pending:
+        """Send a request, and return what waits for its answer.
+
+        Raises:
+            Disconnected: the connection is gone.
+            ProtocolError: the request is too long for the wire.
+        """
         if self._gone:
             raise Disconnected("the connection to virt-launcher is gone")
         number = next(self._ids)
         line = codec.encode(messages.Call(number, request))
         future: asyncio.Future[messages.Reply | messages.Refusal] = asyncio.get_running_loop().create_future()
         self._waiting[number] = future
-        try:
-            async with asyncio.timeout(START_SECONDS if isinstance(request, _SLOW) else CALL_SECONDS):
-                self._writer.write(line)
-                await self._writer.drain()
-                await asyncio.wait((future,))
-        except (OSError, TimeoutError) as error:
-            self.cut()
-            raise Disconnected(f"{type(request).__name__}: {str(error) or 'no answer in time'}") from error
-        finally:
-            del self._waiting[number]
-        if future.cancelled():
-            raise Disconnected(f"{type(request).__name__}: virt-launcher hung up")
-        answer = future.result()
-        if isinstance(answer, messages.Refusal):
-            raise Refused(answer)
-        return answer.status
+        future.add_done_callback(lambda _: self._waiting.pop(number, None))
+        self._writer.write(line)
+        return Pending(self, type(request).__name__, future, START_SECONDS if isinstance(request, _SLOW) else CALL_SECONDS)
 
     def cut(self) -> None:
         """Break the connection, whatever is on its way."""
@@ -188,6 +193,49 @@ class Connection:
             future = self._waiting.get(message.id)
             if future is not None and not future.done():
                 future.set_result(message)
+
+
+class Pending:
+    """The answer that a request waits for."""
+
+    def __init__(
+        self, connection: Connection, what: str, future: asyncio.Future[messages.Reply | messages.Refusal], seconds: float
+    ) -> None:
+        self.connection = connection
+        self.deadline = asyncio.get_running_loop().time() + seconds
+        self._what = what
+        self._future = future
+
+    async def answered(self, *, within: float | None = None) -> bool:
+        """Wait for the answer; return whether it came ``within`` so many seconds. It may be asked again.
+
+        Raises:
+            Refused: virt-launcher says that it did not do it.
+            Disconnected: no answer came in all the time that it has, and the connection was cut; or virt-launcher hung up.
+        """
+        left = self.deadline - asyncio.get_running_loop().time()
+        try:
+            await asyncio.wait((self._future,), timeout=max(0.0, left if within is None else min(within, left)))
+        except asyncio.CancelledError:
+            if within is None:
+                self.forget()
+            raise
+        if not self._future.done():
+            if within is not None and within < left:
+                return False
+            self.forget()
+            self.connection.cut()
+            raise Disconnected(f"{self._what}: no answer in time")
+        if self._future.cancelled():
+            raise Disconnected(f"{self._what}: virt-launcher hung up")
+        answer = self._future.result()
+        if isinstance(answer, messages.Refusal):
+            raise Refused(answer)
+        return True
+
+    def forget(self) -> None:
+        """Wait no more."""
+        self._future.cancel()
 
 
 @asynccontextmanager

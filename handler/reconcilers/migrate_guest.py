@@ -325,7 +325,7 @@ class MigrateTarget(_Side):
 
     async def _prepare(self, migration: Object, link: Link) -> None:
         vm, connection = await self._machine(migration), _live(link)
-        self._ports.node.give_devices(vm, connection)
+        await self._ports.node.give_devices(vm, link.pod_uid, connection)
         interfaces = await self._wire(vm, migration, link)
         accelerator: messages.Accelerator = "kvm" if objects.dig(vm, "status", "domain", "type") == "kvm" else "qemu"
         request = messages.PrepareMigrationTarget(objects.uid_of(migration), machine_of(vm, accelerator, interfaces))

@@ -32,7 +32,8 @@ from handler.devices import ownership
 from handler.network.masquerade import Unsupported
 from handler.network.namespaces import CommandFailed
 from handler.network.setup import Interface
-from handler.pods.launcher import Connection, Disconnected, Refused
+from handler.pods.hanging import StorageHangs
+from handler.pods.launcher import Connection, Disconnected, Pending, Refused
 from handler.pods.links import Link, Links, Who
 from handler.reconcilers import guest_plan, guest_status
 from handler.reconcilers.guest_status import End
@@ -42,6 +43,9 @@ logger = logging.getLogger(__name__)
 
 IMAGE_SECONDS: Final = 2.0
 """Until a pod whose claims have no image yet is asked again: a file on another machine's disk has no event."""
+START_PATIENCE_SECONDS: Final = 2.0
+"""A start takes half a second; the pass of one that takes longer ends, and looks again at what is asked of the machine."""
+START_AGAIN_SECONDS: Final = 0.5
 NETWORK_SECONDS: Final = 5.0
 """Until the network of a running guest is tried again."""
 HEALS_SECONDS: Final = 2.0
@@ -80,8 +84,8 @@ class Node(Protocol):
 
     accelerator: messages.Accelerator
 
-    def give_devices(self, vm: Mapping[str, Any], connection: Connection) -> None:
-        """Give the pod's device nodes to its user. Raises NotTheDevice, OSError."""
+    async def give_devices(self, vm: Mapping[str, Any], pod_uid: str, connection: Connection) -> None:
+        """Give the pod's device nodes to its user. Raises NotTheDevice, StorageHangs, OSError."""
         ...
 
     async def prepare_network(self, vm: Mapping[str, Any], connection: Connection) -> tuple[Interface, ...]:
@@ -126,6 +130,8 @@ class RunGuest:
         self._agreed: dict[str, tuple[Object, Object]] = {}
         """By uid of the pod: (what the server made of our last write, what we had sent). A server that stores some value in another
         spelling must not be told again and again."""
+        self._starting: dict[str, Pending] = {}
+        """By uid of the pod: the start that its launcher has not answered yet."""
         self._answered: dict[str, str] = {}
         """By uid of the pod whose guest stands still: the time of the request that was answered (``guest_plan.Observed``)."""
         self._writes: dict[Request, TokenBucket] = {}
@@ -179,9 +185,14 @@ class RunGuest:
         try:
             interfaces = self._wired.get(link.pod_uid)  # a pod that waits for an image is asked again and again, and wired once
             if interfaces is None:
-                self._ports.node.give_devices(vm, connection)
+                await self._ports.node.give_devices(vm, link.pod_uid, connection)
                 interfaces = await self._wire(vm, link, connection)
-            await connection.call(messages.Sync(machine_of(vm, self._ports.node.accelerator, interfaces), paused=paused))
+            if not await self._sync(vm, link, connection, interfaces, paused=paused):
+                return Result(requeue_after=START_AGAIN_SECONDS)
+        except StorageHangs as error:
+            if await self._write(vm, guest_status.with_disks_problem(vm, str(error), self._ports.clock.now())):
+                self._say(vm, "Warning", "DiskNotAnswering", str(error))
+            return Result(requeue_after=START_AGAIN_SECONDS)
         except ownership.NotTheDevice as error:
             await self._write(vm, guest_status.with_disks_problem(vm, str(error), self._ports.clock.now()))
             self._say(vm, "Warning", "DiskNotUsable", str(error))
@@ -197,6 +208,24 @@ class RunGuest:
         except Refused as refused:
             return await self._not_started(vm, refused)
         return None
+
+    async def _sync(self, vm: Object, link: Link, connection: Connection, interfaces: Sequence[Interface], *, paused: bool) -> bool:
+        """Have the launcher start the guest; return whether it has answered.
+
+        Nothing waits for its answer for long, because the machine may have to be off by then: a later pass takes it.
+        """
+        pending = self._starting.get(link.pod_uid)
+        if pending is None or pending.connection is not connection:
+            request = messages.Sync(machine_of(vm, self._ports.node.accelerator, interfaces), paused=paused)
+            pending = self._starting[link.pod_uid] = connection.begin(request)
+        try:
+            answered = await pending.answered(within=START_PATIENCE_SECONDS)
+        except (Refused, Disconnected):
+            self._starting.pop(link.pod_uid, None)
+            raise
+        if answered:
+            self._starting.pop(link.pod_uid, None)
+        return answered
 
     async def _not_started(self, vm: Object, refused: Refused) -> Result:
         now = self._ports.clock.now()
@@ -299,6 +328,7 @@ class RunGuest:
     def _forget(self) -> None:
         self._wired = {uid: wired for uid, wired in self._wired.items() if self._ports.links.is_alive(uid)}
         self._faulty_since = {uid: since for uid, since in self._faulty_since.items() if self._ports.links.is_alive(uid)}
+        self._starting = {uid: pending for uid, pending in self._starting.items() if self._ports.links.is_alive(uid)}
         self._answered = {uid: time for uid, time in self._answered.items() if self._ports.links.is_alive(uid)}
         self._agreed = {uid: agreed for uid, agreed in self._agreed.items() if self._ports.links.is_alive(uid)}
 

@@ -39,6 +39,8 @@ class FakeLauncher:
         """Disks without an image: the next starts are refused with ``NotReady``."""
         self.relapse = ""
         """What stops the guest again as soon as it is resumed."""
+        self.starting: asyncio.Event | None = None
+        """Starts are answered once it is set."""
         self.mute = False
         """Takes requests and never answers."""
         self.hellos = 0
@@ -102,6 +104,8 @@ class FakeLauncher:
                     self.received.append(call.request)
                     if self.mute:
                         continue
+                    if self.starting is not None and isinstance(call.request, messages.Sync):
+                        await self.starting.wait()
                     refusal = self._carry_out(call.request)
                     disks = self.missing if refusal and refusal[0] == "NotReady" else ()
                     answer = messages.Refusal(call.id, *refusal, self.status, disks) if refusal else messages.Reply(call.id, self.status)

@@ -36,7 +36,7 @@ class PureNode:
 
     accelerator: messages.Accelerator = "qemu"
 
-    def give_devices(self, vm: Mapping[str, Any], connection: Connection) -> None:
+    async def give_devices(self, vm: Mapping[str, Any], pod_uid: str, connection: Connection) -> None:
         assert all(each.path.startswith("/") for each in nodes.device_nodes(vm, self.accelerator))
 
     async def prepare_network(self, vm: Mapping[str, Any], connection: Connection) -> tuple[Interface, ...]:

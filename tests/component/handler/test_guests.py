@@ -120,6 +120,30 @@ async def test_stop_shuts_the_guest_down_and_says_so_first(world: World) -> None
     assert world.writes() == 3
 
 
+async def test_a_start_that_is_slow_is_asked_for_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_guest, "START_PATIENCE_SECONDS", 0.05)
+    await world.vm()
+    launcher = await world.launcher("pod-1")
+    launcher.starting = asyncio.Event()
+    async with world.handler():
+        await eventually(lambda: bool(launcher.received))
+        await asyncio.sleep(0.3)
+        launcher.starting.set()
+        await eventually(lambda: phase_is(world, "Running"))
+        assert [type(each) for each in launcher.received] == [messages.Sync]
+
+
+async def test_a_machine_whose_start_hangs_is_stopped_without_waiting_for_it(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_guest, "START_PATIENCE_SECONDS", 0.05)
+    await world.vm()
+    launcher = await world.launcher("pod-1")
+    launcher.starting = asyncio.Event()
+    async with world.handler():
+        await eventually(lambda: bool(launcher.received))
+        await world.api.edit(VMS, "default", "testvm", lambda vm: vm["status"].update(request=a_request("Stop")))
+        await eventually(lambda: phase_is(world, "Stopped"))
+
+
 def paused_reason(world: World) -> str:
     found = objects.condition(world.status().get("conditions"), "Paused") or {}
     return str(found.get("reason"))

@@ -61,7 +61,7 @@ class FakeNode:
         self.fault: Exception | None = None
         self.no_network: Exception | None = None
 
-    def give_devices(self, vm: Mapping[str, Any], connection: Connection) -> None:
+    async def give_devices(self, vm: Mapping[str, Any], pod_uid: str, connection: Connection) -> None:
         self.given += 1
         if self.fault is not None:
             raise self.fault

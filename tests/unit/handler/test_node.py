@@ -1,0 +1,67 @@
+"""What a node does to its pods, where the storage of one of them does not answer."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from handler.devices import ownership
+from handler.node import Node
+from handler.pods import hanging
+from handler.pods.hanging import StorageHangs
+from tests.unit.handler.reconcilers.builders import a_vm
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Iterator[int]:
+    descriptor = os.open(tmp_path, os.O_PATH)
+    yield descriptor
+    os.close(descriptor)
+
+
+async def test_a_pod_whose_storage_hangs_stalls_neither_the_others_nor_their_event_loop(root: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hanging, "PATIENCE_SECONDS", 0.05)
+    answers, asked = threading.Event(), []
+
+    def give(_root: int, node: ownership.Node) -> bool:
+        asked.append(threading.current_thread().name)
+        return "hung" not in threading.current_thread().name or answers.wait(30)
+
+    monkeypatch.setattr(ownership, "give", give)
+    node, connection = Node("qemu"), SimpleNamespace(process=SimpleNamespace(root=root))
+    before = {each.name for each in Path("/proc/self/fd").iterdir()}
+
+    async def start(pod_uid: str) -> None:
+        await node.give_devices(a_vm(), pod_uid, connection)  # type: ignore[arg-type]  # of a connection it takes the root alone
+
+    try:
+        for _ in range(3):
+            with pytest.raises(StorageHangs, match="pod hung"):
+                await start("hung")
+        assert asked == ["pod hung"]  # one thread, however often it is asked
+        monkeypatch.setattr(hanging, "PATIENCE_SECONDS", 20.0)
+        async with asyncio.TaskGroup() as tasks:
+            for number in range(20):
+                tasks.create_task(start(f"sound-{number}"))
+    finally:
+        answers.set()
+    await start("hung")
+    await start("hung")
+    assert {each.name for each in Path("/proc/self/fd").iterdir()} == before
+
+
+async def test_what_is_wrong_with_a_disk_is_raised(root: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    def give(*_arguments: Any) -> bool:
+        raise ownership.NotTheDevice("/dev/kvm in the pod is reached through a link")
+
+    monkeypatch.setattr(ownership, "give", give)
+    for _ in range(2):
+        with pytest.raises(ownership.NotTheDevice):
+            await Node("qemu").give_devices(a_vm(), "pod-1", SimpleNamespace(process=SimpleNamespace(root=root)))  # type: ignore[arg-type]
