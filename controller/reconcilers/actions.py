@@ -27,6 +27,8 @@ MAX_REFUSAL: Final = 1024
 logger = logging.getLogger(__name__)
 
 
+MIN_LOOK_SECONDS: Final = 0.5
+"""The shortest wait that a plan asks for."""
 REFUSED_SECONDS: Final = 15.0
 """Until a refused write is tried again: a quota or a policy changes without telling us."""
 

@@ -15,9 +15,7 @@ A node that does not report ends no attempt. What is said of it depends on who i
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Final
 
 from apiserver.apis.meta import times
@@ -34,42 +32,26 @@ from apiserver.apis.meta.objects import (
 )
 from apiserver.apis.virt import conditions as words
 from apiserver.apis.virt import names, phases, power
-from controller.reconcilers import attempts, disks, launcher_pod, ownership, pod_state
-from controller.reconcilers.actions import Action, CreatePod, DeletePod, Emit, LookAgain, RemoveFinalizer, WriteStatus
-from controller.reconcilers.node_reports import Silence
-from controller.reconcilers.settings import Settings
+from controller.reconcilers import attempts, disks, launcher_pod, pod_state, saying, silent_nodes
+from controller.reconcilers.actions import (
+    MIN_LOOK_SECONDS,
+    Action,
+    CreatePod,
+    DeletePod,
+    Emit,
+    LookAgain,
+    RemoveFinalizer,
+    WriteStatus,
+)
+from controller.reconcilers.observed import Observed, own_pod
 
 POD_END_SECONDS: Final = 30
 """A pod may live this long after its guest."""
-MIN_LOOK_SECONDS: Final = 0.5
-NODE_UNREACHABLE: Final = "NodeUnreachable"
-KUBELET_UNREACHABLE: Final = "KubeletUnreachable"
-
-
-@dataclass(frozen=True, slots=True)
-class Observed:
-    """Everything the decision needs."""
-
-    vm: Object
-    pods: tuple[Object, ...]
-    """Every pod of this machine's: those that it controls, and those that the status names by uid."""
-    claims: Mapping[str, Object | None]
-    now: datetime
-    settings: Settings
-    kvm_offered: bool = False
-    silence: Silence = field(default_factory=Silence)
-    """The nodes of the pods that do not report."""
-    refusal: str = ""
-    """The reason why the API server did not take the pod of this attempt a moment ago."""
-    targets: frozenset[str] = frozenset()
-    """Names of the target pods of the machine's Migrations that still hold pods: their own loop ends them."""
-    lingers: float = 0.0
-    """The pod that the status names is absent and was not seen to end: its containers may run for so many seconds more."""
 
 
 def plan(seen: Observed) -> tuple[Action, ...]:
     """Return what brings the machine closer to what it should be."""
-    return (*_decide(seen), *_until_silent(seen))
+    return (*_decide(seen), *silent_nodes.until_silent(seen))
 
 
 def _decide(seen: Observed) -> tuple[Action, ...]:
@@ -84,7 +66,7 @@ def _decide(seen: Observed) -> tuple[Action, ...]:
         if wish.on and not attempts.is_open(seen.vm) and _is_only_the_next(seen.vm, alive, wish.attempt):
             return _begin(seen, wish)  # made by a pass that did not live to write it down, or not by us
         if not wish.on or (wish.attempt > current and attempts.is_open(seen.vm)):
-            return (*_delete_all(alive), *_wait_for(seen, alive))
+            return (*_delete_all(alive), *silent_nodes.wait_for(seen, alive))
         return _watch_over(seen, alive) if attempts.is_open(seen.vm) else _let_end(seen, alive)
     if attempts.is_open(seen.vm):
         return _record_end(seen, wish)
@@ -95,7 +77,7 @@ def _decide(seen: Observed) -> tuple[Action, ...]:
 
 def _delete(seen: Observed, alive: tuple[Object, ...]) -> tuple[Action, ...]:
     if alive:
-        return (*_delete_all(alive), *_wait_for(seen, alive))
+        return (*_delete_all(alive), *silent_nodes.wait_for(seen, alive))
     if names.VM_FINALIZER not in finalizers_of(seen.vm):
         return ()
     # Pods that are over go with the machine: the garbage collector follows their owner.
@@ -108,23 +90,23 @@ def _delete_all(pods: tuple[Object, ...]) -> tuple[Action, ...]:
 
 def _watch_over(seen: Observed, alive: tuple[Object, ...]) -> tuple[Action, ...]:
     """The current attempt goes on: hand it to virt-handler when it runs, say what is in its way, notice a lost node."""
-    phase, pod = phases.phase_of(seen.vm), _own(seen, alive)
+    phase, pod = phases.phase_of(seen.vm), own_pod(seen, alive)
     if pod is None:
-        return _without_own(seen, alive)
+        return _withoutown_pod(seen, alive)
     if pod_state.node_of(pod) in seen.silence.whole or is_deleting(pod):
-        return _wait_for(seen, alive)  # deleted by somebody else: what follows is decided when it is over
+        return silent_nodes.wait_for(seen, alive)  # deleted by somebody else: what follows is decided when it is over
     if phase in (phases.SCHEDULED, phases.RUNNING, phases.STOPPING, phases.UNKNOWN):
         return _limit_start(seen, pod) if phase == phases.SCHEDULED else ()
     if pod_state.is_running(pod):
         return _hand_over(seen, pod)
     if pod_state.node_of(pod) in seen.silence.of_kubelet:
-        return _wait_for(seen, alive)
+        return silent_nodes.wait_for(seen, alive)
     return (*_say_obstacle(seen, pod), *_limit_start(seen, pod))
 
 
-def _without_own(seen: Observed, alive: tuple[Object, ...]) -> tuple[Action, ...]:
+def _withoutown_pod(seen: Observed, alive: tuple[Object, ...]) -> tuple[Action, ...]:
     """The attempt's own pod is over. Targets of Migrations are the other loop's to end; what else claims to be the machine's just goes."""
-    return (*_delete_all(tuple(pod for pod in alive if name_of(pod) not in seen.targets)), *_wait_for(seen, alive))
+    return (*_delete_all(tuple(pod for pod in alive if name_of(pod) not in seen.targets)), *silent_nodes.wait_for(seen, alive))
 
 
 def is_handled(vm: Object) -> bool:
@@ -138,7 +120,7 @@ def _wait_out(seen: Observed) -> tuple[Action, ...]:
     Of a node that nobody hears of, the deletion is taken for what the message about it asks for: somebody's word that the node is off.
     """
     node = dig(seen.vm, "status", "nodeName") or ""
-    if not is_handled(seen.vm) or _own(seen, seen.pods) is not None or node in seen.silence.whole:
+    if not is_handled(seen.vm) or own_pod(seen, seen.pods) is not None or node in seen.silence.whole:
         return ()
     left = seen.silence.of_kubelet.get(node, seen.lingers)  # without its kubelet no container ends by itself
     return (LookAgain(max(left, MIN_LOOK_SECONDS)),) if left else ()
@@ -149,21 +131,21 @@ def _let_end(seen: Observed, alive: tuple[Object, ...]) -> tuple[Action, ...]:
     ends = [times.parse(each["endTime"]) for each in dig(seen.vm, "status", "attempts") or [] if each.get("endTime")]
     left = max(ends) + timedelta(seconds=POD_END_SECONDS) - seen.now if ends else timedelta()
     if left > timedelta():
-        return (*_wait_for(seen, alive), LookAgain(max(left.total_seconds(), MIN_LOOK_SECONDS)))
-    return (*_delete_all(alive), *_wait_for(seen, alive))
+        return (*silent_nodes.wait_for(seen, alive), LookAgain(max(left.total_seconds(), MIN_LOOK_SECONDS)))
+    return (*_delete_all(alive), *silent_nodes.wait_for(seen, alive))
 
 
 def _hand_over(seen: Observed, pod: Object) -> tuple[Action, ...]:
     node = pod_state.node_of(pod)
     status = {
-        **phases.enter(_status(seen), phases.SCHEDULED, seen.now),
+        **phases.enter(saying.status_of(seen), phases.SCHEDULED, seen.now),
         "nodeName": node,
         "podName": name_of(pod),
         "podUID": uid_of(pod),
         "podIP": dig(pod, "status", "podIP") or "",
-        "conditions": _ready(seen, "False", "GuestNotStarted", f"the pod runs on {node}; virt-handler starts the guest"),
+        "conditions": saying.ready(seen, "False", "GuestNotStarted", f"the pod runs on {node}; virt-handler starts the guest"),
         "attempts": attempts.changed(seen.vm, power.current_attempt(seen.vm), {"nodeName": node}),
-        "observedGeneration": _generation(seen),
+        "observedGeneration": saying.generation(seen),
     }
     return (WriteStatus(status), Emit("Normal", "Scheduled", f"pod {name_of(pod)} runs on node {node}"), *_start_deadline(seen, pod))
 
@@ -173,7 +155,7 @@ def _say_obstacle(seen: Observed, pod: Object) -> tuple[Action, ...]:
     if found is None:
         return ()
     reason, message = found
-    return _say(seen, "False", reason, f"pod {name_of(pod)}: {message}", warn=True)
+    return saying.say(seen, "False", reason, f"pod {name_of(pod)}: {message}", warn=True)
 
 
 def _limit_start(seen: Observed, pod: Object) -> tuple[Action, ...]:
@@ -186,54 +168,12 @@ def _limit_start(seen: Observed, pod: Object) -> tuple[Action, ...]:
     found = pod_state.obstacle(pod)
     why = f": {found[1]}" if found else ""
     message = f"the guest did not run within {attempts.start_seconds(seen.vm)} s on node {pod_state.node_of(pod)}{why}"
-    return (*_say(seen, "False", "StartTimeout", message, warn=True), DeletePod(name_of(pod), uid_of(pod)))
+    return (*saying.say(seen, "False", "StartTimeout", message, warn=True), DeletePod(name_of(pod), uid_of(pod)))
 
 
 def _start_deadline(seen: Observed, pod: Object) -> tuple[Action, ...]:
     left = attempts.start_left(seen.vm, pod, seen.now)
     return () if left is None else (LookAgain(max(left.total_seconds(), MIN_LOOK_SECONDS)),)
-
-
-def _until_silent(seen: Observed) -> tuple[Action, ...]:
-    """The last sign of life of a virt-handler runs out without an event."""
-    nodes = {pod_state.node_of(pod) for pod in seen.pods if not pod_state.is_over(pod)}
-    left = [seconds for node, seconds in seen.silence.of_kubelet.items() if node in nodes]
-    return (LookAgain(max(min(left), MIN_LOOK_SECONDS)),) if left else ()
-
-
-def _wait_for(seen: Observed, pods: tuple[Object, ...]) -> tuple[Action, ...]:
-    """Pods on nodes that do not answer: say so, and what a person can do; nothing is decided over the head of a node."""
-    handled = phases.phase_of(seen.vm) in phases.OWNED_BY_HANDLER | {phases.UNKNOWN}
-    own = _own(seen, pods)
-    if handled and own is not None:
-        pods = (own,)  # of the other side of a migration, the machine's virt-handler is not silenced
-    lost = next((pod for pod in pods if pod_state.node_of(pod) in seen.silence.whole), None)
-    if lost is not None:
-        return _say_lost(seen, lost)
-    stuck = next((pod for pod in pods if pod_state.node_of(pod) in seen.silence.of_kubelet), None)
-    return _say_stuck(seen, stuck) if stuck is not None and not handled else ()
-
-
-def _say_stuck(seen: Observed, pod: Object) -> tuple[Action, ...]:
-    """Only a kubelet starts and ends pods. virt-handler does not write of this machine now, so that this is no contradiction."""
-    node = pod_state.node_of(pod)
-    message = (
-        f"the kubelet of node {node} does not report, but virt-handler there does: the node is on. "
-        f"Pod {name_of(pod)} neither starts nor ends until the kubelet is back: look at it on the node; do not delete the pod by force"
-    )
-    return _say(seen, "False", KUBELET_UNREACHABLE, message, warn=True)
-
-
-def _say_lost(seen: Observed, lost: Object) -> tuple[Action, ...]:
-    pod, node = name_of(lost), pod_state.node_of(lost)
-    message = (
-        f"node {node} does not report, and pod {pod} may still run there. If the node is certainly off: "
-        f"kubectl taint nodes {node} node.kubernetes.io/out-of-service=nodeshutdown:NoExecute, or kubectl delete pod {pod} --force"
-    )
-    status = {**_status(seen), "conditions": _ready(seen, "Unknown", NODE_UNREACHABLE, message)}
-    if phases.phase_of(seen.vm) in phases.OWNED_BY_HANDLER:
-        status = phases.enter(status, phases.UNKNOWN, seen.now)
-    return _write(seen, status, Emit("Warning", NODE_UNREACHABLE, message))
 
 
 def _record_end(seen: Observed, wish: power.Power) -> tuple[Action, ...]:
@@ -243,10 +183,10 @@ def _record_end(seen: Observed, wish: power.Power) -> tuple[Action, ...]:
     phase = {power.RESULT_STOPPED: phases.STOPPED, power.RESULT_SUCCEEDED: phases.SUCCEEDED}.get(result, phases.FAILED)
     end = {"endTime": times.to_rfc3339(seen.now), "result": result, "message": message}
     status = {
-        **phases.enter(_status(seen), phase, seen.now),
-        "conditions": _ready(seen, "False", f"Attempt{result}", message),
+        **phases.enter(saying.status_of(seen), phase, seen.now),
+        "conditions": saying.ready(seen, "False", f"Attempt{result}", message),
         "attempts": attempts.changed(seen.vm, current, end),
-        "observedGeneration": _generation(seen),
+        "observedGeneration": saying.generation(seen),
     }
     if words.waits_for_image(seen.vm):  # nobody looks for it any more
         status["conditions"] = without_condition(status["conditions"], words.DISKS_READY)
@@ -274,7 +214,7 @@ def _result(seen: Observed, wish: power.Power, current: int) -> tuple[str, str]:
 
 def _last_pod(seen: Observed) -> Object | None:
     """Return the pod that the guest ended in: the machine's own, unless the guest moved out of it in its last moments."""
-    own = _own(seen, seen.pods)
+    own = own_pod(seen, seen.pods)
     if own is not None and pod_state.end_of(own).message.startswith(pod_state.MIGRATED):
         return next((pod for pod in seen.pods if pod is not own and name_of(pod) in seen.targets), own)
     return own
@@ -295,7 +235,7 @@ def _start(seen: Observed, wish: power.Power) -> tuple[Action, ...]:
 def _begin(seen: Observed, wish: power.Power) -> tuple[Action, ...]:
     """Make the pod of the wished attempt (the name is the lock: nobody can make a second) and write down which one it is."""
     if seen.refusal:
-        return _say(seen, "False", "FailedCreate", seen.refusal, warn=True, phase=phases.PENDING)
+        return saying.say(seen, "False", "FailedCreate", seen.refusal, warn=True, phase=phases.PENDING)
     placement = launcher_pod.Placement(kvm=seen.settings.wants_kvm(offered=seen.kvm_offered), avoid_nodes=attempts.failed_nodes(seen.vm))
     pod = launcher_pod.launcher_pod(seen.vm, wish.attempt, seen.claims, seen.settings, placement)
     return (CreatePod(pod, seen.vm), *_record_start(seen, pod, wish.attempt))
@@ -309,16 +249,16 @@ def _is_only_the_next(vm: Object, alive: tuple[Object, ...], attempt: int) -> bo
 def _record_start(seen: Observed, pod: Object, attempt: int) -> tuple[Action, ...]:
     now = times.to_rfc3339(seen.now)
     status = {
-        **phases.enter(_status(seen), phases.SCHEDULING, seen.now),
+        **phases.enter(saying.status_of(seen), phases.SCHEDULING, seen.now),
         "attempt": attempt,
         "podName": name_of(pod),
         "conditions": with_condition(
-            _ready(seen, "False", "PodNotRunning", f"pod {name_of(pod)} was created"), _disks_ready(seen), now=now
+            saying.ready(seen, "False", "PodNotRunning", f"pod {name_of(pod)} was created"), _disks_ready(seen), now=now
         ),
         "attempts": [*(dig(seen.vm, "status", "attempts") or []), {"number": attempt, "podName": name_of(pod), "startTime": now}][
             -power.MAX_ATTEMPTS_KEPT :
         ],
-        "observedGeneration": _generation(seen),
+        "observedGeneration": saying.generation(seen),
     }
     for key in phases.OF_A_PLACE:  # of the attempt before
         status.pop(key, None)
@@ -329,26 +269,26 @@ def _lack_claims(seen: Observed, missing: tuple[str, ...]) -> tuple[Action, ...]
     which = ", ".join(missing)
     message = f"PersistentVolumeClaim not found: {which}; the virtual machine starts when it exists"
     now = times.to_rfc3339(seen.now)
-    lacking = _condition(seen, words.DISKS_READY, "False", words.CLAIM_NOT_FOUND, message)
+    lacking = saying.a_condition(seen, words.DISKS_READY, "False", words.CLAIM_NOT_FOUND, message)
     status = {
-        **phases.enter(_status(seen), phases.PENDING, seen.now),
-        "conditions": with_condition(_ready(seen, "False", words.DISKS_NOT_READY, message), lacking, now=now),
-        "observedGeneration": _generation(seen),
+        **phases.enter(saying.status_of(seen), phases.PENDING, seen.now),
+        "conditions": with_condition(saying.ready(seen, "False", words.DISKS_NOT_READY, message), lacking, now=now),
+        "observedGeneration": saying.generation(seen),
     }
-    return _write(seen, status, Emit("Warning", words.CLAIM_NOT_FOUND, message))
+    return saying.write(seen, status, Emit("Warning", words.CLAIM_NOT_FOUND, message))
 
 
 def _rest(seen: Observed, wish: power.Power) -> tuple[Action, ...]:
     """Off, and it should be: keep the phase that the last attempt ended in."""
-    status = _status(seen)
-    ready = condition(status.get("conditions"), words.READY) or {}
+    status = saying.status_of(seen)
+    ready = condition(status.get("conditions"), "Ready") or {}
     if phases.phase_of(seen.vm) not in phases.ENDED:
         status = phases.enter(status, phases.STOPPED, seen.now)
-        status["conditions"] = _ready(seen, "False", wish.reason, wish.message)
-    elif ready.get("status") == "True" or ready.get("reason") in (NODE_UNREACHABLE, KUBELET_UNREACHABLE):
-        status["conditions"] = _ready(seen, "False", wish.reason, wish.message)
-    status["observedGeneration"] = _generation(seen)
-    return _write(seen, status)
+        status["conditions"] = saying.ready(seen, "False", wish.reason, wish.message)
+    elif ready.get("status") == "True" or ready.get("reason") in (silent_nodes.NODE_UNREACHABLE, silent_nodes.KUBELET_UNREACHABLE):
+        status["conditions"] = saying.ready(seen, "False", wish.reason, wish.message)
+    status["observedGeneration"] = saying.generation(seen)
+    return saying.write(seen, status)
 
 
 def _clean_up(seen: Observed) -> tuple[Action, ...]:
@@ -358,42 +298,7 @@ def _clean_up(seen: Observed) -> tuple[Action, ...]:
     return _delete_all(tuple(pod for pod in seen.pods if pod_state.is_over(pod) and name_of(pod) != kept))
 
 
-def _own(seen: Observed, pods: tuple[Object, ...]) -> Object | None:
-    """Return the pod that the status names, if it is among these."""
-    reference = ownership.of_status(seen.vm)
-    return None if reference is None else next((pod for pod in pods if ownership.is_meant(pod, reference, seen.vm)), None)
-
-
-def _status(seen: Observed) -> Object:
-    return dict(seen.vm.get("status") or {})
-
-
-def _generation(seen: Observed) -> int:
-    return int(dig(seen.vm, "metadata", "generation") or 0)
-
-
-def _condition(seen: Observed, type_: str, status: str, reason: str, message: str) -> Object:
-    return {"type": type_, "status": status, "reason": reason, "message": message, "observedGeneration": _generation(seen)}
-
-
-def _ready(seen: Observed, status: str, reason: str, message: str) -> list[Object]:
-    now = times.to_rfc3339(seen.now)
-    return with_condition(dig(seen.vm, "status", "conditions"), _condition(seen, words.READY, status, reason, message), now=now)
-
-
 def _disks_ready(seen: Observed) -> Object:
     claims = disks.claims_of(seen.vm)
     message = f"found {', '.join(claims)}" if claims else "no disk needs a claim"
-    return _condition(seen, words.DISKS_READY, "True", words.DISKS_FOUND if claims else "NoClaims", message)
-
-
-def _say(seen: Observed, status: str, reason: str, message: str, *, warn: bool, phase: str = "") -> tuple[Action, ...]:
-    new = {**_status(seen), "conditions": _ready(seen, status, reason, message)}
-    if phase:
-        new = {**phases.enter(new, phase, seen.now), "observedGeneration": _generation(seen)}
-    return _write(seen, new, Emit("Warning" if warn else "Normal", reason, message))
-
-
-def _write(seen: Observed, status: Object, *events: Emit) -> tuple[Action, ...]:
-    """Write, and tell of it, only what is new: a plan for a machine that is as it should be is empty."""
-    return (WriteStatus(status), *events) if status != (seen.vm.get("status") or {}) else ()
+    return saying.a_condition(seen, words.DISKS_READY, "True", words.DISKS_FOUND if claims else "NoClaims", message)

@@ -19,6 +19,7 @@ from controller.reconcilers import virtual_machine_plan as planning
 from controller.reconcilers.absences import Absences
 from controller.reconcilers.actions import REFUSED_SECONDS, Deeds, PodRefused, sooner
 from controller.reconcilers.node_reports import NodeReports
+from controller.reconcilers.observed import Observed
 from controller.reconcilers.ownership import Reference
 from controller.reconcilers.settings import Settings
 from controller.runtime.clock import Clock
@@ -255,7 +256,7 @@ class VirtualMachines:
             await self._deeds.carry_out(vm, told)
             return Result(sooner(REFUSED_SECONDS, poll))
 
-    async def _gather(self, vm: Object) -> planning.Observed:
+    async def _gather(self, vm: Object) -> Observed:
         migrations = list(self._informers.migrations.by_index(BY_MACHINE, f"{namespace_of(vm)}/{name_of(vm)}"))
         references = ownership.references(vm, migrations)
         pods = self._known_pods(vm, references)
@@ -266,7 +267,7 @@ class VirtualMachines:
             pods = await self._live_pods(vm, references)
         lingers = self._lingers(vm, own, pods)
         nodes = {pod_state.node_of(pod) for pod in pods if not pod_state.is_over(pod)} | {dig(vm, "status", "nodeName") if lingers else ""}
-        return planning.Observed(
+        return Observed(
             vm=vm,
             pods=pods,
             claims=claims_for(vm, self._informers.claims),
@@ -312,7 +313,7 @@ class VirtualMachines:
             return 0.0
         return self._absences.left(vm, own.uid, launcher_pod.grace_seconds(vm))
 
-    def _tell_unwatched(self, seen: planning.Observed) -> bool:
+    def _tell_unwatched(self, seen: Observed) -> bool:
         """Say once of each pod that it lost what leads to it; return whether there is one."""
         found = {uid_of(pod): pod for pod in seen.pods if not pod_state.is_over(pod) and is_unwatched(pod, seen.vm)}
         told = self._told.pop(key_of(seen.vm), frozenset())

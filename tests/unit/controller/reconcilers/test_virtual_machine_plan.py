@@ -28,8 +28,9 @@ from controller.reconcilers.actions import (
 )
 from controller.reconcilers.attempts import failed_nodes
 from controller.reconcilers.node_reports import Silence
+from controller.reconcilers.observed import Observed
 from controller.reconcilers.settings import Settings
-from controller.reconcilers.virtual_machine_plan import Observed, is_handled, plan
+from controller.reconcilers.virtual_machine_plan import is_handled, plan
 from tests.unit.controller.reconcilers.builders import UID, a_pod, a_vm, an_attempt
 
 NOW = datetime(2026, 1, 1, 0, 1, tzinfo=UTC)

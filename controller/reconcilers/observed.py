@@ -1,0 +1,39 @@
+"""One virtual machine with everything that the decision about it needs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from apiserver.apis.meta.objects import Object
+from controller.reconcilers import ownership
+from controller.reconcilers.node_reports import Silence
+from controller.reconcilers.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """Everything the decision needs."""
+
+    vm: Object
+    pods: tuple[Object, ...]
+    """Every pod of this machine's: those that it controls, and those that the status names by uid."""
+    claims: Mapping[str, Object | None]
+    now: datetime
+    settings: Settings
+    kvm_offered: bool = False
+    silence: Silence = field(default_factory=Silence)
+    """Which nodes of the pods do not report."""
+    refusal: str = ""
+    """Why the API server did not take the pod of this attempt a moment ago."""
+    targets: frozenset[str] = frozenset()
+    """Names of the target pods of the machine's Migrations that still hold pods: their own loop ends them."""
+    lingers: float = 0.0
+    """The pod that the status names is absent and was not seen to end: its containers may run for so many seconds more."""
+
+
+def own_pod(seen: Observed, pods: tuple[Object, ...]) -> Object | None:
+    """Return the pod that the status names, if it is among these."""
+    reference = ownership.of_status(seen.vm)
+    return None if reference is None else next((pod for pod in pods if ownership.is_meant(pod, reference, seen.vm)), None)

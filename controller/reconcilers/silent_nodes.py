@@ -1,0 +1,56 @@
+"""Pods on nodes that do not report: what is said of them, and when to look again. Pure."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from apiserver.apis.meta.objects import Object, name_of
+from apiserver.apis.virt import phases
+from controller.reconcilers import pod_state, saying
+from controller.reconcilers.actions import MIN_LOOK_SECONDS, Action, Emit, LookAgain
+from controller.reconcilers.observed import Observed, own_pod
+
+NODE_UNREACHABLE: Final = "NodeUnreachable"
+KUBELET_UNREACHABLE: Final = "KubeletUnreachable"
+
+
+def until_silent(seen: Observed) -> tuple[Action, ...]:
+    """The last sign of life of a virt-handler runs out without an event."""
+    nodes = {pod_state.node_of(pod) for pod in seen.pods if not pod_state.is_over(pod)}
+    left = [seconds for node, seconds in seen.silence.of_kubelet.items() if node in nodes]
+    return (LookAgain(max(min(left), MIN_LOOK_SECONDS)),) if left else ()
+
+
+def wait_for(seen: Observed, pods: tuple[Object, ...]) -> tuple[Action, ...]:
+    """Pods on nodes that do not answer: say so, and what a person can do; nothing is decided over the head of a node."""
+    handled = phases.phase_of(seen.vm) in phases.OWNED_BY_HANDLER | {phases.UNKNOWN}
+    own = own_pod(seen, pods)
+    if handled and own is not None:
+        pods = (own,)  # of the other side of a migration, the machine's virt-handler is not silenced
+    lost = next((pod for pod in pods if pod_state.node_of(pod) in seen.silence.whole), None)
+    if lost is not None:
+        return _say_lost(seen, lost)
+    stuck = next((pod for pod in pods if pod_state.node_of(pod) in seen.silence.of_kubelet), None)
+    return _say_stuck(seen, stuck) if stuck is not None and not handled else ()
+
+
+def _say_stuck(seen: Observed, pod: Object) -> tuple[Action, ...]:
+    """Only a kubelet starts and ends pods. virt-handler does not write of this machine now, so that this is no contradiction."""
+    node = pod_state.node_of(pod)
+    message = (
+        f"the kubelet of node {node} does not report, but virt-handler there does: the node is on. "
+        f"Pod {name_of(pod)} neither starts nor ends until the kubelet is back: look at it on the node; do not delete the pod by force"
+    )
+    return saying.say(seen, "False", KUBELET_UNREACHABLE, message, warn=True)
+
+
+def _say_lost(seen: Observed, lost: Object) -> tuple[Action, ...]:
+    pod, node = name_of(lost), pod_state.node_of(lost)
+    message = (
+        f"node {node} does not report, and pod {pod} may still run there. If the node is certainly off: "
+        f"kubectl taint nodes {node} node.kubernetes.io/out-of-service=nodeshutdown:NoExecute, or kubectl delete pod {pod} --force"
+    )
+    status = {**saying.status_of(seen), "conditions": saying.ready(seen, "Unknown", NODE_UNREACHABLE, message)}
+    if phases.phase_of(seen.vm) in phases.OWNED_BY_HANDLER:
+        status = phases.enter(status, phases.UNKNOWN, seen.now)
+    return saying.write(seen, status, Emit("Warning", NODE_UNREACHABLE, message))
