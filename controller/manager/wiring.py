@@ -33,6 +33,7 @@ from controller.manager.namespace_labels import NamespaceLabels
 from controller.manager.options import Options
 from controller.reconcilers import migrations, node_certificates, node_reports, ownership, validation, virtual_machines
 from controller.reconcilers.absences import Absences
+from controller.reconcilers.endings import Endings
 from controller.reconcilers.rotate_certificates import CertificateRotation
 from controller.runtime.clock import Clock
 from controller.runtime.leaderelection import LeaderElector
@@ -122,7 +123,8 @@ class Machines:
         ports = (client, environment.recorder, environment.clock, options.settings, self._informers)
         informers = self._informers
         reports = node_reports.NodeReports(client, informers.nodes, informers.leases, lease_namespace, environment.elapsed)
-        machines, moves = virtual_machines.VirtualMachines(*ports, reports, Absences(environment.elapsed)), migrations.Migrations(*ports)
+        memory = Absences(environment.elapsed), Endings(environment.elapsed)
+        machines, moves = virtual_machines.VirtualMachines(*ports, reports, *memory), migrations.Migrations(*ports)
         sound = (
             Validated(machines, informers.vms, environment.recorder, VIRTUAL_MACHINES, validation.validate_virtual_machine),
             Validated(moves, informers.migrations, environment.recorder, MIGRATIONS, structure.of_migration),

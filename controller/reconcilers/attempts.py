@@ -1,4 +1,8 @@
-"""The start attempts of a machine, as its status keeps them, and the times that bound a start. Pure."""
+"""The start attempts of a machine, as its status keeps them, and the times that bound a start. Pure.
+
+The limit of a start counts from the moment at which the container was seen to run: an image that is pulled, a volume that is attached or
+a node that is waited for has no limit, as in a Pod. A pod that got as far is virt-handler's, and what is slow then is this node.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +13,11 @@ from typing import Final
 from apiserver.apis.meta import times
 from apiserver.apis.meta.objects import Object, condition, dig
 from apiserver.apis.virt import conditions as words
-from apiserver.apis.virt import power
+from apiserver.apis.virt import phases, power
 from controller.reconcilers import pod_state
 
 BACKOFF_SECONDS: Final = (0.0, 5.0, 10.0, 20.0, 40.0, 80.0, 160.0, 300.0)
-"""Before the attempt that follows so many failed ones in a row: kubelet's crash-loop times, but without ten idle seconds at first."""
+"""Before the attempt that follows so many short ones in a row: kubelet's crash-loop times, but without ten idle seconds at first."""
 DEFAULT_START_SECONDS: Final = 180
 
 
@@ -42,26 +46,34 @@ def failed_nodes(vm: Object) -> tuple[str, ...]:
     return tuple(sorted(set(nodes)))
 
 
-def pause_before(vm: Object, wish: power.Power, now: datetime) -> float:
-    """Return for how many seconds the next attempt has to wait, because those before it failed."""
-    ended = [each for each in _all(vm) if each.get("endTime")]
-    if not wish.failures or not ended:
+def pause_before(wish: power.Power, rested: float) -> float:
+    """Return for how many seconds the next attempt has to wait, because those before it ended soon by themselves.
+
+    Args:
+        wish: what is decided.
+        rested: for how many seconds the newest attempt is over.
+    """
+    if not wish.failures:
         return 0.0
-    pause = BACKOFF_SECONDS[min(wish.failures - 1, len(BACKOFF_SECONDS) - 1)]
-    left = times.parse(ended[-1]["endTime"]) + timedelta(seconds=pause) - now
-    return max(left.total_seconds(), 0.0)
+    return max(BACKOFF_SECONDS[min(wish.failures - 1, len(BACKOFF_SECONDS) - 1)] - rested, 0.0)
 
 
 def start_left(vm: Object, pod: Object, now: datetime) -> timedelta | None:
-    """Return how long the guest may still take to run; None while its pod waits for what another node would lack as well."""
-    bound_at = pod_state.bound_at(pod)
-    if bound_at is None or words.waits_for_image(vm):
-        return None  # no node has room, or nobody has filled a claim yet
-    begins = times.parse(bound_at)
+    """Return how long the guest may still take to run; None while its container does not run, or waits for what any node would lack."""
+    began = _container_began(vm, pod)
+    if began is None or words.waits_for_image(vm):
+        return None  # nobody has filled a claim yet
+    begins = times.parse(began)
     disks_ready = condition(dig(vm, "status", "conditions"), words.DISKS_READY) or {}
     if disks_ready.get("status") == "True" and disks_ready.get("lastTransitionTime"):
         begins = max(begins, times.parse(disks_ready["lastTransitionTime"]))  # the wait for an image was not the node's
     return begins + timedelta(seconds=start_seconds(vm)) - now
+
+
+def _container_began(vm: Object, pod: Object) -> str | None:
+    """Return when the machine was handed to virt-handler, by this process' clock; the kubelet's word where that was forgotten."""
+    entered = [each for each in dig(vm, "status", "phaseTransitionTimestamps") or () if each["phase"] == phases.SCHEDULED]
+    return entered[-1]["time"] if entered else pod_state.running_since(pod)
 
 
 def start_seconds(vm: Object) -> int:

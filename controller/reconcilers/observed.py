@@ -31,6 +31,8 @@ class Observed:
     """Names of the target pods of the machine's Migrations that still hold pods: their own loop ends them."""
     lingers: float = 0.0
     """The pod that the status names is absent and was not seen to end: its containers may run for so many seconds more."""
+    rested: float = 0.0
+    """For how many seconds the newest attempt is over, measured (:mod:`controller.reconcilers.endings`)."""
 
 
 def own_pod(seen: Observed, pods: tuple[Object, ...]) -> Object | None:

@@ -65,6 +65,18 @@ def is_running(pod: Object | None) -> bool:
     )
 
 
+def running_since(pod: Object) -> str | None:
+    """Return since when its container runs (RFC 3339, by the node's clock), or None."""
+    found = (dig(each, "state", "running", "startedAt") for each in dig(pod, "status", "containerStatuses") or ())
+    return next((each for each in found if each), None)
+
+
+def has_run(pod: Object) -> bool:
+    """True if its container was started, however that went: what a kubelet says of one that never was has no ``startedAt``."""
+    states = [each.get("state") or {} for each in dig(pod, "status", "containerStatuses") or ()]
+    return any(each.get("running") is not None or (each.get("terminated") or {}).get("startedAt") for each in states)
+
+
 def end_of(pod: Object) -> End:
     """Return how a pod that is over ended: in virt-launcher's own words, else in the kubelet's."""
     for each in dig(pod, "status", "containerStatuses") or ():

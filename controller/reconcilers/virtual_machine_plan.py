@@ -45,8 +45,10 @@ from controller.reconcilers.actions import (
 )
 from controller.reconcilers.observed import Observed, own_pod
 
-POD_END_SECONDS: Final = 30
+POD_END_SECONDS: Final = 30.0
 """A pod may live this long after its guest."""
+SLOW_SECONDS: Final = 60.0
+"""From when on a pod that has a node and no running container is worth a word."""
 
 
 def plan(seen: Observed) -> tuple[Action, ...]:
@@ -101,7 +103,7 @@ def _watch_over(seen: Observed, alive: tuple[Object, ...]) -> tuple[Action, ...]
         return _hand_over(seen, pod)
     if pod_state.node_of(pod) in seen.silence.of_kubelet:
         return silent_nodes.wait_for(seen, alive)
-    return (*_say_obstacle(seen, pod), *_limit_start(seen, pod))
+    return _say_obstacle(seen, pod)
 
 
 def _withoutown_pod(seen: Observed, alive: tuple[Object, ...]) -> tuple[Action, ...]:
@@ -128,10 +130,9 @@ def _wait_out(seen: Observed) -> tuple[Action, ...]:
 
 def _let_end(seen: Observed, alive: tuple[Object, ...]) -> tuple[Action, ...]:
     """The guest ended by itself and its pod follows by itself, log and all; only one that hangs is deleted."""
-    ends = [times.parse(each["endTime"]) for each in dig(seen.vm, "status", "attempts") or [] if each.get("endTime")]
-    left = max(ends) + timedelta(seconds=POD_END_SECONDS) - seen.now if ends else timedelta()
-    if left > timedelta():
-        return (*silent_nodes.wait_for(seen, alive), LookAgain(max(left.total_seconds(), MIN_LOOK_SECONDS)))
+    left = POD_END_SECONDS - seen.rested
+    if left > 0 and dig(seen.vm, "status", "attempts"):
+        return (*silent_nodes.wait_for(seen, alive), LookAgain(max(left, MIN_LOOK_SECONDS)))
     return (*_delete_all(alive), *silent_nodes.wait_for(seen, alive))
 
 
@@ -147,15 +148,32 @@ def _hand_over(seen: Observed, pod: Object) -> tuple[Action, ...]:
         "attempts": attempts.changed(seen.vm, power.current_attempt(seen.vm), {"nodeName": node}),
         "observedGeneration": saying.generation(seen),
     }
-    return (WriteStatus(status), Emit("Normal", "Scheduled", f"pod {name_of(pod)} runs on node {node}"), *_start_deadline(seen, pod))
+    return (
+        WriteStatus(status),
+        Emit("Normal", "Scheduled", f"pod {name_of(pod)} runs on node {node}"),
+        LookAgain(attempts.start_seconds(seen.vm)),
+    )
 
 
 def _say_obstacle(seen: Observed, pod: Object) -> tuple[Action, ...]:
     found = pod_state.obstacle(pod)
     if found is None:
-        return ()
+        return _say_slow(seen, pod)
     reason, message = found
     return saying.say(seen, "False", reason, f"pod {name_of(pod)}: {message}", warn=True)
+
+
+def _say_slow(seen: Observed, pod: Object) -> tuple[Action, ...]:
+    """A volume that cannot be attached, a network that is not there, a large image: only the kubelet's Events say which."""
+    bound_at = pod_state.bound_at(pod)
+    if bound_at is None:
+        return ()
+    left = (times.parse(bound_at) - seen.now).total_seconds() + SLOW_SECONDS
+    if left > 0:
+        return (LookAgain(min(max(left, MIN_LOOK_SECONDS), SLOW_SECONDS)),)
+    pod_name, node = name_of(pod), pod_state.node_of(pod)
+    message = f"node {node} has not got the volumes, the network or the image of pod {pod_name} ready yet: kubectl describe pod {pod_name}"
+    return saying.say(seen, "False", "ContainerCreating", message, warn=True)
 
 
 def _limit_start(seen: Observed, pod: Object) -> tuple[Action, ...]:
@@ -165,15 +183,8 @@ def _limit_start(seen: Observed, pod: Object) -> tuple[Action, ...]:
         return ()
     if left > timedelta():
         return (LookAgain(max(left.total_seconds(), MIN_LOOK_SECONDS)),)
-    found = pod_state.obstacle(pod)
-    why = f": {found[1]}" if found else ""
-    message = f"the guest did not run within {attempts.start_seconds(seen.vm)} s on node {pod_state.node_of(pod)}{why}"
+    message = f"the guest did not run within {attempts.start_seconds(seen.vm)} s on node {pod_state.node_of(pod)}"
     return (*saying.say(seen, "False", "StartTimeout", message, warn=True), DeletePod(name_of(pod), uid_of(pod)))
-
-
-def _start_deadline(seen: Observed, pod: Object) -> tuple[Action, ...]:
-    left = attempts.start_left(seen.vm, pod, seen.now)
-    return () if left is None else (LookAgain(max(left.total_seconds(), MIN_LOOK_SECONDS)),)
 
 
 def _record_end(seen: Observed, wish: power.Power) -> tuple[Action, ...]:
@@ -182,6 +193,8 @@ def _record_end(seen: Observed, wish: power.Power) -> tuple[Action, ...]:
     result, message = _result(seen, wish, current)
     phase = {power.RESULT_STOPPED: phases.STOPPED, power.RESULT_SUCCEEDED: phases.SUCCEEDED}.get(result, phases.FAILED)
     end = {"endTime": times.to_rfc3339(seen.now), "result": result, "message": message}
+    if (last := _last_pod(seen)) is not None and pod_state.has_run(last):  # it may have ended before it was seen to run
+        end["nodeName"] = pod_state.node_of(last)
     status = {
         **phases.enter(saying.status_of(seen), phase, seen.now),
         "conditions": saying.ready(seen, "False", f"Attempt{result}", message),
@@ -224,7 +237,7 @@ def _start(seen: Observed, wish: power.Power) -> tuple[Action, ...]:
     missing = disks.missing(seen.vm, seen.claims)
     if missing:
         return _lack_claims(seen, missing)
-    if pause := attempts.pause_before(seen.vm, wish, seen.now):
+    if pause := attempts.pause_before(wish, seen.rested):
         return (*_clean_up(seen), LookAgain(pause))
     name = names.launcher_pod_name(name_of(seen.vm), uid_of(seen.vm), wish.attempt)
     if namesakes := tuple(each for each in seen.pods if name_of(each) == name):  # over: the deletion makes room

@@ -18,6 +18,7 @@ from controller.reconcilers import attempts, disks, launcher_pod, ownership, pod
 from controller.reconcilers import virtual_machine_plan as planning
 from controller.reconcilers.absences import Absences
 from controller.reconcilers.actions import REFUSED_SECONDS, Deeds, PodRefused, sooner
+from controller.reconcilers.endings import Endings
 from controller.reconcilers.node_reports import NodeReports
 from controller.reconcilers.observed import Observed
 from controller.reconcilers.ownership import Reference
@@ -198,6 +199,7 @@ class VirtualMachines:
         informers: Informers,
         reports: NodeReports,
         absences: Absences,
+        endings: Endings,
     ) -> None:
         self._client = client
         self._recorder = recorder
@@ -206,6 +208,7 @@ class VirtualMachines:
         self._informers = informers
         self._reports = reports
         self._absences = absences
+        self._endings = endings
         self._told: dict[Key, frozenset[str]] = {}
         """By machine: the uids of its unwatched pods, of which was told."""
         self._deeds = Deeds(client, recorder, VIRTUAL_MACHINES, informers.vms, informers.pods)
@@ -245,6 +248,7 @@ class VirtualMachines:
         if vm is None:
             self._told.pop((request.namespace, request.name), None)
             self._absences.forget((request.namespace, request.name))
+            self._endings.forget((request.namespace, request.name))
             return Result()  # its pods have it as their owner and follow it
         vm = validation.as_far_as_sound(vm)
         seen = await self._gather(vm)
@@ -267,16 +271,18 @@ class VirtualMachines:
             pods = await self._live_pods(vm, references)
         lingers = self._lingers(vm, own, pods)
         nodes = {pod_state.node_of(pod) for pod in pods if not pod_state.is_over(pod)} | {dig(vm, "status", "nodeName") if lingers else ""}
+        now = self._clock.now()
         return Observed(
             vm=vm,
             pods=pods,
             claims=claims_for(vm, self._informers.claims),
-            now=self._clock.now(),
+            now=now,
             settings=self._settings,
             kvm_offered=offers_kvm(self._informers.nodes),
             silence=await self._reports.judge(node for node in nodes if node),
             targets=frozenset(ownership.target_name(each) for each in migrations if ownership.held_by(each)),
             lingers=lingers,
+            rested=self._endings.rested(vm, now),
         )
 
     def _known_pods(self, vm: Object, references: tuple[Reference, ...]) -> tuple[Object, ...]:

@@ -10,15 +10,20 @@ An *attempt* is one launcher pod and at most one run of the guest, numbered from
 
 Without a request the series is everything in ``status.attempts``. An attempt that has not ended goes on under every strategy but
 ``Halted``: editing the strategy of a running machine is no way to pull its plug by accident. A *failed start* is an attempt that
-ended ``Failed`` and has no ``runningTime``. An attempt whose guest ran resets the count, because ``rerun.limit`` bounds useless
-starts, not the life of a guest.
+ended ``Failed``, has a ``nodeName`` (its container ran there) and no ``runningTime``. An attempt whose guest ran resets the count,
+because ``rerun.limit`` bounds useless starts, not the life of a guest; one whose container never ran does not count, because an
+absent registry, volume or node says nothing of the machine.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any, Final
+
+from apiserver.apis.meta import times
 
 ALWAYS: Final = "Always"
 RERUN_ON_FAILURE: Final = "RerunOnFailure"
@@ -43,6 +48,8 @@ DEFAULT_RERUN_LIMIT: Final = 2
 MAX_RERUN_LIMIT: Final = 9
 MAX_ATTEMPTS_KEPT: Final = 10
 """``status.attempts`` keeps this many: enough to count ``1 + MAX_RERUN_LIMIT`` failed starts."""
+GOOD_RUN: Final = timedelta(minutes=10)
+"""A guest that ran for so long ends no row of failures, it begins none: the time after which a kubelet forgets its back-off, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +65,7 @@ class Power:
     RerunLimitReached, AttemptEnded, NotRequested, Halted."""
     message: str
     failures: int = 0
-    """Failed attempts in a row at the end of the series: what a back-off is computed from."""
+    """Attempts in a row at the end of the series that ended by themselves before :data:`GOOD_RUN`: what a back-off is computed from."""
 
 
 def decide(vm: Mapping[str, Any]) -> Power:
@@ -157,14 +164,23 @@ def _failed_starts(ended: Sequence[Mapping[str, Any]]) -> int:
     for each in reversed(ended):
         if each.get("result") != RESULT_FAILED or each.get("runningTime"):
             break
-        count += 1
+        count += bool(each.get("nodeName"))
     return count
 
 
 def _trailing_failures(ended: Sequence[Mapping[str, Any]]) -> int:
+    """Count guests that powered off by themselves, too: of what is to run always, that is as useless."""
     count = 0
     for each in reversed(ended):
-        if each.get("result") != RESULT_FAILED:
+        if each.get("result") == RESULT_STOPPED or _ran_well(each):
             break
         count += 1
     return count
+
+
+def _ran_well(attempt: Mapping[str, Any]) -> bool:
+    began, ended = attempt.get("runningTime"), attempt.get("endTime")
+    if began and ended:
+        with suppress(ValueError):
+            return times.parse(ended) - times.parse(began) >= GOOD_RUN
+    return False

@@ -25,10 +25,13 @@ class Rerun(Model):
     """What happens when a start fails."""
 
     limit: Int32 | None = Field(
-        None, description="How many further starts are tried after a failed one, on other nodes where possible. Default 2, at most 9."
+        None,
+        description="How many further starts are tried after a failed one, on other nodes where possible. Default 2, at most 9. An attempt "
+        "whose container never ran, for want of an image, a volume or a node, is none of them.",
     )
     start_timeout_seconds: Int32 | None = Field(
-        None, description="A start that has not led to a running guest after this many seconds counts as failed. Default 180."
+        None,
+        description="A start that has not led to a running guest this many seconds after its container ran counts as failed. Default 180.",
     )
 
 

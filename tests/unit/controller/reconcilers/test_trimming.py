@@ -26,6 +26,8 @@ def test_a_trimmed_pod_is_judged_as_the_whole_one() -> None:
         pod_state.is_over,
         pod_state.obstacle,
         pod_state.bound_at,
+        pod_state.has_run,
+        pod_state.running_since,
         node_of_pod,
     ):
         assert judge(kept) == judge(pod)

@@ -142,9 +142,8 @@ def test_what_keeps_a_pod_from_running_is_said_and_nothing_else_happens() -> Non
     assert kinds(actions) == ["WriteStatus", "Emit"]
 
 
-@pytest.mark.parametrize("phase", ["Scheduling", "Scheduled"])
-def test_an_attempt_that_takes_too_long_loses_its_pod_and_counts_as_failed(phase: str) -> None:
-    vm, pod = a_vm(phase=phase, attempts=[an_attempt()]), a_pod(phase="Pending" if phase == "Scheduling" else "Running")
+def test_an_attempt_that_takes_too_long_loses_its_pod_and_counts_as_failed() -> None:
+    vm, pod = a_vm(phase="Scheduled", attempts=[an_attempt(nodeName="node1")]), a_pod()
     late = NOW + timedelta(seconds=180)
     actions = plan(seen(vm, pod, now=late))
     assert DeletePod(name_of(pod), uid_of(pod)) in actions
@@ -152,6 +151,47 @@ def test_an_attempt_that_takes_too_long_loses_its_pod_and_counts_as_failed(phase
     ended = written(plan(seen(vm, now=late)))
     assert ended["phase"] == "Failed"
     assert "did not run within 180 s on node node1" in ended["attempts"][0]["message"]
+
+
+@pytest.mark.parametrize("reason", ["ContainerCreating", "ErrImagePull", "ImagePullBackOff", "CreateContainerConfigError"])
+def test_what_is_waited_for_before_the_container_runs_ends_no_attempt(reason: str) -> None:
+    """A registry, a volume or a network that is away for an hour."""
+    vm, pod = a_vm(phase="Scheduling", attempts=[an_attempt()]), a_pod(phase="Pending")
+    pod["status"]["containerStatuses"][0]["state"]["waiting"] = {"reason": reason}
+    late = NOW + timedelta(hours=1)
+    actions = plan(seen(vm, pod, now=late))
+    assert kinds(actions) == ["WriteStatus", "Emit"]
+    ready = condition(written(actions)["conditions"], "Ready")
+    assert ready is not None
+    assert ready["reason"] == reason
+    vm["status"] = written(actions)
+    assert plan(seen(vm, pod, now=late)) == ()
+    handed = plan(seen(vm, a_pod(), now=late))
+    assert (written(handed)["phase"], handed[-1]) == ("Scheduled", LookAgain(180))
+    vm["status"] = written(handed)
+    assert plan(seen(vm, a_pod(), now=late + timedelta(seconds=30))) == (LookAgain(150.0),)
+
+
+def test_a_pod_that_a_node_prepares_is_worth_a_word_after_a_minute() -> None:
+    vm, pod = a_vm(phase="Scheduling", attempts=[an_attempt()]), a_pod(phase="Pending")
+    assert plan(seen(vm, pod, now=NOW - timedelta(seconds=20))) == (LookAgain(20.0),)
+    assert plan(seen(vm, pod, now=NOW - timedelta(days=1))) == (LookAgain(60.0),)  # its clock is not ours
+    ready = condition(written(plan(seen(vm, pod)))["conditions"], "Ready")
+    assert ready is not None
+    assert f"kubectl describe pod {name_of(pod)}" in ready["message"]
+
+
+NEVER_RAN = {"terminated": {"exitCode": 137, "reason": "ContainerStatusUnknown", "startedAt": None, "message": "not located"}}
+CRASHED = {"terminated": {"exitCode": 1, "reason": "Error", "startedAt": "2026-01-01T00:00:00Z"}}
+
+
+@pytest.mark.parametrize(("state", "ran"), [(NEVER_RAN, False), (CRASHED, True), (None, False)], ids=["never", "crashed", "rejected"])
+def test_only_a_container_that_ran_makes_a_failed_start_of_an_attempt(state: dict[str, Any] | None, ran: bool) -> None:
+    pod = a_pod(phase="Failed")
+    pod["status"]["containerStatuses"] = [{"name": names.CONTAINER, "state": state}] if state else []
+    status = written(plan(seen(a_vm(phase="Scheduling", attempts=[an_attempt()], rerun={"limit": 0}), pod)))
+    assert (status["phase"], status["attempts"][0].get("nodeName")) == ("Failed", "node1" if ran else None)
+    assert power.decide({"spec": {"rerun": {"limit": 0}}, "status": status}).on is not ran
 
 
 def waiting_for_an_image(status: str = "False", since: str = "2026-01-01T00:00:10Z") -> dict[str, Any]:
@@ -378,14 +418,24 @@ def test_a_pod_that_waits_on_a_silent_node_is_said_once_whatever_else_is_in_its_
 
 def test_failures_in_a_row_are_followed_by_growing_pauses() -> None:
     attempts = [an_attempt(number, result="Failed", endTime="2026-01-01T00:00:58Z") for number in (1, 2)]
-    actions = plan(seen(a_vm(phase="Failed", attempts=attempts, runStrategy="Always")))
-    assert actions[-1] == LookAgain(3.0)
+    vm = a_vm(phase="Failed", attempts=attempts, runStrategy="Always")
+    assert plan(seen(vm, rested=2.0))[-1] == LookAgain(3.0)
+    for skew in (timedelta(days=-1), timedelta(minutes=5), timedelta(days=1)):
+        assert plan(seen(vm, rested=0.5, now=NOW + skew))[-1] == LookAgain(4.5)
+        assert "CreatePod" in kinds(plan(seen(vm, rested=5.0, now=NOW + skew)))
+
+
+def test_a_guest_that_powers_off_at_once_does_not_run_round_in_circles() -> None:
+    attempts = [
+        an_attempt(number, result="Succeeded", runningTime="2026-01-01T00:00:00Z", endTime="2026-01-01T00:00:01Z") for number in (1, 2)
+    ]
+    assert plan(seen(a_vm(phase="Succeeded", attempts=attempts, runStrategy="Always")))[-1] == LookAgain(5.0)
 
 
 def test_a_guest_that_ended_may_take_its_pod_along_in_its_own_time() -> None:
     vm = a_vm(phase="Failed", attempts=[an_attempt(result="Failed", endTime="2026-01-01T00:00:50Z")])
-    assert plan(seen(vm, a_pod())) == (LookAgain(20.0),)
-    assert kinds(plan(seen(vm, a_pod(), now=NOW + timedelta(minutes=1)))) == ["DeletePod"]
+    assert plan(seen(vm, a_pod(), rested=10.0, now=NOW - timedelta(hours=1))) == (LookAgain(20.0),)
+    assert kinds(plan(seen(vm, a_pod(), rested=30.0))) == ["DeletePod"]
 
 
 def test_a_deleted_machine_waits_for_its_pods_and_then_goes() -> None:

@@ -12,11 +12,12 @@ from apiserver.apis.virt import power
 def _vm(
     strategy: str = "RerunOnFailure", *, limit: int | None = None, attempt: int = 0, request: Any = None, **ended: Any
 ) -> dict[str, Any]:
-    """``ended`` maps ``a<number>`` to a result, or to (result, runningTime)."""
+    """``ended`` maps ``a<number>`` to a result, or to (result, runningTime), or to what else its entry says."""
     attempts = []
     for name, value in ended.items():
         result, running = value if isinstance(value, tuple) else (value, None)
-        attempts.append({"number": int(name[1:]), "result": result, **({"runningTime": running} if running else {})})
+        told = result if isinstance(result, dict) else {"result": result, "nodeName": "node1"}
+        attempts.append({"number": int(name[1:]), **told, **({"runningTime": running} if running else {})})
     spec: dict[str, Any] = {"runStrategy": strategy}
     if limit is not None:
         spec["rerun"] = {"limit": limit}
@@ -48,10 +49,37 @@ def _brief(vm: dict[str, Any]) -> tuple[bool, int, str]:
         (_vm(limit=0, a1=("Failed", "2026-01-01T00:00:00Z")), (True, 2, "Rerun")),
         (_vm(a1="Failed", a2="Failed", a3=("Failed", "2026-01-01T00:00:00Z")), (True, 4, "Rerun")),
         (_vm(a1="Stopped"), (True, 2, "Rerun")),
+        (_vm(limit=0, a1={"result": "Failed"}), (True, 2, "Rerun")),
+        (_vm(limit=1, a1="Failed", a2={"result": "Failed"}), (True, 3, "Rerun")),
+        (_vm(limit=1, a1="Failed", a2={"result": "Failed"}, a3="Failed"), (False, 3, "RerunLimitReached")),
     ],
 )
 def test_the_strategy_decides_without_a_request(vm: dict[str, Any], expected: tuple[bool, int, str]) -> None:
     assert _brief(vm) == expected
+
+
+def _run(result: str, minutes: int) -> dict[str, Any]:
+    return {"result": result, "nodeName": "node1", "runningTime": "2026-01-01T00:00:00Z", "endTime": f"2026-01-01T00:{minutes:02}:00Z"}
+
+
+@pytest.mark.parametrize(
+    ("strategy", "ended", "failures"),
+    [
+        ("Always", [_run("Succeeded", 0), _run("Succeeded", 1)], 2),
+        ("Always", [_run("Succeeded", 0), _run("Failed", 9)], 2),
+        ("Always", [_run("Succeeded", 0), _run("Succeeded", 10)], 0),
+        ("Always", [_run("Failed", 0), _run("Failed", 10), _run("Failed", 1)], 1),
+        ("RerunOnFailure", [_run("Failed", 0), _run("Failed", 30)], 0),
+        ("RerunOnFailure", [_run("Failed", 0), {"result": "Failed"}], 2),
+        ("Always", [_run("Failed", 0), _run("Stopped", 0)], 0),
+        ("Always", [{**_run("Failed", 0), "endTime": "once upon a time"}], 1),
+    ],
+)
+def test_a_back_off_counts_short_runs_in_a_row_and_forgets_them_after_a_good_one(
+    strategy: str, ended: list[dict[str, Any]], failures: int
+) -> None:
+    vm = {"spec": {"runStrategy": strategy}, "status": {"attempts": [{"number": at, **each} for at, each in enumerate(ended, 1)]}}
+    assert power.decide(vm).failures == failures
 
 
 @pytest.mark.parametrize("strategy", ["Always", "RerunOnFailure", "Once", "Manual"])
