@@ -142,7 +142,8 @@ STATUS: Final[Object] = {
         "startTime": T,
         "endTime": T,
     },
-    "request": {"action": "Unpause", "time": T, "runStrategy": "Always", "attempt": 2},
+    "request": {"action": "Unpause", "time": T, "runStrategy": "Always", "generation": 1, "attempt": 2},
+    "runStrategyGeneration": 1,
     "phaseTransitionTimestamps": [STAMP],
 }
 

@@ -1,7 +1,8 @@
 """Whether a virtual machine should be on: one pure function of its run strategy, the last verb and the attempts so far.
 
 An *attempt* is one launcher pod and at most one run of the guest, numbered from 1. A *request* is the last verb
-(``status.request``). It counts while its ``runStrategy`` equals the spec's: editing the strategy supersedes it.
+(``status.request``). It counts until the strategy is edited, for good: its ``generation`` is that of the spec when it was called, and
+``status.runStrategyGeneration`` that of the last edit of the strategy since.
 
 - ``Stop`` keeps the machine off.
 - Every other verb names in ``request.attempt`` the attempt that it wants (``Start``, ``Restart``: the next one) or found running
@@ -76,7 +77,7 @@ def decide(vm: Mapping[str, Any]) -> Power:
     if (vm.get("metadata") or {}).get("deletionTimestamp"):
         return Power(on=False, attempt=current, reason="Deleting", message="the virtual machine is being deleted")
     spec = vm.get("spec") or {}
-    strategy = spec.get("runStrategy") or RERUN_ON_FAILURE
+    strategy = strategy_of(vm)
     request = effective_request(vm)
     if request is None:
         series, wanted = list(attempts), 0
@@ -125,10 +126,20 @@ def _by_strategy(strategy: str, spec: Mapping[str, Any], ended: Sequence[Mapping
 
 
 def effective_request(vm: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Return ``status.request`` while it counts: nobody edited the run strategy since."""
-    request = (vm.get("status") or {}).get("request")
-    strategy = (vm.get("spec") or {}).get("runStrategy") or RERUN_ON_FAILURE
-    return request if request and request.get("runStrategy") == strategy else None
+    """Return ``status.request`` while it counts: nobody edited the run strategy since, not even back to what it was.
+
+    A request of a release that knew no ``generation`` counts while the strategy is the same.
+    """
+    status = vm.get("status") or {}
+    request = status.get("request")
+    if not request or request.get("runStrategy") != strategy_of(vm):
+        return None
+    return request if int(request.get("generation") or 0) >= int(status.get("runStrategyGeneration") or 0) else None
+
+
+def strategy_of(vm: Mapping[str, Any]) -> str:
+    """Return ``spec.runStrategy``, or its default."""
+    return (vm.get("spec") or {}).get("runStrategy") or RERUN_ON_FAILURE
 
 
 def wants_paused(vm: Mapping[str, Any]) -> bool:

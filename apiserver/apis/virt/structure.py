@@ -139,7 +139,16 @@ _STATUS: Final = members(
                 "endTime?": time,
             }
         ),
-        "request?": members({"action": one_of(*power.ACTIONS), "time?": time, "runStrategy?": _RUN_STRATEGY, "attempt?": _INT32}),
+        "request?": members(
+            {
+                "action": one_of(*power.ACTIONS),
+                "time?": time,
+                "runStrategy?": _RUN_STRATEGY,
+                "generation?": _INT64,
+                "attempt?": _INT32,
+            }
+        ),
+        "runStrategyGeneration?": _INT64,
         "phaseTransitionTimestamps?": _TIMESTAMPS,
     }
 )

@@ -39,7 +39,8 @@ class RequestVerb(Verb):
         status["request"] = {
             "action": self._action,
             "time": times.to_rfc3339_micro(now),
-            "runStrategy": obj["spec"].get("runStrategy") or power.RERUN_ON_FAILURE,
+            "runStrategy": power.strategy_of(obj),
+            "generation": int(obj["metadata"].get("generation") or 0),
             "attempt": current + 1 if self._action in (power.START, power.RESTART) else current,
         }
         return obj

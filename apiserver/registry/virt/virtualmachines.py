@@ -10,7 +10,7 @@ from apiserver.apis.meta import objects, quantity
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.meta.validation import FieldError
 from apiserver.apis.virt import conditions as words
-from apiserver.apis.virt import hardware, names
+from apiserver.apis.virt import hardware, names, power
 from apiserver.apis.virt.resources import VIRTUAL_MACHINES
 from apiserver.apis.virt.v1alpha1 import defaults, status_validation, types, validation
 from apiserver.registry.generic.strategy import Column, Connect, Strategy
@@ -37,6 +37,11 @@ class VirtualMachineStrategy(Strategy):
     def prepare_for_create(self, obj: Object) -> None:
         """Hold the object until virt-controller has seen its pods go."""
         add_finalizer(obj, names.VM_FINALIZER)
+
+    def prepare_for_update(self, obj: Object, old: Object) -> None:
+        """Note an edit of the run strategy: it supersedes the last verb, for good."""
+        if power.strategy_of(obj) != power.strategy_of(old) and (obj.get("status") or {}).get("request"):
+            obj["status"]["runStrategyGeneration"] = int(old["metadata"].get("generation") or 0) + 1
 
     def validate(self, obj: Object) -> list[FieldError]:
         """Return all that is wrong with a new machine."""

@@ -233,7 +233,8 @@ _MACHINE: Final = _record(
                 "phase": _one_of(phases.MIGRATION_PHASES),
             }
         ),
-        "request": _record({"time": _MOMENT, "attempt": _COUNT}),
+        "request": _record({"time": _MOMENT, "attempt": _COUNT, "generation": _COUNT}),
+        "runStrategyGeneration": _COUNT,
         "phaseTransitionTimestamps": _timestamps(phases.VM_PHASES),
     }
 )

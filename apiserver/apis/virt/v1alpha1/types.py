@@ -274,6 +274,7 @@ class Request(Model):
     action: Literal["Start", "Stop", "Restart", "Pause", "Unpause"] = Field(description="Which verb.")
     time: Time | None = Field(None, description="When.")
     run_strategy: RunStrategy | None = Field(None, description="The run strategy then; editing it supersedes the verb.")
+    generation: Int64 | None = Field(None, description="The generation of the spec then.")
     attempt: Int32 | None = Field(None, description="The attempt that the verb asks for, or is about.")
 
 
@@ -310,6 +311,9 @@ class VirtualMachineStatus(Model):
     graphics: list[Graphics] | None = Field(None, description="Displays that can be connected to.", json_schema_extra=ATOMIC)
     migration: MigrationState | None = Field(None, description="The live migration that is going on, or the last one.")
     request: Request | None = Field(None, description="The last verb that was called.")
+    run_strategy_generation: Int64 | None = Field(
+        None, description="The generation in which the run strategy was last edited after a verb: older verbs do not count any more."
+    )
     phase_transition_timestamps: list[PhaseTransitionTimestamp] | None = Field(
         None, description="When the phases of this attempt were entered.", json_schema_extra=ATOMIC
     )

@@ -96,6 +96,17 @@ def test_a_stop_keeps_the_machine_off_until_the_strategy_is_edited(strategy: str
     assert power.decide(edited).on
 
 
+@pytest.mark.parametrize("action", ["Start", "Stop", "Restart"])
+def test_a_verb_that_was_superseded_does_not_come_back_with_its_strategy(action: str) -> None:
+    called = {**_request(action, 2, "Once"), "generation": 4}
+    vm = _vm("Once", request=called, a1="Failed")
+    assert power.effective_request(vm) == called
+    for edited, counts in ((4, True), (5, False), (6, False)):
+        vm["status"]["runStrategyGeneration"] = edited
+        assert (power.effective_request(vm) is not None) is counts
+    assert _brief(vm) == (False, 1, "AttemptEnded")
+
+
 @pytest.mark.parametrize("strategy", ["Manual", "Halted", "Once"])
 def test_a_start_lasts_until_its_attempt_ended(strategy: str) -> None:
     assert _brief(_vm(strategy, request=_request("Start", 1, strategy)))[:2] == (True, 1)

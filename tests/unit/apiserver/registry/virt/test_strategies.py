@@ -70,10 +70,31 @@ def test_start_of_a_machine_that_is_off_asks_for_the_next_attempt() -> None:
         "action": "Start",
         "time": "2026-01-02T03:04:05.000000Z",
         "runStrategy": "RerunOnFailure",
+        "generation": 0,
         "attempt": 2,
     }
     decision = power.decide(started)
     assert (decision.on, decision.attempt) == (True, 2)
+
+
+def _edited(vm: dict[str, Any], **spec: Any) -> dict[str, Any]:
+    new = copy.deepcopy(vm)
+    new["spec"] |= spec
+    VirtualMachineStrategy().prepare_for_update(new, vm)
+    new["metadata"]["generation"] = vm["metadata"].get("generation", 0) + 1
+    return new
+
+
+def test_an_old_stop_does_not_come_back_with_an_older_strategy() -> None:
+    vm = _vm(strategy="Always")
+    vm["metadata"]["generation"] = 1
+    stopped = _call("stop", vm)
+    assert stopped["status"]["request"]["generation"] == 1
+    renamed = _edited(stopped, nodeName="node2")
+    assert not power.decide(renamed).on, "other edits do not start a machine that somebody stopped"
+    assert power.decide(_edited(_edited(renamed, runStrategy="Halted"), runStrategy="Always")).on
+    again = _call("stop", _edited(_edited(renamed, runStrategy="Halted"), runStrategy="Always"))
+    assert not power.decide(again).on
 
 
 @pytest.mark.parametrize("strategy", power.RUN_STRATEGIES)

@@ -52,6 +52,7 @@ SAMPLES: dict[str, Any] = {
     "podName": "p2",
     "podUID": "pod-2",
     "request": {"action": "Stop", "attempt": 1},
+    "runStrategyGeneration": 7,
 }
 PLACE = ("nodeName", "podIP", "domain", "interfaces", "graphics")
 

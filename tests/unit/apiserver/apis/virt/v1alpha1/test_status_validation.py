@@ -34,7 +34,8 @@ MACHINE: Json = {
     "graphics": [{"type": "vnc"}],
     "migration": {"name": "m", "uid": UID, "sourceNode": "node1", "sourcePod": "p1", "targetNode": "node2", "targetPod": "p2",
                   "startTime": MOMENT, "endTime": MOMENT, "phase": "Succeeded"},
-    "request": {"action": "Start", "time": MOMENT, "runStrategy": "Always", "attempt": 2},
+    "request": {"action": "Start", "time": MOMENT, "runStrategy": "Always", "generation": 3, "attempt": 2},
+    "runStrategyGeneration": 2,
     "phaseTransitionTimestamps": [{"phase": "Running", "time": "2026-11-22T00:00:00.123456Z"}],
 }  # fmt: skip
 MIGRATION: Json = {
@@ -112,6 +113,8 @@ MACHINE_CASES: dict[tuple[Any, ...], list[Any]] = {
     ("migration", "phase"): ["Done", "running"],
     ("request", "time"): HOSTILE_TIMES,
     ("request", "attempt"): [-1],
+    ("request", "generation"): [-1],
+    ("runStrategyGeneration",): [-1],
     ("phaseTransitionTimestamps", 0, "phase"): ["Done", "x" * 999],
     ("phaseTransitionTimestamps", 0, "time"): HOSTILE_TIMES,
 }
