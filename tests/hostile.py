@@ -124,6 +124,7 @@ STATUS: Final[Object] = {
             "nodeName": "n",
             "startTime": T,
             "runningTime": T,
+            "stopTime": T,
             "endTime": T,
             "result": "Failed",
             "message": "m",

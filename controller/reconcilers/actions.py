@@ -44,10 +44,12 @@ class CreatePod:
 
 @dataclass(frozen=True, slots=True)
 class DeletePod:
-    """Ask for the deletion of this very pod, with its own grace period."""
+    """Ask for the deletion of this very pod."""
 
     name: str
     uid: str
+    grace_seconds: int | None = None
+    """None: the pod's own, in which the guest shuts down."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +161,9 @@ class Deeds:
 
     async def _delete_pod(self, obj: Object, action: DeletePod) -> float | None:
         """Ask for it; return after how long to ask again where that was refused."""
-        options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": action.uid}}
+        options: Object = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": action.uid}}
+        if action.grace_seconds is not None:
+            options["gracePeriodSeconds"] = action.grace_seconds
         try:
             answer = await self._client.delete(PODS, action.name, namespace_of(obj), options=options)
         except (errors.NotFound, errors.Conflict):

@@ -27,6 +27,11 @@ def is_open(vm: Object) -> bool:
     return current > 0 and not any(int(each["number"]) == current and power.has_ended(each) for each in _all(vm))
 
 
+def is_stopped(vm: Object) -> bool:
+    """True if virt-controller asked for the end of the newest attempt: however its pod ends then, it is no failure."""
+    return bool(_newest(vm).get("stopTime"))
+
+
 def changed(vm: Object, number: int, changes: Mapping[str, str]) -> list[Object]:
     """Return ``status.attempts`` with ``changes`` in the attempt of this number, which is added where it is absent."""
     known = _all(vm)
@@ -79,6 +84,11 @@ def _container_began(vm: Object, pod: Object) -> str | None:
 def start_seconds(vm: Object) -> int:
     """Return the time after which a start counts as failed."""
     return int(dig(vm, "spec", "rerun", "startTimeoutSeconds") or DEFAULT_START_SECONDS)
+
+
+def _newest(vm: Object) -> Object:
+    current = power.current_attempt(vm)
+    return next((each for each in _all(vm) if int(each["number"]) == current), {})
 
 
 def _all(vm: Object) -> list[Object]:

@@ -47,6 +47,8 @@ from controller.reconcilers.observed import Observed, own_pod
 
 POD_END_SECONDS: Final = 30.0
 """A pod may live this long after its guest."""
+QUICK_SECONDS: Final = 1
+"""The grace period of a pod without a guest."""
 SLOW_SECONDS: Final = 60.0
 """From when on a pod that has a node and no running container is worth a word."""
 
@@ -67,8 +69,8 @@ def _decide(seen: Observed) -> tuple[Action, ...]:
     if alive:
         if wish.on and not attempts.is_open(seen.vm) and _is_only_the_next(seen.vm, alive, wish.attempt):
             return _begin(seen, wish)  # made by a pass that did not live to write it down, or not by us
-        if not wish.on or (wish.attempt > current and attempts.is_open(seen.vm)):
-            return (*_delete_all(alive), *silent_nodes.wait_for(seen, alive))
+        if not wish.on or (attempts.is_open(seen.vm) and (wish.attempt > current or attempts.is_stopped(seen.vm))):
+            return _stop(seen, alive)
         return _watch_over(seen, alive) if attempts.is_open(seen.vm) else _let_end(seen, alive)
     if attempts.is_open(seen.vm):
         return _record_end(seen, wish)
@@ -79,14 +81,41 @@ def _decide(seen: Observed) -> tuple[Action, ...]:
 
 def _delete(seen: Observed, alive: tuple[Object, ...]) -> tuple[Action, ...]:
     if alive:
-        return (*_delete_all(alive), *silent_nodes.wait_for(seen, alive))
+        return (*_end_all(seen, alive), *silent_nodes.wait_for(seen, alive))
     if names.VM_FINALIZER not in finalizers_of(seen.vm):
         return ()
     # Pods that are over go with the machine: the garbage collector follows their owner.
     return (*_delete_all(seen.pods), RemoveFinalizer(names.VM_FINALIZER))
 
 
-def _delete_all(pods: tuple[Object, ...]) -> tuple[Action, ...]:
+def _stop(seen: Observed, alive: tuple[Object, ...]) -> tuple[Action, ...]:
+    """End the attempt, and remember that it was asked to end: the wish may be another one before its pods are over."""
+    if not attempts.is_open(seen.vm) or attempts.is_stopped(seen.vm):
+        return (*_end_all(seen, alive), *silent_nodes.wait_for(seen, alive))
+    stopped = attempts.changed(seen.vm, power.current_attempt(seen.vm), {"stopTime": times.to_rfc3339(seen.now)})
+    return (WriteStatus({**saying.status_of(seen), "attempts": stopped}), *_end_all(seen, alive))
+
+
+def _end_all(seen: Observed, pods: tuple[Object, ...]) -> tuple[Action, ...]:
+    """Delete pods with the time that their guests need; one that was not handed over has no guest, and nothing in it to wait for.
+
+    It is not handed over any more, either: the attempt is marked, or the machine is being deleted, and whoever looked at it before that
+    writes in vain. The object of the pod stays until its node has seen the container end, as with every grace period but 0.
+    """
+    empty = _without_guest(seen)
+    return tuple(DeletePod(each.name, each.uid, QUICK_SECONDS if each.name == empty else None) for each in _delete_all(pods))
+
+
+def _without_guest(seen: Observed) -> str:
+    """Return the name of the pod that was made and not handed over; the one of the next attempt may have been made and not written down."""
+    if phases.phase_of(seen.vm) == phases.SCHEDULING:
+        return name_of(own_pod(seen, seen.pods) or {})
+    return (
+        "" if attempts.is_open(seen.vm) else names.launcher_pod_name(name_of(seen.vm), uid_of(seen.vm), power.current_attempt(seen.vm) + 1)
+    )
+
+
+def _delete_all(pods: tuple[Object, ...]) -> tuple[DeletePod, ...]:
     return tuple(DeletePod(name_of(pod), uid_of(pod)) for pod in pods if not is_deleting(pod))
 
 
@@ -210,11 +239,12 @@ def _record_end(seen: Observed, wish: power.Power) -> tuple[Action, ...]:
 
 
 def _result(seen: Observed, wish: power.Power, current: int) -> tuple[str, str]:
-    asked_off = not wish.on or wish.attempt > current
     last = _last_pod(seen)
-    if asked_off:
+    if not wish.on or wish.attempt > current:
         return power.RESULT_STOPPED, wish.message
-    ready = condition(dig(seen.vm, "status", "conditions"), words.READY) or {}
+    if attempts.is_stopped(seen.vm):
+        return power.RESULT_STOPPED, "it was asked to stop"
+    ready = condition(dig(seen.vm, "status", "conditions"), "Ready") or {}
     if ready.get("reason") == "StartTimeout":
         return power.RESULT_FAILED, str(ready.get("message"))
     if last is None:

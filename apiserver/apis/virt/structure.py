@@ -113,6 +113,7 @@ _ATTEMPT: Final = members(
         "nodeName?": text,
         "startTime?": time,
         "runningTime?": time,
+        "stopTime?": time,
         "endTime?": time,
         "result?": one_of(*power.RESULTS),
         "message?": text,

@@ -233,6 +233,28 @@ async def test_stop_deletes_the_pod_and_start_makes_the_next(api: FakeAPI, clust
     await cluster.pod(2)
 
 
+async def test_a_stop_before_the_guest_is_quick_and_no_failure_whatever_is_wished_meanwhile(api: FakeAPI, cluster: Cluster) -> None:
+    await api.put(VMS, a_vm(runStrategy="Always"))
+    pod = await cluster.pod()
+
+    def bind(obj: dict[str, Any]) -> None:
+        obj["spec"]["nodeName"] = "node1"
+        obj["status"] = {"phase": "Pending"}
+
+    await cluster.phase_is("Scheduling")
+    await api.edit(PODS, "ns", name_of(pod), bind)
+    await api.edit(VMS, "ns", "testvm", lambda vm: vm["spec"].update(runStrategy="Halted"))
+    await cluster.until(lambda: cluster.api.get(PODS, "ns", name_of(pod))["metadata"].get("deletionTimestamp"), "the deletion")
+    await api.edit(VMS, "ns", "testvm", lambda vm: vm["spec"].update(runStrategy="Always"))
+    assert [
+        options.get("gracePeriodSeconds") for verb, path, options in api.writes if (verb, path.startswith(PODS)) == ("DELETE", True)
+    ] == [1]
+    await cluster.end_pod(pod, code=137, message="")
+    await api.remove(PODS, "ns", name_of(pod))
+    await cluster.pod(2)
+    assert [each.get("result") for each in cluster.vm()["status"]["attempts"]] == ["Stopped", None]
+
+
 async def test_a_deleted_machine_goes_when_its_pod_is_gone(api: FakeAPI, cluster: Cluster) -> None:
     pod = await cluster.running()
     await api.edit(VMS, "ns", "testvm", lambda obj: obj["metadata"].update(deletionTimestamp="2026-01-01T00:00:00Z"))

@@ -188,6 +188,7 @@ _ATTEMPT: Final = _record(
         "nodeName": _NAME,
         "startTime": _MOMENT,
         "runningTime": _MOMENT,
+        "stopTime": _MOMENT,
         "endTime": _MOMENT,
         "message": _MESSAGE,
     }

@@ -230,6 +230,7 @@ class Attempt(Model):
     node_name: str | None = Field(None, description="The node that it ran on.")
     start_time: Time | None = Field(None, description="When the pod was created.")
     running_time: Time | None = Field(None, description="When the guest began to run; absent when it never did.")
+    stop_time: Time | None = Field(None, description="When virt-controller asked for its end; absent when nobody did.")
     end_time: Time | None = Field(None, description="When it was over.")
     result: Literal["Succeeded", "Failed", "Stopped"] | None = Field(
         None, description="How it ended: the guest powered off by itself, something failed, or it was asked to stop. Absent: not yet."

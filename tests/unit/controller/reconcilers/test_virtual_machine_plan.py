@@ -47,6 +47,10 @@ def kinds(actions: tuple[Action, ...]) -> list[str]:
     return [type(each).__name__ for each in actions]
 
 
+def deleted(actions: tuple[Action, ...]) -> list[DeletePod]:
+    return [each for each in actions if isinstance(each, DeletePod)]
+
+
 def written(actions: tuple[Action, ...]) -> dict[str, Any]:
     """Return the status that is written; virt-api takes it."""
     found = next(each.status for each in actions if isinstance(each, WriteStatus))
@@ -101,7 +105,7 @@ def test_a_pod_that_lost_labels_and_owner_is_watched_over_as_before() -> None:
     assert plan(seen(vm, bare)) == ()
     assert written(plan(seen(a_vm(phase="Scheduling", attempts=[an_attempt()]), bare)))["podUID"] == uid_of(bare)
     vm["spec"]["runStrategy"] = "Halted"
-    assert plan(seen(vm, bare)) == (DeletePod(name_of(bare), uid_of(bare)),)
+    assert deleted(plan(seen(vm, bare))) == [DeletePod(name_of(bare), uid_of(bare))]
     vm["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:59Z"
     assert kinds(plan(seen(vm, bare))) == ["DeletePod"]
 
@@ -211,11 +215,11 @@ def test_the_wait_for_an_image_has_no_limit_and_the_start_after_it_has_the_whole
 
 
 def test_a_machine_that_waits_for_an_image_can_be_stopped_and_deleted() -> None:
-    stopped, deleted, pod = waiting_for_an_image(), waiting_for_an_image(), a_pod()
+    stopped, gone, pod = waiting_for_an_image(), waiting_for_an_image(), a_pod()
     stopped["spec"]["runStrategy"] = "Halted"
-    deleted["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:59Z"
-    for vm in (stopped, deleted):
-        assert plan(seen(vm, pod)) == (DeletePod(name_of(pod), uid_of(pod)),)
+    gone["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:59Z"
+    for vm in (stopped, gone):
+        assert deleted(plan(seen(vm, pod))) == [DeletePod(name_of(pod), uid_of(pod))]
 
     status = written(plan(seen(stopped)))
     assert condition(status["conditions"], "DisksReady") is None
@@ -335,7 +339,9 @@ def test_a_restart_ends_the_old_pod_before_the_new_one_is_made() -> None:
     vm = a_vm(phase="Running", attempts=[an_attempt()])
     vm["status"]["request"] = {"action": "Restart", "runStrategy": "RerunOnFailure", "attempt": 2}
     pod = a_pod()
-    assert plan(seen(vm, pod)) == (DeletePod(name_of(pod), uid_of(pod)),)
+    actions = plan(seen(vm, pod))
+    assert (kinds(actions), deleted(actions)) == (["WriteStatus", "DeletePod"], [DeletePod(name_of(pod), uid_of(pod))])
+    vm["status"] = written(actions)
     assert plan(seen(vm, a_pod(deleting=True))) == ()
     ended = written(plan(seen(vm)))
     assert ended["attempts"][0]["result"] == "Stopped"
@@ -357,7 +363,37 @@ def test_a_source_pod_that_ended_does_not_end_the_attempt_while_the_target_lives
 def test_stopping_in_the_middle_of_a_migration_stops_both_sides() -> None:
     vm = a_vm(phase="Running", attempts=[an_attempt()])
     vm["status"]["request"] = {"action": "Stop", "runStrategy": "RerunOnFailure"}
-    assert kinds(plan(seen(vm, a_pod(), a_pod(migration="m", node="node2")))) == ["DeletePod", "DeletePod"]
+    assert kinds(plan(seen(vm, a_pod(), a_pod(migration="m", node="node2")))) == ["WriteStatus", "DeletePod", "DeletePod"]
+
+
+@pytest.mark.parametrize("back", ["Always", "RerunOnFailure", "Once", "Manual"])
+@pytest.mark.parametrize(
+    ("phase", "pod_phase"), [("Scheduling", "Pending"), ("Scheduling", "Running"), ("Scheduled", "Running"), ("Running", "Running")]
+)
+def test_a_stop_that_is_taken_back_is_no_failure_and_what_was_stopped_is_not_handed_over(phase: str, pod_phase: str, back: str) -> None:
+    vm, pod = a_vm(phase=phase, attempts=[an_attempt()], runStrategy="Halted"), a_pod(phase=pod_phase)
+    actions = plan(seen(vm, pod))
+    assert deleted(actions) == [DeletePod(name_of(pod), uid_of(pod), grace_seconds=1 if phase == "Scheduling" else None)]
+    assert kinds(actions)[0] == "WriteStatus", "nothing is deleted before it is remembered, at the revision that was looked at"
+    vm["status"] = written(actions)
+    vm["spec"]["runStrategy"] = back
+    assert deleted(plan(seen(vm, pod))) == deleted(actions), "the deletion may have failed"
+    assert plan(seen(vm, a_pod(phase=pod_phase, deleting=True))) == ()
+    vm["status"] = written(plan(seen(vm, a_pod(phase="Failed", exit_code=137, deleting=True))))
+    assert (vm["status"]["phase"], vm["status"]["attempts"][0]["result"]) == ("Stopped", "Stopped")
+    assert ("CreatePod" in kinds(plan(seen(vm)))) is (back in ("Always", "RerunOnFailure"))
+
+
+def test_a_deleted_machine_waits_for_no_guest_that_was_never_started() -> None:
+    machines = [a_vm(phase=phase, attempts=[an_attempt()], deleting=True) for phase in ("Scheduling", "Scheduled", "Running")]
+    assert [deleted(plan(seen(vm, a_pod())))[0].grace_seconds for vm in machines] == [1, None, None]
+
+
+def test_only_a_pod_of_this_start_is_known_to_have_no_guest() -> None:
+    vm = a_vm(phase="Scheduling", attempts=[an_attempt()], runStrategy="Halted")
+    assert [each.grace_seconds for each in deleted(plan(seen(vm, a_pod(), a_pod(7))))] == [1, None]
+    fresh = a_vm(runStrategy="Halted")  # its pod was made, and a stop came before that was written down
+    assert [each.grace_seconds for each in deleted(plan(seen(fresh, a_pod(), a_pod(7))))] == [1, None]
 
 
 def test_a_lost_node_is_said_and_waited_for() -> None:
@@ -387,7 +423,7 @@ def test_the_silence_of_the_other_side_of_a_migration_is_not_the_machines() -> N
     assert plan(seen(vm, a_pod(), target, silence=Silence(frozenset({"node2"})))) == ()
     stopped = copy.deepcopy(vm)
     stopped["status"]["request"] = {"action": "Stop", "runStrategy": "RerunOnFailure"}
-    assert kinds(plan(seen(stopped, a_pod(), target, silence=Silence(frozenset({"node2"}))))) == ["DeletePod"]
+    assert kinds(plan(seen(stopped, a_pod(), target, silence=Silence(frozenset({"node2"}))))) == ["WriteStatus", "DeletePod"]
     assert written(plan(seen(vm, a_pod(), target, silence=Silence(frozenset({"node1"})))))["phase"] == "Unknown"
 
 
