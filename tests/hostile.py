@@ -120,6 +120,7 @@ STATUS: Final[Object] = {
     "attempts": [
         {
             "number": 1,
+            "generation": 1,
             "podName": "p",
             "nodeName": "n",
             "startTime": T,
@@ -129,7 +130,7 @@ STATUS: Final[Object] = {
             "result": "Failed",
             "message": "m",
         },
-        {"number": 2, "podName": "p", "nodeName": "n", "startTime": T},
+        {"number": 2, "generation": 1, "podName": "p", "nodeName": "n", "startTime": T},
     ],
     "nodeName": "n",
     "podName": "p",

@@ -32,6 +32,11 @@ def is_stopped(vm: Object) -> bool:
     return bool(_newest(vm).get("stopTime"))
 
 
+def is_outdated(vm: Object) -> bool:
+    """True if the spec was edited since the newest attempt was begun, and no guest of it was started: its pod is of the spec before."""
+    return phases.phase_of(vm) == phases.SCHEDULING and power.is_older(_newest(vm), _generation(vm))
+
+
 def changed(vm: Object, number: int, changes: Mapping[str, str]) -> list[Object]:
     """Return ``status.attempts`` with ``changes`` in the attempt of this number, which is added where it is absent."""
     known = _all(vm)
@@ -41,10 +46,10 @@ def changed(vm: Object, number: int, changes: Mapping[str, str]) -> list[Object]
 
 
 def failed_nodes(vm: Object) -> tuple[str, ...]:
-    """Return the nodes of the failed starts in a row that came before the next one."""
+    """Return the nodes of the failed starts in a row, of the spec as it is, that came before the next one."""
     nodes: list[str] = []
     for each in reversed(_all(vm)):
-        if each.get("result") != power.RESULT_FAILED or each.get("runningTime"):
+        if each.get("result") != power.RESULT_FAILED or each.get("runningTime") or power.is_older(each, _generation(vm)):
             break
         if each.get("nodeName"):
             nodes.append(each["nodeName"])
@@ -84,6 +89,10 @@ def _container_began(vm: Object, pod: Object) -> str | None:
 def start_seconds(vm: Object) -> int:
     """Return the time after which a start counts as failed."""
     return int(dig(vm, "spec", "rerun", "startTimeoutSeconds") or DEFAULT_START_SECONDS)
+
+
+def _generation(vm: Object) -> int:
+    return int(dig(vm, "metadata", "generation") or 0)
 
 
 def _newest(vm: Object) -> Object:

@@ -69,7 +69,7 @@ def _decide(seen: Observed) -> tuple[Action, ...]:
     if alive:
         if wish.on and not attempts.is_open(seen.vm) and _is_only_the_next(seen.vm, alive, wish.attempt):
             return _begin(seen, wish)  # made by a pass that did not live to write it down, or not by us
-        if not wish.on or (attempts.is_open(seen.vm) and (wish.attempt > current or attempts.is_stopped(seen.vm))):
+        if not wish.on or (attempts.is_open(seen.vm) and (wish.attempt > current or _is_to_end(seen.vm))):
             return _stop(seen, alive)
         return _watch_over(seen, alive) if attempts.is_open(seen.vm) else _let_end(seen, alive)
     if attempts.is_open(seen.vm):
@@ -77,6 +77,11 @@ def _decide(seen: Observed) -> tuple[Action, ...]:
     if wish.on:
         return _start(seen, wish)
     return (*_clean_up(seen), *_rest(seen, wish))
+
+
+def _is_to_end(vm: Object) -> bool:
+    """True if the newest attempt has no way back: it was asked to stop, or the spec was mended before there was a guest."""
+    return attempts.is_stopped(vm) or attempts.is_outdated(vm)
 
 
 def _delete(seen: Observed, alive: tuple[Object, ...]) -> tuple[Action, ...]:
@@ -243,7 +248,8 @@ def _result(seen: Observed, wish: power.Power, current: int) -> tuple[str, str]:
     if not wish.on or wish.attempt > current:
         return power.RESULT_STOPPED, wish.message
     if attempts.is_stopped(seen.vm):
-        return power.RESULT_STOPPED, "it was asked to stop"
+        why = "the spec was edited before the guest was started" if attempts.is_outdated(seen.vm) else "it was asked to stop"
+        return power.RESULT_STOPPED, why
     ready = condition(dig(seen.vm, "status", "conditions"), "Ready") or {}
     if ready.get("reason") == "StartTimeout":
         return power.RESULT_FAILED, str(ready.get("message"))
@@ -291,6 +297,7 @@ def _is_only_the_next(vm: Object, alive: tuple[Object, ...], attempt: int) -> bo
 
 def _record_start(seen: Observed, pod: Object, attempt: int) -> tuple[Action, ...]:
     now = times.to_rfc3339(seen.now)
+    begun = {"number": attempt, "generation": saying.generation(seen), "podName": name_of(pod), "startTime": now}
     status = {
         **phases.enter(saying.status_of(seen), phases.SCHEDULING, seen.now),
         "attempt": attempt,
@@ -298,9 +305,7 @@ def _record_start(seen: Observed, pod: Object, attempt: int) -> tuple[Action, ..
         "conditions": with_condition(
             saying.ready(seen, "False", "PodNotRunning", f"pod {name_of(pod)} was created"), _disks_ready(seen), now=now
         ),
-        "attempts": [*(dig(seen.vm, "status", "attempts") or []), {"number": attempt, "podName": name_of(pod), "startTime": now}][
-            -power.MAX_ATTEMPTS_KEPT :
-        ],
+        "attempts": [*(dig(seen.vm, "status", "attempts") or []), begun][-power.MAX_ATTEMPTS_KEPT :],
         "observedGeneration": saying.generation(seen),
     }
     for key in phases.OF_A_PLACE:  # of the attempt before

@@ -44,6 +44,8 @@ OF_A_PLACE: Final = ("nodeName", "podIP", "domain", "interfaces", "graphics")
 log of a failed attempt's pod says why, and ``podUID``, because no further attempt begins before this very pod is over; where earlier
 attempts were is in ``attempts``."""
 WITH_POD: Final = frozenset({SCHEDULING, SCHEDULED, RUNNING, STOPPING, UNKNOWN})
+WITH_GUEST: Final = WITH_POD - {SCHEDULING}
+"""A guest may have been started; while there is none, the spec is as free as that of a machine that is off."""
 
 PREPARING_TARGET: Final = "PreparingTarget"
 TARGET_READY: Final = "TargetReady"

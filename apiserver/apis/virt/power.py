@@ -14,6 +14,9 @@ Without a request the series is everything in ``status.attempts``. An attempt th
 ended ``Failed``, has a ``nodeName`` (its container ran there) and no ``runningTime``. An attempt whose guest ran resets the count,
 because ``rerun.limit`` bounds useless starts, not the life of a guest; one whose container never ran does not count, because an
 absent registry, volume or node says nothing of the machine.
+
+An edit of the spec is a new wish: attempts of an older ``generation`` in which no guest ran are as if they had not been, unless one
+succeeded, and so are failures that a back-off would count.
 """
 
 from __future__ import annotations
@@ -86,17 +89,20 @@ def decide(vm: Mapping[str, Any]) -> Power:
     else:
         wanted = int(request.get("attempt") or 0)
         series = [each for each in attempts if int(each["number"]) >= wanted]
-    ended = [each for each in series if has_ended(each)]
+    generation = int((vm.get("metadata") or {}).get("generation") or 0)
+    ended = [each for each in series if has_ended(each) and not _is_forgotten(each, generation)]
     is_open = current > 0 and not any(int(each["number"]) == current and has_ended(each) for each in attempts)
     next_attempt = current if is_open and current >= wanted else current + 1
     if request is not None and not ended:
         message = f"{str(request.get('action')).lower()} was requested"
         return Power(on=True, attempt=next_attempt, reason="Requested", message=message)
-    return _by_strategy(strategy, spec, ended, current=current, next_attempt=next_attempt)
+    failures = _trailing_failures([each for each in ended if not is_older(each, generation)])
+    return _by_strategy(strategy, spec, ended, current=current, next_attempt=next_attempt, failures=failures)
 
 
-def _by_strategy(strategy: str, spec: Mapping[str, Any], ended: Sequence[Mapping[str, Any]], *, current: int, next_attempt: int) -> Power:
-    failures = _trailing_failures(ended)
+def _by_strategy(
+    strategy: str, spec: Mapping[str, Any], ended: Sequence[Mapping[str, Any]], *, current: int, next_attempt: int, failures: int
+) -> Power:
 
     def on(reason: str, message: str) -> Power:
         return Power(on=True, attempt=next_attempt, reason=reason, message=message, failures=failures)
@@ -158,6 +164,15 @@ def current_attempt(vm: Mapping[str, Any]) -> int:
 def has_ended(attempt: Mapping[str, Any]) -> bool:
     """Whether an entry of ``status.attempts`` tells of something over."""
     return bool(attempt.get("result"))
+
+
+def is_older(attempt: Mapping[str, Any], generation: int) -> bool:
+    """Return whether the spec was edited since an attempt was begun; one of a release that did not write that down was not."""
+    return 0 < int(attempt.get("generation") or 0) < generation
+
+
+def _is_forgotten(attempt: Mapping[str, Any], generation: int) -> bool:
+    return is_older(attempt, generation) and not attempt.get("runningTime") and attempt.get("result") != RESULT_SUCCEEDED
 
 
 def rerun_limit(spec: Mapping[str, Any]) -> int:

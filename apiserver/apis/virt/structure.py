@@ -109,6 +109,7 @@ _SPEC: Final = members(
 _ATTEMPT: Final = members(
     {
         "number": _INT32,
+        "generation?": _INT64,
         "podName?": text,
         "nodeName?": text,
         "startTime?": time,

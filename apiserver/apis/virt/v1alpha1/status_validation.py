@@ -184,6 +184,7 @@ def _timestamps(known: tuple[str, ...]) -> Form:
 _ATTEMPT: Final = _record(
     {
         "number": _number(1),
+        "generation": _COUNT,
         "podName": _NAME,
         "nodeName": _NAME,
         "startTime": _MOMENT,

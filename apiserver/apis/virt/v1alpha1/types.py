@@ -185,7 +185,7 @@ class VirtualMachineSpec(Model):
         None,
         description="When the machine is on. Always: started again whenever it is off. RerunOnFailure (the default): started, and again "
         "when it failed, until the guest powers off by itself. Once: started one time. Manual: only by the start verb. Halted: off, and "
-        "shut down when it is on. The verbs start and stop count until the strategy is edited.",
+        "shut down when it is on. The verbs start and stop count until the strategy is edited. An edit of the spec forgets failed starts.",
     )
     rerun: Rerun | None = Field(None, description="What happens when a start fails.")
     termination_grace_period_seconds: Int64 | None = Field(
@@ -226,6 +226,7 @@ class Attempt(Model):
     """One start of the machine, and what became of it."""
 
     number: Int32 = Field(description="Counted from 1.")
+    generation: Int64 | None = Field(None, description="The generation of the spec that it was begun with.")
     pod_name: str | None = Field(None, description="The pod that it ran in.")
     node_name: str | None = Field(None, description="The node that it ran on.")
     start_time: Time | None = Field(None, description="When the pod was created.")

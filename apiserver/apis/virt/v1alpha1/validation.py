@@ -96,7 +96,7 @@ def _validate_domain(domain: Object, path: Path) -> list[FieldError]:
 
 
 def validate_virtual_machine_update(obj: Object, old: Object) -> list[FieldError]:
-    """Return all that is wrong with an update: as at creation, and the domain of a machine that is on stays as it is.
+    """Return all that is wrong with an update: as at creation, and the domain of a machine that has a guest stays as it is.
 
     A spec, and in it a domain, that did not change is not judged again: rules that became stricter must not keep anybody from removing a
     finalizer, or from stopping a machine.
@@ -108,7 +108,7 @@ def validate_virtual_machine_update(obj: Object, old: Object) -> list[FieldError
     if obj["spec"]["domain"] != old["spec"]["domain"]:
         found += _validate_domain(obj["spec"]["domain"], DOMAIN)
     phase = phases.phase_of(old)
-    if phase in phases.WITH_POD and not hardware.same(obj["spec"]["domain"], old["spec"]["domain"]):
+    if phase in phases.WITH_GUEST and not hardware.same(obj["spec"]["domain"], old["spec"]["domain"]):
         text = f"may be changed only while the virtual machine is off, and it is {phase}; stop it first"
         found.append(forbidden(DOMAIN, text))
     return found

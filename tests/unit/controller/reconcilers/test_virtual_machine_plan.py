@@ -384,6 +384,38 @@ def test_a_stop_that_is_taken_back_is_no_failure_and_what_was_stopped_is_not_han
     assert ("CreatePod" in kinds(plan(seen(vm)))) is (back in ("Always", "RerunOnFailure"))
 
 
+def test_a_spec_that_is_mended_before_there_is_a_guest_gets_a_new_pod() -> None:
+    vm, pod = a_vm(phase="Scheduling", attempts=[an_attempt(generation=1)]), a_pod(phase="Pending", node="")
+    pod["status"]["conditions"] = [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/2 nodes: selector"}]
+    assert deleted(plan(seen(vm, pod))) == []
+    vm["metadata"]["generation"] = 2
+    actions = plan(seen(vm, pod))
+    assert (kinds(actions), deleted(actions)[0].grace_seconds) == (["WriteStatus", "DeletePod"], 1)
+    vm["status"] = written(actions)
+    vm["status"] = written(plan(seen(vm)))
+    assert vm["status"]["attempts"][0]["message"] == "the spec was edited before the guest was started"
+    again = plan(seen(vm))
+    assert "CreatePod" in kinds(again)
+    vm["status"] = written(again)
+    assert [each.get("generation") for each in vm["status"]["attempts"]] == [1, 2]
+    vm["status"]["podUID"] = uid_of(a_pod(2))
+    assert deleted(plan(seen(vm, a_pod(2, phase="Pending", node="")))) == []
+
+
+@pytest.mark.parametrize("phase", ["Scheduled", "Running", "Stopping", "Unknown"])
+def test_an_edit_ends_no_attempt_that_may_have_a_guest(phase: str) -> None:
+    vm = a_vm(phase=phase, attempts=[an_attempt(generation=1)])
+    vm["metadata"]["generation"] = 2
+    assert deleted(plan(seen(vm, a_pod()))) == []
+
+
+def test_a_mended_machine_avoids_no_node_for_what_was_before() -> None:
+    vm = a_vm(phase="Failed", attempts=[an_attempt(result="Failed", nodeName="node1", generation=1)])
+    assert failed_nodes(vm) == ("node1",)
+    vm["metadata"]["generation"] = 2
+    assert failed_nodes(vm) == ()
+
+
 def test_a_deleted_machine_waits_for_no_guest_that_was_never_started() -> None:
     machines = [a_vm(phase=phase, attempts=[an_attempt()], deleting=True) for phase in ("Scheduling", "Scheduled", "Running")]
     assert [deleted(plan(seen(vm, a_pod())))[0].grace_seconds for vm in machines] == [1, None, None]
@@ -510,6 +542,7 @@ ATTEMPTS = st.integers(0, 3).flatmap(
                 st.just(number),
                 result=st.sampled_from(["Succeeded", "Failed", "Stopped"] + ([""] if number == count else [])),
                 endTime=st.just("2026-01-01T00:00:30Z"),
+                generation=st.integers(0, 2),
             )
             for number in range(1, count + 1)
         )
@@ -534,6 +567,7 @@ def observations(draw: st.DrawFn) -> Observed:
         deleting=draw(st.booleans()),
         runStrategy=draw(st.sampled_from(power.RUN_STRATEGIES)),
     )
+    vm["metadata"]["generation"] = draw(st.integers(1, 2))
     if request := draw(REQUESTS):
         # Verbs ask for the next attempt at most.
         vm["status"]["request"] = {**request, "attempt": min(request["attempt"], len(attempts) + 1)}

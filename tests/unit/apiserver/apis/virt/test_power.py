@@ -114,6 +114,51 @@ def test_a_start_lasts_until_its_attempt_ended(strategy: str) -> None:
     assert not power.decide(_vm(strategy, request=_request("Start", 1, strategy), a1="Succeeded")).on
 
 
+FAILED_START = {"result": "Failed", "nodeName": "node1", "generation": 1}
+STOPPED_BEFORE = {"result": "Stopped", "generation": 1}
+CRASHED = {**FAILED_START, "runningTime": "2026-01-01T00:00:00Z", "endTime": "2026-01-01T00:00:01Z"}
+
+
+@pytest.mark.parametrize(
+    ("strategy", "ended", "before", "after"),
+    [
+        ("RerunOnFailure", [FAILED_START], (False, "RerunLimitReached"), (True, "FirstAttempt")),
+        ("Always", [FAILED_START], (True, "Always"), (True, "Always")),
+        ("Once", [FAILED_START], (False, "AttemptEnded"), (True, "FirstAttempt")),
+        ("Once", [STOPPED_BEFORE], (False, "AttemptEnded"), (True, "FirstAttempt")),
+        ("Once", [CRASHED], (False, "AttemptEnded"), (False, "AttemptEnded")),
+        ("RerunOnFailure", [{"result": "Succeeded", "generation": 1}], (False, "Succeeded"), (False, "Succeeded")),
+        ("RerunOnFailure", [{**FAILED_START, "generation": 0}], (False, "RerunLimitReached"), (False, "RerunLimitReached")),
+        ("Manual", [FAILED_START], (False, "NotRequested"), (False, "NotRequested")),
+        ("Halted", [FAILED_START], (False, "Halted"), (False, "Halted")),
+    ],
+)
+def test_an_edit_of_the_spec_is_a_new_wish_and_forgets_failed_starts(
+    strategy: str, ended: list[dict[str, Any]], before: tuple[bool, str], after: tuple[bool, str]
+) -> None:
+    vm: dict[str, Any] = {"spec": {"runStrategy": strategy, "rerun": {"limit": 0}}}
+    vm["status"] = {"attempts": [{"number": number, **each} for number, each in enumerate(ended, 1)]}
+    for generation, expected in ((1, before), (2, after)):
+        vm["metadata"] = {"generation": generation}
+        decision = power.decide(vm)
+        assert (decision.on, decision.reason) == expected
+
+
+def test_a_start_that_was_asked_for_is_tried_again_when_the_spec_is_mended() -> None:
+    vm = _vm("Manual", request={**_request("Start", 1, "Manual"), "generation": 1}, a1=FAILED_START)
+    vm["metadata"]["generation"] = 1
+    assert not power.decide(vm).on
+    vm["metadata"]["generation"] = 2
+    assert _brief(vm) == (True, 2, "Requested")
+
+
+def test_a_back_off_is_forgotten_with_the_spec_that_it_was_for() -> None:
+    vm = _vm("Always", a1=CRASHED, a2=CRASHED, a3={**CRASHED, "generation": 2})
+    for generation, failures in ((1, 3), (2, 1), (3, 0)):
+        vm["metadata"]["generation"] = generation
+        assert power.decide(vm).failures == failures
+
+
 def test_a_start_after_the_rerun_limit_opens_a_new_series() -> None:
     failed: Any = {"a1": "Failed", "a2": "Failed", "a3": "Failed"}
     assert _brief(_vm(request=_request("Start", 4), **failed)) == (True, 4, "Requested")

@@ -24,7 +24,8 @@ MACHINE: Json = {
     "conditions": [{"type": "Ready", "status": "True", "reason": "GuestRunning", "message": "it runs", "lastTransitionTime": MOMENT}],
     "attempt": 2,
     "attempts": [
-        {"number": 1, "podName": "p1", "nodeName": "node1", "startTime": MOMENT, "runningTime": MOMENT, "endTime": MOMENT,
+        {"number": 1, "generation": 1, "podName": "p1", "nodeName": "node1", "startTime": MOMENT, "runningTime": MOMENT,
+         "stopTime": MOMENT, "endTime": MOMENT,
          "result": "Failed", "message": "it failed | twice"},
         {"number": 2, "podName": "p2", "nodeName": "node2", "startTime": MOMENT},
     ],
@@ -89,6 +90,8 @@ MACHINE_CASES: dict[tuple[Any, ...], list[Any]] = {
     ("conditions", 0, "lastTransitionTime"): HOSTILE_TIMES,
     ("conditions", 0, "observedGeneration"): [-1],
     ("attempts", 0, "number"): [0, -1],
+    ("attempts", 0, "generation"): [-1],
+    ("attempts", 0, "stopTime"): HOSTILE_TIMES,
     ("attempts", 1, "podName"): HOSTILE_NAMES,
     ("attempts", 1, "nodeName"): HOSTILE_NAMES,
     ("attempts", 0, "message"): HOSTILE_WORDS,

@@ -343,7 +343,11 @@ def test_the_domain_of_a_machine_that_is_on_stays_as_it_is() -> None:
     defaults.default_virtual_machine(old)
     new = copy.deepcopy(old)
     new["spec"]["domain"]["cpu"]["cores"] = 2
-    assert validation.validate_virtual_machine_update(new, old) == []
+    for phase in ("", "Pending", "Scheduling", "Stopped", "Succeeded", "Failed"):  # there is no guest: the spec can be mended
+        old["status"] = {"phase": phase}
+        assert validation.validate_virtual_machine_update(new, old) == []
+    old["status"] = {"phase": "Scheduled"}
+    assert len(validation.validate_virtual_machine_update(new, old)) == 1
     old["status"] = {"phase": "Running"}
     assert [str(each) for each in validation.validate_virtual_machine_update(new, old)] == [
         "spec.domain: Forbidden: may be changed only while the virtual machine is off, and it is Running; stop it first"
