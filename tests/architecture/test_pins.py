@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
+from apiserver.apis.virt import hardware
 from tests.architecture.test_images import canonical
 from tests.testbed import build, project_images
 
@@ -138,3 +139,10 @@ def test_a_package_that_is_not_in_the_lock_ends_the_build_of_a_release(tmp_path:
 
     assert (done.returncode == 0) == works, done.stderr
     assert works or "packages.lock does not have" in done.stderr
+
+
+def test_the_machine_types_that_are_taken_are_those_of_the_locked_qemu() -> None:
+    locked = (ROOT / "images/virt-launcher/packages.lock").read_text(encoding="utf-8")
+    found = re.search(r"^qemu-system-x86=\d+:(\d+\.\d+)\.", locked, re.MULTILINE)
+    assert found is not None
+    assert found.group(1) == hardware.QEMU, "a further release of QEMU brings and drops machine types: qemu-system-x86_64 -machine help"

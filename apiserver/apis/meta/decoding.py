@@ -22,6 +22,7 @@ _TYPES: Final = {
     "model_attributes_type": "must be an object",
     "quantity_type": "must be a quantity such as 512Mi",
 }
+_OBJECTS: Final = frozenset({"dict_type", "model_type", "model_attributes_type"})
 _MAX_DEPTH: Final = 64
 _IGNORED: Final = frozenset({"metadata", "apiVersion", "kind"})
 
@@ -51,6 +52,38 @@ def read(model: type[BaseModel], obj: dict[str, Any]) -> tuple[tuple[str, ...], 
             else:
                 found.append(_field_error(each))
     return tuple(unknown), tuple(found)
+
+
+def prune(model: type[BaseModel], obj: dict[str, Any]) -> None:
+    """Take out of ``obj``, in place, what the model refuses, so that the rest can be judged.
+
+    A field is as if it had not been given, an object in a list is empty, so that the others keep their positions, and of a list with
+    a wrong text or number nothing is left. What is required may be absent afterwards.
+    """
+    content = {key: value for key, value in obj.items() if key not in _IGNORED}
+    try:
+        model.model_validate(content)
+    except ValidationError as error:
+        for each in error.errors(include_url=False, include_context=False):
+            _take_out(obj, each["loc"], is_object=each["type"] in _OBJECTS)
+
+
+def _take_out(obj: dict[str, Any], location: tuple[int | str, ...], *, is_object: bool) -> None:
+    place: Any = obj
+    for depth, step in enumerate(location):
+        below = location[depth + 1 :]
+        if isinstance(place, dict):
+            if not below or (len(below) == 1 and isinstance(below[0], int) and not is_object):
+                place.pop(step, None)
+                return
+            place = place.get(step)
+        elif isinstance(place, list) and isinstance(step, int) and step < len(place):
+            if not below:
+                place[step] = {}
+                return
+            place = place[step]
+        else:
+            return  # gone with what holds it
 
 
 def _may_hold_nulls(content: dict[str, Any]) -> bool:

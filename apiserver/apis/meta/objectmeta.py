@@ -60,12 +60,8 @@ def read(
 
 def validate(metadata: Mapping[str, Any], *, namespaced: bool, name_rule: NameRule = names.subdomain_errors) -> list[FieldError]:
     """Return all that is wrong with the metadata of an object to be created; its name has been generated already."""
-    found = []
-    if generate_name := metadata.get("generateName"):
-        found += [invalid(ROOT.child("generateName"), generate_name, each) for each in name_rule(_as_name(generate_name))]
-    if name := metadata.get("name"):
-        found += [invalid(ROOT.child("name"), name, each) for each in name_rule(name)]
-    else:
+    found = _validate_names(metadata, name_rule)
+    if not metadata.get("name"):
         found.append(required(ROOT.child("name"), "name or generateName is required"))
     namespace = metadata.get("namespace") or ""
     if namespaced and not namespace:
@@ -75,6 +71,21 @@ def validate(metadata: Mapping[str, Any], *, namespaced: bool, name_rule: NameRu
     elif namespace:
         found.append(forbidden(ROOT.child("namespace"), "not allowed on this type"))
     return found + _validate_common(metadata) + validate_finalizers(metadata.get("finalizers") or [])
+
+
+def validate_given(metadata: Mapping[str, Any]) -> list[FieldError]:
+    """Return all that is wrong with what metadata say; what they lack may be filled in later."""
+    found = _validate_names(metadata, names.subdomain_errors) + _validate_common(metadata)
+    return found + validate_finalizers(metadata.get("finalizers") or [])
+
+
+def _validate_names(metadata: Mapping[str, Any], name_rule: NameRule) -> list[FieldError]:
+    found = []
+    if generate_name := metadata.get("generateName"):
+        found += [invalid(ROOT.child("generateName"), generate_name, each) for each in name_rule(_as_name(generate_name))]
+    if name := metadata.get("name"):
+        found += [invalid(ROOT.child("name"), name, each) for each in name_rule(name)]
+    return found
 
 
 def validate_update(metadata: Mapping[str, Any], old: Mapping[str, Any]) -> list[FieldError]:

@@ -74,11 +74,13 @@ class Planner:
         Hooks may rely on the schema and trip here; then what the schema found must do.
         """
         with suppress(*DECODING_ERRORS):
-            rest = copy(obj)
+            rest, paths = copy(obj), frozenset(each.path for each in misshapen)
+            if any(each.path.startswith("metadata") for each in misshapen):
+                rest["metadata"] = {}
+            self._strategy.prune(rest)
             self._strategy.default(rest)
-            paths = tuple(each.path for each in misshapen)
             found = self._strategy.validate(rest) if old is None else self._strategy.validate_update(rest, old)
-            return [each for each in found if not each.path.startswith(paths)]
+            return [each for each in [*objectmeta.validate_given(rest["metadata"]), *found] if not _is_within(each.path, paths)]
         return []
 
     def create(self, obj: Object, refused: Iterable[FieldError], now: datetime) -> Object:
@@ -178,6 +180,11 @@ class Planner:
         given = obj.get("metadata")
         name = name_of(obj) or (given.get("generateName") if isinstance(given, dict) else "")
         raise to_invalid(found, group=self._resource.group, kind=self._resource.kind, name=name if isinstance(name, str) else "")
+
+
+def _is_within(path: str, places: frozenset[str]) -> bool:
+    """Return whether a path is one of these, or below one."""
+    return path in places or any(sign in ".[" and path[:position] in places for position, sign in enumerate(path))
 
 
 def _locked(wanted: Object, old: Object) -> Object:

@@ -54,7 +54,7 @@ class Reading:
     """Paths of fields that the schema does not have (``spec.foo``, ``spec.disks[0].bar``); they have been dropped from the object."""
     errors: tuple[FieldError, ...] = ()
     """Fields that the schema forbids: of a wrong type, missing, in no enumeration. An object with any is refused; ``default`` and
-    ``validate`` are still asked what else is wrong, and may trip over it."""
+    ``validate`` are still asked what else is wrong, of what :meth:`Strategy.prune` leaves, in which required fields may be absent."""
 
 
 NOTHING_WRONG: Final = Reading()
@@ -173,6 +173,10 @@ class Strategy:
         """
         unknown, errors = decoding.read(self.model, obj)
         return Reading(unknown, errors) if unknown or errors else NOTHING_WRONG
+
+    def prune(self, obj: Object) -> None:
+        """Take out in place what :meth:`read` found of wrong type, so that the rest can be judged; ``metadata`` is the machinery's."""
+        decoding.prune(self.model, obj)
 
     def default(self, obj: Object) -> None:
         """Fill in defaults in place. Idempotent; also called for what storage returns, so that old objects get new fields."""

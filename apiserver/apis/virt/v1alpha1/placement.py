@@ -1,11 +1,12 @@
 """The rules of the scheduling fields.
 
-Only what the pod would be refused for: a pod that cannot be created is a virtual machine that hangs, so it is said here, at once.
+Only what the pod would be refused for: a pod that cannot be created is a virtual machine that hangs, so it is said here, at once. Of an
+object of wrong shape what the schema requires may be absent.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from apiserver.apis.meta import names, objectmeta
@@ -26,7 +27,7 @@ def validate(spec: Object, path: Path) -> list[FieldError]:
         found += _toleration(toleration, path.child("tolerations").index(position))
     constraints = spec.get("topologySpreadConstraints") or []
     seen = set()
-    for position, constraint in enumerate(constraints):
+    for position, constraint in _with(constraints, "topologyKey", "whenUnsatisfiable", "maxSkew"):
         place = path.child("topologySpreadConstraints").index(position)
         found += _spread(constraint, place)
         pair = (constraint["topologyKey"], constraint["whenUnsatisfiable"])
@@ -36,6 +37,11 @@ def validate(spec: Object, path: Path) -> list[FieldError]:
     return found
 
 
+def _with(elements: Sequence[Object] | None, *needed: str) -> Iterator[tuple[int, Object]]:
+    """Yield position and element of those that have what the schema requires; the schema has named the others."""
+    return ((position, each) for position, each in enumerate(elements or ()) if all(field in each for field in needed))
+
+
 def _affinity(affinity: Object, path: Path) -> list[FieldError]:
     found: list[FieldError] = []
     required_field, preferred_field = "requiredDuringSchedulingIgnoredDuringExecution", "preferredDuringSchedulingIgnoredDuringExecution"
@@ -43,27 +49,29 @@ def _affinity(affinity: Object, path: Path) -> list[FieldError]:
         below = path.child("nodeAffinity")
         if wanted := node.get(required_field):
             place = below.child(required_field, "nodeSelectorTerms")
-            if not wanted["nodeSelectorTerms"]:
+            if not wanted.get("nodeSelectorTerms"):
                 found.append(required(place, "must have at least one node selector term"))
-            for position, term in enumerate(wanted["nodeSelectorTerms"]):
+            for position, term in enumerate(wanted.get("nodeSelectorTerms") or []):
                 found += _node_term(term, place.index(position))
-        for position, each in enumerate(node.get(preferred_field) or []):
+        for position, each in _with(node.get(preferred_field), "weight", "preference"):
             place = below.child(preferred_field).index(position)
             found += _weight(each, place) + _node_term(each["preference"], place.child("preference"))
     for field in ("podAffinity", "podAntiAffinity"):
         pod = affinity.get(field) or {}
-        for position, term in enumerate(pod.get(required_field) or []):
+        for position, term in _with(pod.get(required_field), "topologyKey"):
             found += _pod_term(term, path.child(field, required_field).index(position))
-        for position, each in enumerate(pod.get(preferred_field) or []):
+        for position, each in _with(pod.get(preferred_field), "weight", "podAffinityTerm"):
             place = path.child(field, preferred_field).index(position)
-            found += _weight(each, place) + _pod_term(each["podAffinityTerm"], place.child("podAffinityTerm"))
+            found += _weight(each, place)
+            if "topologyKey" in each["podAffinityTerm"]:
+                found += _pod_term(each["podAffinityTerm"], place.child("podAffinityTerm"))
     return found
 
 
 def _node_term(term: Object, path: Path) -> list[FieldError]:
     found = []
     for field in ("matchExpressions", "matchFields"):
-        for position, each in enumerate(term.get(field) or []):
+        for position, each in _with(term.get(field), "key", "operator"):
             place = path.child(field).index(position)
             found += _requirement(each, place)
             if field == "matchExpressions":
@@ -86,7 +94,7 @@ def _label_selector(selector: Object | None, path: Path) -> list[FieldError]:
     if not selector:
         return []
     found = objectmeta.validate_labels(selector.get("matchLabels") or {}, path.child("matchLabels"))
-    for position, each in enumerate(selector.get("matchExpressions") or []):
+    for position, each in _with(selector.get("matchExpressions"), "key", "operator"):
         place = path.child("matchExpressions").index(position)
         found += _requirement(each, place)
         found += [invalid(place.child("key"), each["key"], text) for text in names.qualified_name_errors(each["key"])]

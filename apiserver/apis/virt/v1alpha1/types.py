@@ -14,7 +14,7 @@ from typing import Literal
 from pydantic import Field
 
 from apiserver.apis.meta.schema import ATOMIC, Int32, Int64, Kind, Model, Quantity, Time, keyed_by
-from apiserver.apis.virt import network
+from apiserver.apis.virt import hardware, network
 from apiserver.apis.virt.v1alpha1.scheduling import Affinity, Toleration, TopologySpreadConstraint
 
 PullPolicy = Literal["Always", "IfNotPresent", "Never"]
@@ -57,7 +57,7 @@ class Memory(Model):
 class Machine(Model):
     """The machine that is emulated."""
 
-    type: str | None = Field(None, description="A machine type of QEMU. Default q35.")
+    type: str | None = Field(None, description=f"The machine type: {hardware.MACHINES_IN_WORDS}. Default q35.")
 
 
 class KernelBootContainer(Model):

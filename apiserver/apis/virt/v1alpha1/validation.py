@@ -1,4 +1,8 @@
-"""What a VirtualMachine or Migration of right shape may say. Sees defaulted objects; returns everything that is wrong at once."""
+"""What a VirtualMachine or Migration may say. Sees defaulted objects; returns everything that is wrong at once.
+
+Of an object of wrong shape the rest is judged, too, so that its author mends everything at once; then what the schema requires may be
+absent.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +56,6 @@ MAX_GRACE_SECONDS: Final = 7 * 24 * 3600
 MAX_START_TIMEOUT_SECONDS: Final = 24 * 3600
 
 _UUID: Final = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
-_MACHINE: Final = re.compile(r"[a-z0-9][a-z0-9.-]{0,62}")
 _CPU_MODEL: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 _SERIAL: Final = re.compile(r"[A-Za-z0-9_.+-]*")
 _IMAGE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,510}")
@@ -89,8 +92,8 @@ def _validate_outside_domain(obj: Object) -> list[FieldError]:
 def _validate_domain(domain: Object, path: Path) -> list[FieldError]:
     found = _validate_cpu(domain["cpu"], path.child("cpu"))
     found += _validate_memory(domain["memory"], path.child("memory"))
-    if not _MACHINE.fullmatch(domain["machine"]["type"]):
-        found.append(invalid(path.child("machine", "type"), domain["machine"]["type"], "must be the name of a machine type of QEMU"))
+    if (machine := domain["machine"]["type"]) not in hardware.MACHINES:
+        found.append(invalid(path.child("machine", "type"), machine, f"must be one of {hardware.MACHINES_IN_WORDS}"))
     found += _validate_firmware(domain.get("firmware") or {}, path.child("firmware"))
     return found + _validate_devices(hardware.devices(domain), path.child("devices"))
 
@@ -122,7 +125,7 @@ def validate_migration(obj: Object) -> list[FieldError]:
 def _validate_migration(obj: Object) -> list[FieldError]:
     spec = obj["spec"]
     path = SPEC.child("selector", "name")
-    name = spec["selector"]["name"]
+    name = (spec.get("selector") or {}).get("name") or ""
     found = [invalid(path, name, each) for each in names.subdomain_errors(name)] if name else [required(path)]
     if len(name.encode()) > MAX_NAME:
         found.append(too_long(path, MAX_NAME))
@@ -179,9 +182,9 @@ def _validate_firmware(firmware: Object, path: Path) -> list[FieldError]:
     boot = firmware.get("kernelBoot")
     if boot is None:
         return found
-    container, below = boot["container"], path.child("kernelBoot", "container")
-    found += _validate_image(container["image"], below.child("image"))
-    found += _validate_path(container["kernelPath"], below.child("kernelPath"), absolute=True)
+    container, below = boot.get("container") or {}, path.child("kernelBoot", "container")
+    found += _validate_image(container.get("image") or "", below.child("image"))
+    found += _validate_path(container.get("kernelPath") or "", below.child("kernelPath"), absolute=True)
     if "initrdPath" in container:
         found += _validate_path(container["initrdPath"], below.child("initrdPath"), absolute=True)
     arguments, place = boot.get("kernelArgs") or "", path.child("kernelBoot", "kernelArgs")
@@ -201,6 +204,7 @@ def _validate_devices(devices: Object, path: Path) -> list[FieldError]:
     for position, disk in enumerate(disks):
         found += _validate_disk(disk, path.child("disks").index(position))
     found += _unique(disks, "name", path.child("disks")) + _unique(disks, "bootOrder", path.child("disks"))
+    found += _unique_claims(disks, path.child("disks"))
     for position, interface in enumerate(interfaces):
         found += _validate_interface(interface, path.child("interfaces").index(position))
     found += _unique(interfaces, "name", path.child("interfaces")) + _unique(interfaces, "mac", path.child("interfaces"))
@@ -211,8 +215,9 @@ def _validate_devices(devices: Object, path: Path) -> list[FieldError]:
 
 def _validate_disk(disk: Object, path: Path) -> list[FieldError]:
     found = _validate_device_name(disk["name"], path.child("name"))
-    found += _validate_source(disk["type"], disk["source"], path.child("source"))
-    found += _validate_overlay(disk, path.child("source", "sizeLimit"))
+    if "type" in disk and "source" in disk:
+        found += _validate_source(disk["type"], disk["source"], path.child("source"))
+        found += _validate_overlay(disk, path.child("source", "sizeLimit"))
     if disk["device"] == "cdrom" and disk["target"]["bus"] == "virtio":
         found.append(not_supported(path.child("target", "bus"), "virtio", ("sata", "scsi")))
     if disk["device"] == "cdrom" and not disk["readOnly"]:
@@ -249,7 +254,7 @@ def _validate_overlay(disk: Object, path: Path) -> list[FieldError]:
 
 
 def _validate_interface(interface: Object, path: Path) -> list[FieldError]:
-    found = _validate_device_name(interface["name"], path.child("name"))
+    found = _validate_device_name(interface.get("name") or "", path.child("name"))
     mac = interface.get("mac")
     if mac and (problem := network.mac_problem(mac)):
         found.append(invalid(path.child("mac"), mac, problem))
@@ -288,6 +293,18 @@ def _between(number: int, least: int, most: int, path: Path) -> list[FieldError]
     if number < least:
         return [invalid(path, number, f"must be greater than or equal to {least}")]
     return [invalid(path, number, f"must be less than or equal to {most}")] if number > most else []
+
+
+def _unique_claims(disks: Sequence[Object], path: Path) -> list[FieldError]:
+    """QEMU locks the image of each disk, so that one claim cannot be two of them; the name is looked up in lower case."""
+    seen: set[str] = set()
+    found = []
+    for position, disk in enumerate(disks):
+        claim = str((disk.get("source") or {}).get("name") or "").lower() if disk.get("type") == "PersistentVolumeClaim" else ""
+        if claim and claim in seen:
+            found.append(duplicate(path.index(position).child("source", "name"), claim))
+        seen.add(claim)
+    return found
 
 
 def _unique(items: Sequence[Object], field: str, path: Path) -> list[FieldError]:

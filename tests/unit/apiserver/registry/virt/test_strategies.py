@@ -17,6 +17,8 @@ from apiserver.client.informer import Informer
 from apiserver.client.rest import Client
 from apiserver.endpoints.http import upgrade
 from apiserver.registry.generic.admission import Attributes
+from apiserver.registry.generic.options import WriteOptions
+from apiserver.registry.generic.planning import Planner
 from apiserver.registry.generic.strategy import CreatingVerb, Verb
 from apiserver.registry.virt import streams, verbs
 from apiserver.registry.virt.migrations import MigrationStrategy
@@ -75,6 +77,102 @@ def test_start_of_a_machine_that_is_off_asks_for_the_next_attempt() -> None:
     }
     decision = power.decide(started)
     assert (decision.on, decision.attempt) == (True, 2)
+
+
+def _causes(spec: Any, metadata: dict[str, Any] | None = None, strategy: Any = None) -> list[str]:
+    """Return the fields that the one refusal of a creation names."""
+    obj = {"apiVersion": "kubevirt.io/v1alpha1", "kind": "VirtualMachine", "metadata": {"name": "a", **(metadata or {})}, "spec": spec}
+    with pytest.raises(errors.Invalid) as caught:
+        Planner(strategy or VirtualMachineStrategy()).read(obj, WriteOptions(field_validation="Strict"))
+    return [each["field"] for each in caught.value.to_json()["details"]["causes"]]
+
+
+MISSHAPEN_AND_WRONG: dict[str, Any] = {
+    "runStrategy": "Sometimes",
+    "rerun": {"limit": 99, "startTimeoutSeconds": "long"},
+    "terminationGracePeriodSeconds": -1,
+    "nodeSelector": {"a b": "c", "cpu": 5},
+    "priorityClassName": "A",
+    "tolerations": [{"operator": "Maybe"}, "no", {"operator": "Exists", "value": "x", "key": "a"}],
+    "affinity": {
+        "nodeAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": {
+                "nodeSelectorTerms": [{"matchExpressions": [{"key": "x"}, {"key": "-", "operator": "In"}]}]
+            },
+            "preferredDuringSchedulingIgnoredDuringExecution": [{"preference": {}}, {"weight": 500, "preference": {}}],
+        }
+    },
+    "topologySpreadConstraints": [{"topologyKey": "zone"}, {"topologyKey": "zone", "maxSkew": 0, "whenUnsatisfiable": "DoNotSchedule"}],
+    "domain": {
+        "cpu": {"cores": "1", "threads": 0},
+        "memory": {"guest": "1Mi"},
+        "machine": {"type": "q36"},
+        "firmware": {"uuid": "x", "kernelBoot": {"container": {"kernelPath": "vmlinuz"}}},
+        "devices": {
+            "disks": [
+                {"serial": "a/b"},
+                {"name": "root", "type": "PersistentVolumeClaim", "source": {"name": "data"}, "bootOrder": 1.5},
+                7,
+                {"name": "root", "type": "PersistentVolumeClaim", "source": {"name": "Data"}},
+            ],
+            "interfaces": [{"mac": "02:00:00:00:00:01"}],
+            "graphics": [{"type": "vnc"}, {}, {"type": "vnc"}],
+        },
+    },
+}
+
+
+def test_one_refusal_names_wrong_shapes_and_wrong_values_of_all_fields() -> None:
+    domain = "spec.domain"
+    assert set(_causes(MISSHAPEN_AND_WRONG, {"labels": {"-": "x"}})) == {
+        "metadata.labels",
+        "spec.runStrategy",
+        "spec.rerun.limit",
+        "spec.rerun.startTimeoutSeconds",
+        "spec.terminationGracePeriodSeconds",
+        "spec.nodeSelector",
+        "spec.nodeSelector.cpu",
+        "spec.priorityClassName",
+        "spec.tolerations[0].operator",
+        "spec.tolerations[1]",
+        "spec.tolerations[2].operator",
+        "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[0].matchExpressions[0].operator",
+        "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[0].matchExpressions[1].key",
+        "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[0].matchExpressions[1].values",
+        "spec.affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution[0].weight",
+        "spec.affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution[1].weight",
+        "spec.topologySpreadConstraints[0].maxSkew",
+        "spec.topologySpreadConstraints[0].whenUnsatisfiable",
+        "spec.topologySpreadConstraints[1].maxSkew",
+        f"{domain}.cpu.cores",
+        f"{domain}.cpu.threads",
+        f"{domain}.memory.guest",
+        f"{domain}.machine.type",
+        f"{domain}.firmware.uuid",
+        f"{domain}.firmware.kernelBoot.container.image",
+        f"{domain}.firmware.kernelBoot.container.kernelPath",
+        f"{domain}.devices.disks[0].type",
+        f"{domain}.devices.disks[0].source",
+        f"{domain}.devices.disks[0].serial",
+        f"{domain}.devices.disks[1].bootOrder",
+        f"{domain}.devices.disks[2]",
+        f"{domain}.devices.disks[3].name",
+        f"{domain}.devices.disks[3].source.name",
+        f"{domain}.devices.interfaces[0].name",
+        f"{domain}.devices.interfaces[0].mac",
+        f"{domain}.devices.graphics",
+        f"{domain}.devices.graphics[1].type",
+        f"{domain}.devices.graphics[2].type",
+    }
+
+
+@pytest.mark.parametrize(
+    "spec", [None, 7, "x", [], {}, {"domain": []}, {"domain": {"devices": {"disks": {}}}}, {"affinity": 1, "domain": {"cpu": 1}}]
+)
+def test_nothing_is_misshapen_beyond_naming(spec: Any) -> None:
+    if spec != {}:
+        assert _causes(spec, {"name": 5})
+    assert set(_causes({"selector": spec, "nodeSelector": {"a b": "c"}}, strategy=MigrationStrategy())) >= {"spec.nodeSelector"}
 
 
 def _edited(vm: dict[str, Any], **spec: Any) -> dict[str, Any]:

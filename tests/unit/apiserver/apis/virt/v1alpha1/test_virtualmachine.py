@@ -210,7 +210,8 @@ def test_an_unknown_null_is_told_and_a_known_one_says_nothing() -> None:
         ),
         (
             _vm(domain={"machine": {"type": "q35'/>"}}),
-            'spec.domain.machine.type: Invalid value: "q35\'/>": must be the name of a machine type of QEMU',
+            'spec.domain.machine.type: Invalid value: "q35\'/>": must be one of q35, pc, and their versions pc-q35-2.4 to pc-q35-10.0 and '
+            "pc-i440fx-2.4 to pc-i440fx-10.0",
         ),
         (
             _devices(disks=[{"type": "Image", "source": {}}]),
@@ -370,6 +371,27 @@ def test_saying_the_same_in_other_words_is_no_change_of_a_machine_that_is_on() -
     assert len(validation.validate_virtual_machine_update(new, old)) == 1
 
 
+@pytest.mark.parametrize("machine", ["q35", "pc", "pc-q35-10.0", "pc-q35-4.0.1", "pc-i440fx-2.12", "pc-i440fx-9.2"])
+def test_a_machine_type_that_the_image_has_is_taken(machine: str) -> None:
+    assert _errors(_vm(domain={"machine": {"type": machine}})) == []
+
+
+@pytest.mark.parametrize(
+    "machine", ["", "q36", "Q35", "pc-q35-99.9", "pc-q35-2.3", "pc-q35-7.3", "pc-q35-noble", "microvm", "none", "virt"]
+)
+def test_a_machine_type_that_no_guest_can_have_is_refused_at_once(machine: str) -> None:
+    assert [each.partition(": ")[0] for each in _errors(_vm(domain={"machine": {"type": machine}}))] == ["spec.domain.machine.type"]
+
+
+def test_one_claim_is_one_disk() -> None:
+    disks = [{"type": "PersistentVolumeClaim", "source": {"name": each}} for each in ("root", "data", "Data", "root", "other")]
+    disks += [{"type": "Image", "source": {"reference": "a"}}, {"type": "Image", "source": {"reference": "a"}}]
+    assert _errors(_devices(disks=disks)) == [
+        'spec.domain.devices.disks[2].source.name: Duplicate value: "data"',
+        'spec.domain.devices.disks[3].source.name: Duplicate value: "root"',
+    ]
+
+
 def test_a_spec_that_did_not_change_is_not_judged_again() -> None:
     old = _vm(domain={"memory": {"guest": "1Mi"}})
     defaults.default_virtual_machine(old)
@@ -392,6 +414,10 @@ def test_a_machine_with_an_address_that_is_refused_by_now_can_still_be_stopped()
     ]
 
 
+def _claim_or_itself(disk: Any) -> object:
+    return disk["source"].get("name", id(disk))
+
+
 SPECS = st.fixed_dictionaries(
     {
         "domain": st.fixed_dictionaries(
@@ -403,12 +429,15 @@ SPECS = st.fixed_dictionaries(
                     {},
                     optional={
                         "disks": st.lists(
-                            st.one_of(
-                                st.just({"type": "Image", "source": {"reference": "a"}}),
-                                st.just({"type": "Image", "device": "cdrom", "source": {"reference": "a"}}),
-                                st.just({"type": "PersistentVolumeClaim", "source": {"name": "b"}}),
+                            st.sampled_from(
+                                [
+                                    {"type": "Image", "source": {"reference": "a"}},
+                                    {"type": "Image", "device": "cdrom", "source": {"reference": "a"}},
+                                    {"type": "PersistentVolumeClaim", "source": {"name": "b"}},
+                                ]
                             ).map(copy.deepcopy),
                             max_size=3,
+                            unique_by=_claim_or_itself,
                         ),
                         "interfaces": st.sampled_from([[], [{"name": "net"}]]).map(copy.deepcopy),
                     },
