@@ -3,6 +3,10 @@
 A read that must see everything acknowledged before it asks the store for its revision, and waits until the cache has reached it.
 All reads that arrive while one question is under way share the next one, so a thousand concurrent reads cost the store one or two
 header-only reads; a cache that learns nothing by itself (because nothing under its prefix changes) asks for progress.
+
+A cache that is behind is one thing: then what a reader wants can be read from the store. A store that does not answer is another: nobody
+asks it twice for the same reader, and while a question has been open for longer than a reader would wait, further readers are told so
+at once.
 """
 
 from __future__ import annotations
@@ -40,6 +44,10 @@ class Freshness:
         # of its own would cost each reader more than the rest of its wait.
         self._askers: list[asyncio.Future[int]] = []
         self._asked = asyncio.Event()
+        self._unanswered: set[asyncio.Future[int]] = set()
+        """Of readers who do not know yet what the store's revision is."""
+        self._open_since: float | None = None
+        """Since when a question to the store is under way."""
         self._waiters: list[tuple[int, int, asyncio.Future[int]]] = []  # a heap by revision
         self._deadlines: deque[tuple[float, int, asyncio.Future[int]]] = deque()
         self._timer: asyncio.TimerHandle | None = None
@@ -71,7 +79,7 @@ class Freshness:
         """Wait until the cache has reached ``revision`` (None: the store's own, now); return the revision reached.
 
         Raises:
-            ServiceUnavailable: the store cannot be asked.
+            ServiceUnavailable: the store does not answer.
             Timeout: the cache did not get there in time.
         """
         if revision is not None and max(revision, 1) <= self._reached:
@@ -82,9 +90,13 @@ class Freshness:
         """Return what :meth:`wait` waits for."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[int] = loop.create_future()
+        if revision is None and self._open_since is not None and loop.time() - self._open_since >= self._timeout_seconds:
+            future.set_exception(_silent())
+            return future
         self._watch_over(future, NOW if revision is None else revision, loop.time() + self._timeout_seconds)
         if revision is None:
             self._askers.append(future)
+            self._unanswered.add(future)
             self._asked.set()
         else:
             self._await(max(revision, 1), future)
@@ -112,12 +124,14 @@ class Freshness:
                 if until > loop.time():
                     self._timer = loop.call_at(until, self._expire)
                     return
-                future.set_exception(self._too_late(wanted))
+                future.set_exception(self._too_late(wanted, future))
             self._deadlines.popleft()
 
-    def _too_late(self, wanted: int) -> errors.Timeout:
+    def _too_late(self, wanted: int, future: asyncio.Future[int]) -> errors.StatusError:
+        if future in self._unanswered:
+            return _silent()
         if wanted == NOW:
-            return errors.Timeout("the storage did not answer in time", errors.Details(retry_after_seconds=1))
+            return errors.Timeout("the watch cache is behind the storage", errors.Details(retry_after_seconds=1))
         return too_large(wanted, self._reached)
 
     async def _ask_revision(self) -> None:
@@ -125,6 +139,7 @@ class Freshness:
             await self._asked.wait()
             self._asked.clear()
             askers, self._askers = self._askers, []
+            self._open_since = asyncio.get_running_loop().time()
             try:
                 self.reads += 1
                 revision = await self._storage.revision()
@@ -136,6 +151,9 @@ class Freshness:
                 raise
             else:
                 self._answer(askers, revision)
+            finally:
+                self._open_since = None
+                self._unanswered.difference_update(askers)
 
     def _answer(self, askers: list[asyncio.Future[int]], revision: int) -> None:
         for future in askers:
@@ -175,6 +193,10 @@ class Freshness:
         for future in askers:
             if not future.done():
                 future.set_exception(errors.ServiceUnavailable(message, errors.Details(retry_after_seconds=1)))
+
+
+def _silent() -> errors.ServiceUnavailable:
+    return errors.ServiceUnavailable("the storage does not answer", errors.Details(retry_after_seconds=1))
 
 
 def too_large(wanted: int, current: int) -> errors.Timeout:
