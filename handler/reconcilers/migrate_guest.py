@@ -24,7 +24,7 @@ from handler.network.setup import Interface
 from handler.pods import places
 from handler.pods.launcher import Connection, Disconnected, Refused
 from handler.pods.links import Link, Links, Who
-from handler.reconcilers import guest_status, migration_plan
+from handler.reconcilers import guest_status, migration_causes, migration_plan
 from handler.reconcilers.run_guest import DISAGREE_SECONDS, Node, machine_of
 from handler.relays.incoming import Expected
 from handler.relays.outgoing import Destination
@@ -156,6 +156,7 @@ class MigrateSource(_Side):
                 gone=link is not None and link.gone,
                 relaying=objects.uid_of(migration) in self._relays,
                 told=objects.uid_of(migration) in self._told,
+                stop=migration_causes.stop_of(self._ports.machines.get(request.namespace, _vm_name(migration))),
             )
             action = migration_plan.plan_source(observed)
             if action == before:

@@ -32,6 +32,7 @@ from typing import Any
 
 from apiserver.apis.meta import objects
 from apiserver.apis.virt import phases, release
+from handler.reconcilers import migration_causes
 from launcher.protocol import messages
 
 
@@ -50,6 +51,8 @@ class Observed:
     """Source: the target's handler answered that it released the domain."""
     address: str = ""
     """Target: where other handlers reach this one's relay now."""
+    stop: str = ""
+    """Source: why the machine should be off; empty: it should be on, or nobody knows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,9 +138,11 @@ def plan_source(observed: Observed) -> Action:
         case "succeeded":
             return Wait() if observed.told else Tell()
         case "failed" if known is not None:
-            return Conclude(phases.FAILED, known.message or "the migration failed")
+            return Conclude(phases.FAILED, migration_causes.of_failure(known, launcher, observed.stop))
         case "cancelled" if known is not None:
-            return Conclude(phases.CANCELLED if unwanted else phases.FAILED, known.message or "the migration was aborted")
+            if unwanted:
+                return Conclude(phases.CANCELLED, "deleted while the guest moved")
+            return Conclude(phases.FAILED, migration_causes.of_failure(known, launcher, observed.stop))
         case "running" | "prepared":
             if not observed.connected:
                 return Wait()

@@ -112,8 +112,25 @@ async def test_a_failed_migration_leaves_the_guest_where_it_is(scene: Scene) -> 
         scene.source.migration("mig-1", "outgoing", "failed", "client socket is closed")
         await eventually(lambda: scene.phase() == "Failed")
 
-    assert "client socket" in scene.world.api.get(MIGS, "default", "m")["status"]["message"]
+    message = scene.world.api.get(MIGS, "default", "m")["status"]["message"]
+    assert message.startswith("the connection to the target broke")
+    assert "(libvirt: client socket is closed)" in message
     assert scene.world.status()["nodeName"] == "n"
+
+
+async def test_a_migration_that_a_stop_ended_says_so(scene: Scene) -> None:
+    async with AsyncExitStack() as stack:
+        await both(stack, scene)
+        await scene.begin()
+        await eventually(lambda: scene.state() == "running")
+        stop = {"action": "Stop", "time": "2026-01-01T00:00:00Z", "runStrategy": "RerunOnFailure"}
+        await scene.world.api.edit(VMS, "default", "testvm", lambda obj: obj["status"].update(request=stop))
+        await eventually(lambda: any(isinstance(each, messages.Shutdown) for each in scene.source.received))
+        scene.source.migration("mig-1", "outgoing", "failed", "client socket is closed")
+        await eventually(lambda: scene.phase() == "Failed")
+
+    message = scene.world.api.get(MIGS, "default", "m")["status"]["message"]
+    assert message == "the virtual machine was stopped while it moved: stop was requested"
 
 
 async def test_deleting_an_unfinished_migration_cancels_it(scene: Scene) -> None:

@@ -1,0 +1,63 @@
+"""Why a migration ended without the guest having moved, in words that its user understands. Pure.
+
+libvirt says what its sockets saw. A guest that is stopped while it moves ends as "client socket is closed" or "operation aborted" on the
+source, because the other side's pod, or the job, went away; the cause is the stop. libvirt's own words stay in virt-launcher's log, and
+stand behind the cause where that is a guess.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from apiserver.apis.virt import power, structure
+from launcher.protocol import messages
+
+BROKEN_CONNECTION: Final = (
+    "client socket is closed",
+    "end of file while reading",
+    "cannot recv data",
+    "cannot write data",
+    "unable to write to socket",
+    "unable to read from socket",
+    "broken pipe",
+    "connection reset",
+    "connection refused",
+    "connection was closed",
+    "lost connection",
+    "received hangup",
+)
+"""Parts of what libvirt (``rpc/virnetsocket.c``, ``rpc/virnetclient.c``, ``qemu/qemu_migration.c``) says of a connection that ended."""
+
+
+def stop_of(vm: Mapping[str, Any] | None) -> str:
+    """Return why the machine should be off; empty: it should be on, or it cannot be judged."""
+    if vm is None or structure.of_virtual_machine(vm):
+        return ""
+    wanted = power.decide(vm)
+    return "" if wanted.on else wanted.message
+
+
+def of_failure(known: messages.MigrationStatus, launcher: messages.Status, stop: str) -> str:
+    """Return the cause of a migration that virt-launcher of the source calls failed or cancelled.
+
+    Args:
+        known: what virt-launcher says of the migration.
+        launcher: what it says of the guest.
+        stop: why the machine should be off, as ``power.decide`` says it; empty: it should be on.
+    """
+    ending = launcher.ending
+    if ending is not None and ending.kind == "shutdown":
+        return "the guest powered itself off while it moved"
+    if ending is not None and ending.kind == "crashed":
+        return f"the guest ended while it moved: {ending.message}"
+    if launcher.stopping or ending is not None or stop:
+        return f"the virtual machine was stopped while it moved: {stop or 'its pod was asked to end'}"
+    if known.state == "cancelled":
+        return known.message or "the migration was aborted"
+    if any(part in known.message.lower() for part in BROKEN_CONNECTION):
+        return (
+            f"the connection to the target broke: its pod ended, virt-handler of one of the nodes was restarted, or "
+            f"the network between them failed (libvirt: {known.message})"
+        )
+    return known.message or "the migration failed"

@@ -1,0 +1,68 @@
+"""A migration that failed names a cause that its user knows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from handler.reconcilers import migration_causes as causes
+from launcher.protocol import messages
+from tests.unit.handler.reconcilers.builders import a_running
+
+RUNNING = a_running()
+
+
+def ended(kind: messages.EndingKind, message: str = "") -> messages.Status:
+    return replace(RUNNING, domain=None, ending=messages.Ending(kind, message))
+
+
+@pytest.mark.parametrize("state", ["failed", "cancelled"])
+@pytest.mark.parametrize("said", ["client socket is closed", "migrate: operation aborted: migration out job: canceled by client", ""])
+@pytest.mark.parametrize(
+    ("launcher", "stop", "cause"),
+    [
+        (RUNNING, "stop was requested", "the virtual machine was stopped while it moved: stop was requested"),
+        (RUNNING, "it is being deleted", "the virtual machine was stopped while it moved: it is being deleted"),
+        (replace(RUNNING, stopping=True), "", "the virtual machine was stopped while it moved: its pod was asked to end"),
+        (ended("shutdown-requested"), "", "the virtual machine was stopped while it moved: its pod was asked to end"),
+        (ended("destroyed"), "stop was requested", "the virtual machine was stopped while it moved: stop was requested"),
+        (ended("shutdown"), "", "the guest powered itself off while it moved"),
+        (ended("crashed", "QEMU ended unexpectedly"), "", "the guest ended while it moved: QEMU ended unexpectedly"),
+    ],
+)
+def test_the_end_of_the_guest_is_the_cause_whatever_libvirt_saw(
+    state: messages.MigrationState, said: str, launcher: messages.Status, stop: str, cause: str
+) -> None:
+    assert causes.of_failure(messages.MigrationStatus("m", "outgoing", state, said), launcher, stop) == cause
+
+
+@pytest.mark.parametrize(
+    ("state", "said", "cause"),
+    [
+        ("failed", "migrate: internal error: client socket is closed", "the connection to the target broke: its pod ended"),
+        ("failed", "Unable to write to socket: Broken pipe", "the connection to the target broke: its pod ended"),
+        ("failed", "unsupported configuration: no such CPU", "unsupported configuration: no such CPU"),
+        ("failed", "", "the migration failed"),
+        ("cancelled", "", "the migration was aborted"),
+        ("cancelled", "operation aborted", "operation aborted"),
+    ],
+)
+def test_a_machine_that_is_to_run_on_says_what_broke(state: messages.MigrationState, said: str, cause: str) -> None:
+    found = causes.of_failure(messages.MigrationStatus("m", "outgoing", state, said), RUNNING, "")
+    assert found.startswith(cause)
+    assert said in found
+
+
+@pytest.mark.parametrize(
+    ("vm", "why"),
+    [
+        (None, ""),
+        ({"metadata": "broken"}, ""),
+        ({"metadata": {"name": "a", "namespace": "b"}, "spec": {"domain": {}, "runStrategy": "Halted"}}, "runStrategy is Halted"),
+        ({"metadata": {"name": "a", "namespace": "b"}, "spec": {"domain": {}, "runStrategy": "Always"}}, ""),
+    ],
+)
+def test_a_machine_that_should_be_off_says_why(vm: Any, why: str) -> None:
+    assert causes.stop_of(vm) == why
