@@ -1,56 +1,31 @@
-"""``kubectl-virt``, which kubectl runs as ``kubectl virt``."""
+"""``kubectl-virt``, which kubectl runs as ``kubectl virt``.
+
+Nothing slow is imported before an interrupt ends the process as it ends any program: without a traceback.
+"""
 
 from __future__ import annotations
 
-import argparse
-import asyncio
-import logging
+import os
 import signal
 import sys
 
-from apiserver.apis.meta import errors
-from apiserver.apis.virt.resources import VIRTUAL_MACHINES
-from apiserver.kubectl import access, console, flags, verbs, vnc
-from apiserver.kubectl.access import Access
-from apiserver.kubectl.messages import Failure
-
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run one command; return its exit code."""
-    # kubernetes_asyncio logs what it then raises, which is what we print.
-    logging.basicConfig(level=logging.CRITICAL)
-    parsed = flags.parse(arguments)
-    try:
-        return asyncio.run(_run(parsed))
-    except Failure as failure:
-        sys.stderr.write(f"{failure}\n")
-        return 1
-    except (KeyboardInterrupt, asyncio.CancelledError):
-        return 130
+    """Run one command; return its exit code. Without ``arguments`` it is the program, with all of the process for itself."""
+    if arguments is None:
+        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+        _open_standard_streams()
+    from apiserver.kubectl import commands  # slow to import
+
+    return commands.run(arguments)
 
 
-async def _run(parsed: argparse.Namespace) -> int:
-    task = asyncio.current_task()
-    if task is not None:
-        for number in (signal.SIGTERM, signal.SIGHUP):  # end in order: the terminal is restored on the way
-            asyncio.get_running_loop().add_signal_handler(number, task.cancel)
-
-    async def load() -> Access:
-        found = await access.load(parsed.selection)
-        try:
-            VIRTUAL_MACHINES.path(found.namespace, parsed.name)
-        except errors.BadRequest as error:  # a name or a namespace that no object can have
-            raise Failure(str(error)) from error
-        return found
-
-    match parsed.command:
-        case "console":
-            return await console.attach(console.Settings(parsed.name, parsed.wait, parsed.reconnect), load)
-        case "vnc":
-            return await vnc.show(parsed.name, load, port=parsed.port, proxy_only=parsed.proxy_only)
-        case verb:
-            print(await verbs.act(await load(), parsed.name, verb))
-            return 0
+def _open_standard_streams() -> None:
+    """Open those that a caller closed: their numbers would be given to other files, and these be read and written."""
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
+        pass
+    os.close(descriptor)
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 from apiserver.kubectl.messages import Failure, describe
 
@@ -63,22 +64,45 @@ async def load(selection: Selection, environ: Mapping[str, str] = os.environ) ->
     """
     named = paths(selection, environ)
     if selection.kubeconfig and not _exists(selection.kubeconfig):
-        raise Failure(f"error: the kubeconfig {selection.kubeconfig} does not exist")
+        raise Failure(f"error: the kubeconfig {selection.kubeconfig} does not exist, or is a directory")
     try:
         configuration, namespace = await _kubernetes_asyncio(named, selection, environ)
-        tls = _tls(configuration) if configuration.host.startswith("https") else None
+        secured = bool(configuration.ssl_ca_cert or configuration.cert_file)
+        server = address(selection.server or configuration.host, secured=secured)
+        tls = _tls(configuration) if server.startswith("https:") else None
     except Failure:
         raise
     except Exception as error:  # the library raises what it likes for a bad file: assertion, key, type errors
         raise Failure(f"error: cannot use the kubeconfig {named}: {describe(error)}") from error
     return Access(
-        server=(selection.server or configuration.host).rstrip("/"),
+        server=server,
         namespace=selection.namespace or namespace or "default",
         headers=_headers(configuration, selection),
         tls=tls,
         server_hostname=configuration.tls_server_name,
         proxy=configuration.proxy,
     )
+
+
+def address(server: str, *, secured: bool) -> str:
+    """Return the URL of a server as a kubeconfig or ``--server`` names it, without a slash at its end.
+
+    Without a scheme it is HTTPS where an authority or a certificate is configured, else HTTP (client-go's ``DefaultServerURL``).
+
+    Raises:
+        Failure: it names none.
+    """
+    text = server if "://" in server else f"{'https' if secured else 'http'}://{server}"
+    try:
+        parts = urlsplit(text)
+        valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        (parts.hostname or "").encode("idna")
+        valid = valid and not any(each.isspace() for each in text)
+    except ValueError:  # port, brackets, characters
+        valid = False
+    if not valid:
+        raise Failure(f"error: the server {server!r} is no URL of http or https")
+    return text.rstrip("/")
 
 
 async def _kubernetes_asyncio(named: str, selection: Selection, environ: Mapping[str, str]) -> tuple[Any, str]:
@@ -103,6 +127,8 @@ async def _kubernetes_asyncio(named: str, selection: Selection, environ: Mapping
             incluster_config.load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]  # the library's
             own = SERVICE_ACCOUNT / "namespace"
             return configuration, own.read_text().strip() if own.is_file() else ""
+        if selection.server:
+            return configuration, ""
         raise Failure(f"error: there is no kubeconfig at {named}: give one with --kubeconfig or KUBECONFIG")
     loader = Loader(config_dict=merged, active_context=selection.context or None, config_base_path=None)
     await loader.load_and_set(configuration)
@@ -111,7 +137,8 @@ async def _kubernetes_asyncio(named: str, selection: Selection, environ: Mapping
 
 
 def _exists(path: str) -> bool:
-    return Path(path).expanduser().is_file()
+    found = Path(path).expanduser()
+    return found.exists() and not found.is_dir()  # a pipe of a shell will do
 
 
 def _tls(configuration: Any) -> ssl.SSLContext:  # noqa: ANN401  kubernetes_asyncio ships no types
@@ -134,4 +161,7 @@ def _headers(configuration: Any, selection: Selection) -> tuple[tuple[str, str],
     if selection.impersonate_uid:
         headers.append(("Impersonate-Uid", selection.impersonate_uid))
     headers += [("Impersonate-Group", group) for group in selection.impersonate_groups]
+    for name, value in headers:
+        if not value.isprintable() or not value.strip():  # surrogates, for bytes that are no UTF-8, are not printable
+            raise Failure(f"error: the value for {name} cannot be sent: it is empty, or has control characters in it")
     return tuple(headers)

@@ -1,15 +1,16 @@
 """``kubectl virt console``: the first serial port of a guest on this terminal.
 
 Several people can be attached to one console; whoever comes late gets the last screenful first. Ctrl-] leaves. When the
-connection breaks (virt-api restarts, the guest moves to another node), it is dialled again for a while; the guest does not notice. A right
-that was withdrawn is the end.
+connection breaks (virt-api restarts, the guest moves to another node), it is dialled again for a while; the guest does not notice, and
+what was printed before is not printed again (``scrollback``). A right that was withdrawn is the end.
 Without a terminal, standard input is typed and output is copied until the guest is off or the process is ended; a Ctrl-] in the input
-leaves, too, and its end does not.
+leaves, too. At the end of the input, output is copied for a moment more (``--linger``), for the answer to what was typed last.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import sys
 import time
@@ -22,7 +23,8 @@ from websockets.exceptions import ConnectionClosed
 
 from apiserver.kubectl import streams, terminal
 from apiserver.kubectl.access import Access
-from apiserver.kubectl.messages import Failure
+from apiserver.kubectl.messages import Failure, first
+from apiserver.kubectl.scrollback import Overlap, Seen
 
 ESCAPE: Final = b"\x1d"
 """Ctrl-]"""
@@ -34,6 +36,10 @@ FINAL: Final = frozenset({401, 403, 404, 405, 410, 422})
 """Answers that dialling again does not change. 400 is not among them: the guest is not running yet, or is being started again."""
 
 
+REPLAY_SECONDS: Final = 1.0
+"""How long the beginning of a new connection is compared with what was seen before the old one broke."""
+
+
 @dataclass(frozen=True, slots=True)
 class Settings:
     """How patient a session is."""
@@ -43,6 +49,8 @@ class Settings:
     """For the virtual machine to run, before the first connection."""
     reconnect_seconds: float = 60.0
     """After a connection broke."""
+    linger_seconds: float = 1.0
+    """After the end of the input of a script."""
 
 
 class Left(Exception):
@@ -60,16 +68,19 @@ class Session:
         self._keys: asyncio.Queue[bytes] = asyncio.Queue(MAX_TYPED_AHEAD)
         self._unsent = b""
         """Taken from the queue for a connection that broke."""
-        self._attached_before = False
+        self._attached = asyncio.Event()
+        """Set from the first connection on."""
+        self._seen = Seen()
 
     async def run(self) -> None:
         """Stay attached until the person leaves or the guest is off.
 
         Raises:
-            Failure: the console cannot be opened, or not again, or the right to it was withdrawn.
+            Failure: the console cannot be opened, or not again, the right to it was withdrawn, or output cannot be written.
+            BrokenPipeError: nobody reads our output any more.
         """
         access = await self._load()
-        failures: list[Failure] = []
+        failures: list[BaseException] = []
         with terminal.raw(self._stdin):
             try:
                 async with asyncio.TaskGroup() as group:
@@ -79,10 +90,8 @@ class Session:
                     reading.cancel()
             except* Left:
                 self._say("")
-            except* BrokenPipeError:
-                pass  # nobody reads our output any more
-            except* Failure as group_of_failures:
-                failures += [each for each in group_of_failures.exceptions if isinstance(each, Failure)]
+            except* (Failure, BrokenPipeError) as group_of_failures:
+                failures.append(first(group_of_failures))
         if failures:
             raise failures[0]
 
@@ -90,7 +99,7 @@ class Session:
         """Take what is typed, until Ctrl-] or the end of the input.
 
         Raises:
-            Left: at Ctrl-]; a script's input before it is sent first.
+            Left: at one of them; a script's input before it is sent first.
         """
         script = not os.isatty(self._stdin)
         while content := await terminal.read(self._stdin):
@@ -103,8 +112,11 @@ class Session:
                 if script:
                     await self._keys.join()
                 raise Left
-        if not script:
-            raise Left  # the terminal was hung up
+        if script:
+            await self._attached.wait()
+            await self._keys.join()
+            await asyncio.sleep(self._settings.linger_seconds)
+        raise Left  # or the terminal was hung up
 
     async def _attach_again_and_again(self, access: Access) -> None:
         deadline, pause = time.monotonic() + self._settings.wait_seconds, FIRST_PAUSE_SECONDS
@@ -123,13 +135,13 @@ class Session:
                 deadline, pause = time.monotonic() + self._settings.reconnect_seconds, FIRST_PAUSE_SECONDS
                 renewed = False
             except streams.Refused as refused:
-                if refused.error.code == 401 and self._attached_before and not renewed:
+                if refused.error.code == 401 and self._attached.is_set() and not renewed:
                     access, renewed = await self._load(), True  # the credential may have expired in a long session
                     continue
                 if refused.error.code in FINAL or time.monotonic() >= deadline:
                     raise refused.failure from refused
             except streams.Unreachable as unreachable:
-                if not self._attached_before or time.monotonic() >= deadline:
+                if not self._attached.is_set() or time.monotonic() >= deadline:
                     raise unreachable.failure from unreachable
             await asyncio.sleep(pause)
             pause = min(pause * 2, LONGEST_PAUSE_SECONDS)
@@ -140,15 +152,41 @@ class Session:
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._type(connection))
-                while True:
-                    message = await connection.recv()
-                    if isinstance(message, bytes):  # text is no part of the protocol
-                        await terminal.write(self._stdout, message)
+                await self._print(connection)
         except* ConnectionClosed as closed:
             ends = [streams.end_of(each) for each in closed.exceptions if isinstance(each, ConnectionClosed)]
-        except* BrokenPipeError:
-            raise BrokenPipeError from None
         return ends[0] if ends else streams.End(1006, "")
+
+    async def _print(self, connection: ClientConnection) -> None:
+        """Print what the guest says and this session has not printed before.
+
+        Raises:
+            ConnectionClosed: the connection ended.
+            Failure, BrokenPipeError: it cannot be printed.
+        """
+        overlap, deadline = Overlap(self._seen.content), asyncio.get_running_loop().time() + REPLAY_SECONDS
+        try:
+            while True:
+                try:
+                    async with asyncio.timeout_at(None if overlap.decided else deadline):
+                        message = await connection.recv()
+                except TimeoutError:
+                    await self._write(overlap.rest())
+                    continue
+                if isinstance(message, bytes):  # text is no part of the protocol
+                    await self._write(overlap.take(message))
+        except ConnectionClosed:
+            await self._write(overlap.rest())
+            raise
+
+    async def _write(self, content: bytes) -> None:
+        self._seen.add(content)
+        try:
+            await terminal.write(self._stdout, content)
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise Failure(f"error: write standard output: {error.strerror}") from error
 
     async def _type(self, connection: ClientConnection) -> None:
         while True:
@@ -159,16 +197,17 @@ class Session:
             self._keys.task_done()
 
     def _welcome(self) -> None:
-        if self._attached_before:
+        if self._attached.is_set():
             self._say("Reconnected.")
         else:
             self._say(f"Connected to the console of {self._settings.name}. Ctrl-] leaves; press Enter for a prompt.")
-        self._attached_before = True
+        self._attached.set()
 
     def _say(self, text: str) -> None:
         # Standard error, and CR because the terminal is raw: a script's output holds the guest's bytes and nothing else.
-        sys.stderr.write(f"\r\n{text}\r\n" if text else "\r\n")
-        sys.stderr.flush()
+        with contextlib.suppress(OSError):  # the terminal was hung up
+            sys.stderr.write(f"\r\n{text}\r\n" if text else "\r\n")
+            sys.stderr.flush()
 
 
 async def attach(settings: Settings, load: Callable[[], Awaitable[Access]]) -> int:

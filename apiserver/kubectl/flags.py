@@ -3,23 +3,43 @@
 from __future__ import annotations
 
 import argparse
-from typing import Final
+import math
+import sys
+from typing import TYPE_CHECKING, Final, NoReturn
 
 from apiserver.apis.meta import times
 from apiserver.kubectl.access import Selection
 from apiserver.kubectl.verbs import VERBS
 
+if TYPE_CHECKING:
+    from _typeshed import SupportsWrite
+
 KINDS: Final = frozenset({"vm", "vms", "virtualmachine", "virtualmachines", "virtualmachine.kubevirt.io", "virtualmachines.kubevirt.io"})
 
 
+LONGEST_SECONDS: Final = 365 * 24 * 3600.0
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse with kubectl's words and exit code for a mistake."""
+
+    def print_help(self, file: SupportsWrite[str] | None = None) -> None:
+        """Print it, and raise what argparse would swallow: BrokenPipeError, OSError."""
+        (file or sys.stdout).write(self.format_help())
+
+    def error(self, message: str) -> NoReturn:
+        """Exit with 1."""
+        self.exit(1, f"error: {message}\nSee '{self.prog} --help' for usage.\n")
+
+
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:
-    """Return the flags; ``selection``, ``command`` and ``name`` are always there. Exits with 2 on a mistake, as argparse does."""
-    parser = argparse.ArgumentParser(
+    """Return the flags; ``selection``, ``command`` and ``name`` are always there. Exits with 1 on a mistake, as kubectl does."""
+    parser = Parser(
         prog="kubectl virt", description="Consoles, screens and power of virtual machines.", parents=[_shared()], allow_abbrev=False
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
-    def command(name: str, text: str) -> argparse.ArgumentParser:
+    def command(name: str, text: str) -> Parser:
         made = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".", parents=[_shared()], allow_abbrev=False)
         made.add_argument("name", metavar="NAME", type=_machine, help="the virtual machine: NAME or vm/NAME")
         return made
@@ -33,9 +53,16 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
         metavar="DURATION",
         help="how long to dial again when the connection breaks (default 1m)",
     )
+    console.add_argument(
+        "--linger",
+        type=_seconds,
+        default=1.0,
+        metavar="DURATION",
+        help="how long output is copied after the end of an input that is no terminal (default 1s)",
+    )
     vnc = command("vnc", "show the screen in a viewer of this machine")
     vnc.add_argument("--proxy-only", action="store_true", help="start no viewer; print the port as JSON and serve it until Ctrl-C")
-    vnc.add_argument("--port", type=int, default=0, help="port of 127.0.0.1 (default: any that is free)")
+    vnc.add_argument("--port", type=_port, default=0, help="port of 127.0.0.1 (default: any that is free)")
     for verb, text in VERBS.items():
         command(verb, text)
     parsed = parser.parse_args(arguments)
@@ -43,9 +70,9 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     return parsed
 
 
-def _shared() -> argparse.ArgumentParser:
+def _shared() -> Parser:
     """Return the flags that kubectl has for every command; they may stand before and after the command."""
-    flags = argparse.ArgumentParser(add_help=False, argument_default=argparse.SUPPRESS)
+    flags = Parser(add_help=False, argument_default=argparse.SUPPRESS)
     group = flags.add_argument_group("the cluster, as kubectl's flags of these names")
     group.add_argument("-n", "--namespace", help="of the virtual machine")
     group.add_argument("--kubeconfig", metavar="FILE")
@@ -73,11 +100,21 @@ def _machine(text: str) -> str:
     return name
 
 
+def _port(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and int(text) < 1 << 16):
+        raise argparse.ArgumentTypeError(f"{text!r} is no port (0 to 65535)")
+    return int(text)
+
+
 def _seconds(text: str) -> float:
     try:
         seconds = times.parse_duration(text).total_seconds()
+    except OverflowError:
+        seconds = math.inf
     except ValueError as error:
         raise argparse.ArgumentTypeError(f"{text!r} is no duration such as 30s or 5m") from error
     if seconds < 0:
         raise argparse.ArgumentTypeError("a duration is not negative")
+    if seconds > LONGEST_SECONDS:
+        raise argparse.ArgumentTypeError("a year (8760h) is the longest duration")
     return seconds

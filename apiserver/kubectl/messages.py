@@ -27,3 +27,10 @@ def describe(error: BaseException) -> str:
     if isinstance(error, TimeoutError):
         return str(error) or "timed out"
     return str(error) or type(error).__name__
+
+
+def first(error: BaseException) -> BaseException:
+    """Return an exception itself, or the first one of a group, however deep."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from websockets.asyncio.client import ClientConnection, connect
-from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidMessage, InvalidStatus
+from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
 from websockets.typing import Subprotocol
 
 from apiserver.apis.meta.errors import StatusError
@@ -96,7 +96,7 @@ async def opened(access: Access, name: str, stream: streams.Stream) -> AsyncIter
         )
     except InvalidStatus as error:
         raise Refused(refusal(error.response.status_code, bytes(error.response.body or b"")), doing) from error
-    except (OSError, TimeoutError, InvalidHandshake, InvalidMessage, EOFError) as error:
+    except (OSError, TimeoutError, WebSocketException, EOFError, ValueError) as error:  # ValueError: a name that IDNA does not know
         raise Unreachable(messages.of_transport(error, access.server, doing)) from error
     async with connection:
         yield connection

@@ -7,7 +7,7 @@ import os
 import termios
 import tty
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Final
 
 CHUNK_BYTES: Final = 4096
@@ -27,7 +27,8 @@ def raw(descriptor: int) -> Iterator[None]:
         tty.setraw(descriptor, termios.TCSADRAIN)
         yield
     finally:
-        termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
+        with suppress(termios.error):  # it was hung up
+            termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
 
 
 async def read(descriptor: int) -> bytes:
@@ -36,17 +37,24 @@ async def read(descriptor: int) -> bytes:
     ready: asyncio.Future[None] = loop.create_future()
     try:
         loop.add_reader(descriptor, _set, ready)
-    except PermissionError:  # epoll refuses regular files, which never make anybody wait
-        return os.read(descriptor, CHUNK_BYTES)
+    except OSError:  # epoll refuses regular files, which never make anybody wait
+        return _read(descriptor)
     try:
         await ready
     finally:
         loop.remove_reader(descriptor)
     try:
-        return os.read(descriptor, CHUNK_BYTES)
+        return _read(descriptor)
     except BlockingIOError:
         return await read(descriptor)
-    except OSError:  # EIO: the terminal was hung up
+
+
+def _read(descriptor: int) -> bytes:
+    try:
+        return os.read(descriptor, CHUNK_BYTES)
+    except BlockingIOError:
+        raise
+    except OSError:  # the terminal was hung up, it is a directory, or it is closed
         return b""
 
 

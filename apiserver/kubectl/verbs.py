@@ -57,7 +57,7 @@ async def request(access: Access, method: str, path: str, doing: str, *, body: A
             ) as response,
         ):
             status, raw = response.status, await response.content.read(MAX_BODY_BYTES)
-    except (aiohttp.ClientError, OSError, TimeoutError) as error:
+    except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:  # ValueError: a name that IDNA does not know
         raise messages.of_transport(error, access.server, doing) from error
     if status >= 300:
         raise messages.of_status(refusal(status, raw), doing)

@@ -24,6 +24,8 @@ from apiserver.kubectl.messages import Failure, describe
 
 ADDRESS: Final = "127.0.0.1"
 CHUNK_BYTES: Final = 64 << 10
+VIEWER_SECONDS: Final = 2.0
+"""For a viewer that is asked to end."""
 VIEWERS: Final = {
     "remote-viewer": ("vnc://{address}:{port}",),
     "vncviewer": ("{address}::{port}",),  # TigerVNC, TightVNC and RealVNC read two colons as a port
@@ -98,12 +100,20 @@ class Proxy:
         command = viewer(ADDRESS, port)
         if command is None:
             raise Failure(f"error: none of {', '.join(VIEWERS)} is on PATH: install one, or use --proxy-only and your own viewer")
-        process = await asyncio.create_subprocess_exec(*command)
+        try:
+            process = await asyncio.create_subprocess_exec(*command)
+        except OSError as error:
+            raise Failure(f"error: start {command[0]}: {error.strerror}") from error
         try:
             code = await process.wait()
         finally:
             if process.returncode is None:
                 process.terminate()
+                try:
+                    async with asyncio.timeout(VIEWER_SECONDS):
+                        await process.wait()
+                except TimeoutError:
+                    process.kill()
         if code:
             raise Failure(f"error: {command[0]} ended with code {code}")
 

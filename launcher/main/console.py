@@ -1,6 +1,6 @@
 """The console: one serial port, any number of people in front of it.
 
-1. Whoever connects gets the last ``REPLAY_BYTES`` of output first, then everything as it comes.
+1. Whoever connects gets the last ``CONSOLE_REPLAY_BYTES`` of output first, then everything as it comes.
 2. What any viewer types reaches the guest in order; while there is no guest it is dropped.
 3. A viewer that does not read is cut off when ``MAX_BACKLOG`` bytes wait for it; the guest and the other viewers never wait.
 4. QEMU's end may come and go: viewers stay connected and go on with the next one.
@@ -17,12 +17,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
+from apiserver.apis.virt.layout import CONSOLE_REPLAY_BYTES
 from launcher.main.wire import remove
 
 logger = logging.getLogger(__name__)
 
-REPLAY_BYTES: Final = 64 << 10
-"""Ten full screens of 80 by 50 characters with colours."""
 MAX_BACKLOG: Final = 256 << 10
 MAX_VIEWERS: Final = 16
 """virt-handler lets 8 in; its successor's may come while its own are still there."""
@@ -34,7 +33,7 @@ CONNECT_SECONDS: Final = 0.05
 class Replay:
     """The newest output, bounded."""
 
-    def __init__(self, limit: int = REPLAY_BYTES) -> None:
+    def __init__(self, limit: int = CONSOLE_REPLAY_BYTES) -> None:
         self._limit = limit
         self._data = bytearray()
         self._cut = False

@@ -8,11 +8,13 @@ import json
 import os
 import pty
 import signal
+import ssl
 import stat
 import sys
 import termios
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -138,9 +140,9 @@ async def test_a_connection_that_breaks_is_dialled_again(server: FakeStreams, wa
         server.refusals = [errors.ServiceUnavailable("virt-api is starting"), errors.BadRequest("it is not running")]
         server.cut()
 
-        await until(lambda: one.read() == SCREENFUL * 2)
         one.type(b"a")
         await until(lambda: one.read().endswith(b"A"))
+        assert one.output == SCREENFUL + b"A"
 
     said = capsys.readouterr().err
     assert "cut off: the connection broke" in said
@@ -153,7 +155,8 @@ async def test_a_server_that_goes_away_is_dialled_again_and_an_end_of_the_guest_
     async with attached(way) as (one, task):
         await until(lambda: one.read() == SCREENFUL)
         await server.close(1001, "virt-api is stopping")
-        await until(lambda: one.read() == SCREENFUL * 2)
+        server.scrollback += b"meanwhile"
+        await until(lambda: one.read() == SCREENFUL + b"meanwhile")
         await server.close(1000, "the guest powered off")
         async with asyncio.timeout(3):
             await task
@@ -195,7 +198,8 @@ async def test_a_console_whose_credential_expired_is_dialled_again_with_a_new_on
         await until(lambda: one.read() == SCREENFUL)
         server.refusals = [errors.Unauthorized("Unauthorized")]
         await server.close(3000, "your credential is not valid any more")
-        await until(lambda: one.read() == SCREENFUL * 2)
+        server.scrollback += b"meanwhile"
+        await until(lambda: one.read() == SCREENFUL + b"meanwhile")
         task.cancel()
     one.close()
     assert [dict(headers)["Authorization"] for _, _, headers in server.requests] == ["Bearer old", "Bearer old", "Bearer new"]
@@ -249,17 +253,26 @@ async def test_a_script_types_what_it_pipes_and_leaves_at_ctrl_bracket(server: F
     await until(lambda: server.typed == b"uname\n")
 
 
-async def test_a_script_whose_input_ends_goes_on_reading(server: FakeStreams, way: Access) -> None:
-    async with attached(way, terminal=False) as (one, task):
+async def test_a_script_whose_input_ends_reads_the_answer_and_leaves(server: FakeStreams, way: Access) -> None:
+    server.refusals = [errors.BadRequest("it is not running")]
+    async with attached(way, terminal=False, wait=5) as (one, task):
         one.type(b"a")
         os.close(one.far)
         await until(lambda: one.read() == SCREENFUL + b"A")
-        await asyncio.sleep(0.05)
         assert not task.done()
-        await server.close(1000)
-        async with asyncio.timeout(3):
+        async with asyncio.timeout(5):
             await task
 
+
+@pytest.mark.parametrize("what", ["nothing", "closed"])
+async def test_a_script_without_input_shows_what_the_guest_said_and_leaves(
+    server: FakeStreams, url: str, tmp_path: Path, what: str
+) -> None:
+    done = await program(tmp_path, url, "console", "testvm", "--linger", "300ms", shell=f'exec "$@" {REDIRECTIONS[what]}')
+    assert (done.code, done.out) == (0, SCREENFUL.decode())
+
+
+REDIRECTIONS = {"nothing": "</dev/null", "closed": "<&-"}
 
 OPEN = "open the console of virtual machine default/testvm: "
 
@@ -447,10 +460,156 @@ def test_flags_stand_before_and_after_the_command_and_names_may_carry_their_kind
 
     assert before.selection == after.selection == Selection(namespace="a")
     assert (before.name, after.name, after.wait, after.reconnect) == ("web", "web", 90.0, 60.0)
-    for wrong in (["console", "pod/web"], ["console", "web", "--wait", "soon"], ["jump", "web"], ["start"]):
-        with pytest.raises(SystemExit) as error:
-            flags.parse(wrong)
-        assert error.value.code == 2
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ([], "COMMAND"),
+        (["jump", "web"], "invalid choice: 'jump'"),
+        (["start"], "NAME"),
+        (["start", ""], "'' names no virtual machine"),
+        (["start", "web", "another"], "unrecognized arguments: another"),
+        (["start", "web", "--force"], "unrecognized arguments: --force"),
+        (["console", "pod/web"], "'pod/web' names no virtual machine"),
+        (["console", "web", "--wait", "soon"], "'soon' is no duration"),
+        (["console", "web", "--wait", "9" * 30 + "h"], "a year (8760h) is the longest duration"),
+        (["console", "web", "--reconnect=-5s"], "a duration is not negative"),
+        (["vnc", "web", "--port", "99999"], "'99999' is no port (0 to 65535)"),
+        (["vnc", "web", "--port", "-1"], "'-1' is no port (0 to 65535)"),
+        (["vnc", "web", "--port", "http"], "'http' is no port (0 to 65535)"),
+    ],
+)
+def test_a_mistake_in_the_arguments_is_1_and_a_line_as_with_kubectl(
+    capsys: pytest.CaptureFixture[str], wrong: list[str], said: str
+) -> None:
+    assert entry.main(wrong) == 1
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0].startswith("error: ")
+    assert said in lines[0]
+    assert lines[1].startswith("See 'kubectl virt")
+    assert len(lines) == 2
+
+
+@dataclass(frozen=True)
+class Done:
+    code: int | None
+    out: str
+    err: str
+
+
+async def program(tmp_path: Path, url: str, *arguments: str, shell: str = 'exec "$@"') -> Done:
+    """Run the installed program through a shell, as scripts do; ``$@`` is its command."""
+    path = write_kubeconfig(tmp_path / "config", url, {"token": "mine"})
+    process = await asyncio.create_subprocess_exec(
+        "sh", "-c", shell, "sh", sys.executable, "-m", "apiserver.kubectl", *arguments,
+        cwd=ROOT, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+        env={**os.environ, "KUBECONFIG": str(path), "PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    out, err = await process.communicate()
+    assert b"Traceback" not in err
+    return Done(process.returncode, out.decode(), err.decode())
+
+
+@pytest.mark.parametrize("arguments", [("start", "testvm"), ("console", "testvm"), ("--help",)], ids=" ".join)
+async def test_output_that_nobody_reads_ends_the_program_as_sigpipe_does(
+    url: str, server: FakeStreams, tmp_path: Path, arguments: tuple[str, ...]
+) -> None:
+    done = await program(tmp_path, url, *arguments, shell='{ sleep 0.2; "$@"; echo $? >&2; } | true')
+    assert done.err.splitlines()[-1] == "141"
+    assert "rror" not in done.err
+
+
+@pytest.mark.parametrize("arguments", [("start", "testvm"), ("console", "testvm"), ("--help",)], ids=" ".join)
+async def test_output_that_cannot_be_written_is_a_line_and_1(
+    url: str, server: FakeStreams, tmp_path: Path, arguments: tuple[str, ...]
+) -> None:
+    done = await program(tmp_path, url, *arguments, shell='exec "$@" >/dev/full')
+    assert done.code == 1
+    assert "No space left on device" in done.err.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("flag", "value"),
+    [
+        ("--server", "ftp://x"),
+        ("--server", "http://["),
+        ("--server", "https://127.0.0.1:99999"),
+        ("--server", "http://a..b"),
+        ("--server", "http://a b"),
+        ("--token", "a\r\nX: y"),
+        ("--as", "a\nb"),
+        ("--as", "\udcff"),
+        ("--namespace", "\udcff"),
+        ("--context", "nowhere"),
+        ("--kubeconfig", "/"),
+        ("--kubeconfig", "/etc/passwd"),
+        ("--kubeconfig", "/dev/null"),
+    ],
+)
+@pytest.mark.parametrize("command", ["start", "console"])
+def test_a_wrong_value_is_one_line_that_says_so(
+    url: str, server: FakeStreams, tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str, flag: str, value: str
+) -> None:
+    path = write_kubeconfig(tmp_path / "config", url, {"token": "mine"})
+    assert entry.main([command, "testvm", "--kubeconfig", str(path), flag, value]) == 1
+    said = capsys.readouterr().err
+    assert said.startswith("error: ")
+    assert "mistake in it" not in said
+    assert said.count("\n") == 1
+    assert server.requests == []
+
+
+async def test_a_server_given_by_flag_is_verified_although_the_kubeconfig_has_plain_http(url: str, tmp_path: Path) -> None:
+    path = str(write_kubeconfig(tmp_path / "config", url, {"token": "mine"}))
+
+    found = await access.load(Selection(kubeconfig=path, server="https://127.0.0.1:1/"))
+
+    assert found.server == "https://127.0.0.1:1"
+    assert found.tls is not None
+    assert found.tls.verify_mode == ssl.CERT_REQUIRED
+    assert (await access.load(Selection(kubeconfig=path, server="127.0.0.1:1"))).server == "http://127.0.0.1:1"
+    alone = await access.load(Selection(server="http://127.0.0.1:1", token="t"), {"KUBECONFIG": "/nonexistent"})
+    assert (alone.server, alone.headers) == ("http://127.0.0.1:1", (("Authorization", "Bearer t"),))
+    with pytest.raises(Failure, match="Impersonate-User"):
+        await access.load(Selection(kubeconfig=path, impersonate_user="a\nb"))
+
+
+async def test_a_viewer_that_does_not_start_is_a_line(
+    server: FakeStreams, way: Access, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    viewer = tmp_path / "remote-viewer"
+    viewer.write_bytes(b"\x7fELF is no program")
+    viewer.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+    async def load() -> Access:
+        return way
+
+    with pytest.raises(Failure, match="Exec format error"):
+        await vnc.Proxy("testvm", load).run(port=0, proxy_only=False)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("late", [False, True])
+async def test_a_signal_ends_the_program_without_a_word(
+    url: str, server: FakeStreams, tmp_path: Path, number: signal.Signals, late: bool
+) -> None:
+    """Early: while it imports. Late: while it is attached."""
+    path = write_kubeconfig(tmp_path / "config", url, {"token": "mine"})
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-v", "-m", "apiserver.kubectl", "console", "testvm", "--kubeconfig", str(path), "--linger", "1h",
+        cwd=ROOT, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    assert process.stderr is not None
+    mark = b"Connected to the console" if late else b"import 'asyncio'"
+    while mark not in (line := await process.stderr.readline()):
+        assert line, "it ended too early"
+    process.send_signal(number)
+    rest = await process.stderr.read()
+
+    assert await process.wait() in ((128 + number,) if late else (-number, 128 + number))
+    assert b"Traceback" not in rest
 
 
 async def test_the_program_restores_the_terminal_when_it_is_ended(url: str, server: FakeStreams, tmp_path: Path) -> None:
@@ -467,7 +626,7 @@ async def test_the_program_restores_the_terminal_when_it_is_ended(url: str, serv
 
     process.send_signal(signal.SIGTERM)
 
-    assert await process.wait() == 130
+    assert await process.wait() == 128 + signal.SIGTERM
     assert termios.tcgetattr(near) == before
     os.close(far)
     os.close(near)

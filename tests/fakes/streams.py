@@ -25,6 +25,8 @@ class FakeStreams:
         """The next requests get these, in order; a number is the status of an answer in plain text."""
         self.requests: list[tuple[str, str, list[tuple[str, str]]]] = []
         self.typed = b""
+        self.scrollback = SCREENFUL
+        """What the guest printed; each connection to the console gets it first."""
         self.subprotocols: list[str] = []
         self.open: set[web.WebSocketResponse] = set()
         self.answers: dict[str, dict[str, Any]] = {}
@@ -77,10 +79,11 @@ class FakeStreams:
         await socket.prepare(request)
         self.open.add(socket)
         try:
-            await socket.send_bytes(RFB if request.match_info["stream"] == "vnc" else SCREENFUL)
+            await socket.send_bytes(RFB if request.match_info["stream"] == "vnc" else self.scrollback)
             async for message in socket:
                 if message.type is WSMsgType.BINARY:
                     self.typed += message.data
+                    self.scrollback += message.data.upper()
                     await socket.send_bytes(message.data.upper())
         finally:
             self.open.discard(socket)

@@ -45,6 +45,8 @@ LAUNCHER_SOCKET: Final = "launcher.sock"
 """virt-launcher's wire (``launcher.protocol``), relative to ``RUN_DIRECTORY``, like all sockets below."""
 CONSOLE_SOCKET: Final = "console.sock"
 """virt-launcher's console: a connection first gets the last screenful, then live bytes; what it writes is typed."""
+CONSOLE_REPLAY_BYTES: Final = 64 << 10
+"""Newest output that each connection to the console gets first: ten full screens of 80 by 50 characters with colours."""
 SERIAL_SOCKET: Final = "serial.sock"
 """QEMU's end of the first serial port; virt-launcher alone connects to it."""
 VNC_SOCKET: Final = "vnc.sock"

@@ -1,0 +1,104 @@
+"""One command of the plugin from its arguments to its exit code.
+
+The codes are kubectl's: 0, 1 for whatever failed, mistakes in the arguments included, and 128 and its number for the signal that ended it
+(SIGPIPE where nobody reads what is printed). Nothing that happens shows a traceback.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import os
+import signal
+import sys
+
+from apiserver.apis.meta import errors
+from apiserver.apis.virt.resources import VIRTUAL_MACHINES
+from apiserver.kubectl import access, console, flags, verbs, vnc
+from apiserver.kubectl.access import Access
+from apiserver.kubectl.messages import Failure, describe, first
+
+
+def run(arguments: list[str] | None) -> int:
+    """Run one command; return its exit code."""
+    # kubernetes_asyncio logs what it then raises, which is what we print.
+    logging.basicConfig(level=logging.CRITICAL)
+    try:
+        code = _parse_and_do(arguments)
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except BrokenPipeError:
+        _drop_output()
+        return 128 + signal.SIGPIPE
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT
+    except Failure as failure:
+        return _failed(str(failure))
+    except OSError as error:
+        _drop_output()
+        return _failed(f"error: {describe(error)}")
+    except Exception as error:  # noqa: BLE001  a mistake of ours: a line to report instead of a page
+        cause = first(error)
+        return _failed(f"error: {type(cause).__name__} in kubectl virt, which is a mistake in it: {describe(cause)}")
+    return code
+
+
+def _failed(text: str) -> int:
+    try:
+        sys.stderr.write(f"{text}\n")
+        sys.stderr.flush()
+    except OSError:  # nobody reads that either
+        pass
+    return 1
+
+
+def _drop_output() -> None:
+    """Point standard output elsewhere, or Python would try again at its end, and complain."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
+    os.close(nowhere)
+
+
+def _parse_and_do(arguments: list[str] | None) -> int:
+    try:
+        parsed = flags.parse(arguments)
+    except SystemExit as end:  # --help, or a mistake that argparse has printed
+        return end.code if isinstance(end.code, int) else 1
+    ended_by: list[signal.Signals] = []
+    try:
+        return asyncio.run(_do(parsed, ended_by))
+    except asyncio.CancelledError:
+        return 128 + (ended_by[0] if ended_by else signal.SIGINT)
+
+
+async def _do(parsed: argparse.Namespace, ended_by: list[signal.Signals]) -> int:
+    task = asyncio.current_task()
+
+    def end(number: signal.Signals) -> None:
+        ended_by.append(number)
+        if task is not None:
+            task.cancel()
+
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # end in order: the terminal is restored on the way
+        if signal.getsignal(number) is not signal.SIG_IGN:  # as of a program that nohup, or a shell without job control, started
+            asyncio.get_running_loop().add_signal_handler(number, end, number)
+
+    async def load() -> Access:
+        found = await access.load(parsed.selection)
+        try:
+            VIRTUAL_MACHINES.path(found.namespace, parsed.name)
+        except UnicodeError as error:
+            raise Failure(f"error: the name {parsed.name!r} or the namespace {found.namespace!r} is not UTF-8") from error
+        except errors.BadRequest as error:  # a name or a namespace that no object can have
+            raise Failure(str(error)) from error
+        return found
+
+    match parsed.command:
+        case "console":
+            return await console.attach(console.Settings(parsed.name, parsed.wait, parsed.reconnect, parsed.linger), load)
+        case "vnc":
+            return await vnc.show(parsed.name, load, port=parsed.port, proxy_only=parsed.proxy_only)
+        case verb:
+            print(await verbs.act(await load(), parsed.name, verb))
+            return 0
