@@ -184,6 +184,27 @@ async def test_a_judgement_holds_for_its_time_only(api: Api, spy: Spy) -> None:
     assert spy.ways["long"] == before + 1
 
 
+async def test_the_address_in_the_audit_log_is_that_of_who_asked(pki: Pki, tmp_path: Path, spy: Spy) -> None:
+    """Two clients with one certificate and one head: what is known of the first is not said of the second."""
+    asked, tls = [], pki.client("developer")
+    async with audited(pki, tmp_path) as (api, log):
+        await api.make(widget())
+        for address in ("127.0.0.1", "127.0.0.2", "127.0.0.1", "127.0.0.2"):
+            line = await raw(api, tls, address)
+            for _ in range(3):
+                line.send("?resourceVersion=0")
+                head, _ = await line.answer()
+                assert head.startswith("HTTP/1.1 200 ")
+                audit = re.search(r"Audit-Id: (\S+)", head)
+                assert audit is not None
+                asked.append((audit[1], address))
+            line.writer.close()
+        assert spy.ways["once"] > 0
+    events = [json.loads(line) for line in log.read_text().splitlines()]
+    said = {(each["auditID"], *each["sourceIPs"]) for each in events}
+    assert {each for each in said if each[0] in dict(asked)} == set(asked)
+
+
 async def test_what_the_authorizer_does_not_know_any_more_is_asked_of_it(api: Api, spy: Spy, monkeypatch: pytest.MonkeyPatch) -> None:
     await api.make(widget())
     await familiar_with(api, "w1?resourceVersion=0", spy)
@@ -289,16 +310,17 @@ class Raw:
         return head, await self.reader.readexactly(int(length[1]))
 
 
-async def raw(api: Api, pki: Pki) -> Raw:
+async def raw(api: Api, tls: ssl.SSLContext, address: str = "127.0.0.1") -> Raw:
     port = int(api.url.rpartition(":")[2])
-    return Raw(*await asyncio.open_connection("127.0.0.1", port, ssl=pki.client("developer"), server_hostname="localhost"), api.path)
+    connection = await asyncio.open_connection("127.0.0.1", port, ssl=tls, server_hostname="localhost", local_addr=(address, 0))
+    return Raw(*connection, api.path)
 
 
 async def test_requests_sent_ahead_are_answered_in_their_order(pki: Pki, spy: Spy) -> None:
     storage = Slow()
     async with serving(pki, storage=storage) as api:
         await api.make(widget())
-        line = await raw(api, pki)
+        line = await raw(api, pki.client("developer"))
         for _ in range(4):
             for query in QUERIES:
                 line.send(query)
@@ -320,7 +342,7 @@ async def test_an_answer_under_way_when_the_server_drains_is_the_connections_las
     storage = Slow()
     async with serving(pki, storage=storage) as api:
         await api.make(widget())
-        line = await raw(api, pki)
+        line = await raw(api, pki.client("developer"))
         for _ in range(4):
             line.send("")
             await line.answer()

@@ -80,6 +80,10 @@ class Handshake:
 
     def __call__(self, leaf: Signed, *others: Signed) -> Certificate:
         """Return what the server reads of a client with this certificate, and these behind it."""
+        return certificates.of(self.connect(leaf, *others))
+
+    def connect(self, leaf: Signed, *others: Signed) -> ssl.SSLObject:
+        """Return the server's end."""
         key = leaf[1].private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
         (self.directory / "client.pem").write_text(key + pem(leaf, *others))
         client = ssl.create_default_context(cadata=self.authority)
@@ -92,7 +96,7 @@ class Handshake:
                 each.do_handshake()
             except ssl.SSLWantReadError:
                 continue
-        return certificates.of(ours)
+        return ours
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,191 @@
+"""Who asks, by the certificate of a connection that may live longer than the certificate does."""
+
+from __future__ import annotations
+
+import ssl
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography.hazmat.primitives.serialization import Encoding
+
+from apiserver.apis.meta.errors import Unauthorized
+from apiserver.endpoints.filters.authentication import Authenticator, NoCredential, RequestHeader, Trust
+from apiserver.endpoints.filters.certificates import authorities_of
+from apiserver.endpoints.http.heads import Fields, Head
+from apiserver.endpoints.http.messages import Request
+from apiserver.endpoints.users import User
+from tests.unit.apiserver.endpoints.filters.test_certificates import HOUR, NOW, Handshake, Signed, common, pem, signed
+
+SECOND = timedelta(seconds=1)
+BEGIN, END = NOW - HOUR, NOW + HOUR
+"""Of every certificate here."""
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.at = NOW
+
+    def now(self) -> datetime:
+        return self.at
+
+    def seconds(self) -> float:
+        return self.at.timestamp()
+
+
+class Carrier:
+    """A connection whose handshake verified a certificate."""
+
+    peer = "192.0.2.1:4711"
+
+    def __init__(self, tls: ssl.SSLObject | None = None, certificate: bytes | None = None) -> None:
+        self.tls, self.certificate = tls, certificate
+
+
+class World:
+    def __init__(self, directory: Path) -> None:
+        self.root, self.proxies = signed(common("root"), None, ca=True), signed(common("proxies"), None, ca=True)
+        self.handshake = Handshake(directory, self.root, self.proxies)
+        self.clock = Clock()
+        self.trust = Trust(
+            RequestHeader(authorities_of(pem(self.proxies)), ("front-proxy",), group_headers=("X-Remote-Group",)),
+            authorities_of(pem(self.root)),
+        )
+        self.reviewed: list[str] = []
+
+    def authenticator(self, *, review: bool = True, **more: Any) -> Authenticator:
+        return Authenticator(trust=self.trust, now=self.clock.now, clock=self.clock.seconds, review=self.review if review else None, **more)
+
+    async def review(self, token: str) -> User | None:
+        self.reviewed.append(token)
+        return User(token) if token != "wrong" else None
+
+    def connect(self, name: str, by: Signed | None = None) -> Carrier:
+        leaf = signed(common(name), by or self.root)
+        return Carrier(self.handshake.connect(leaf), leaf[0].public_bytes(Encoding.DER))
+
+
+def request(carrier: Carrier | None = None, *headers: tuple[str, str]) -> Request:
+    given: Any = carrier or Carrier()
+    return Request(Head("GET", "/x", Fields([("Host", "h"), *headers]), old=False), given)
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+@pytest.mark.parametrize(("at", "is_good"), [(BEGIN - SECOND, False), (BEGIN, True), (NOW, True), (END, True), (END + SECOND, False)])
+async def test_a_certificate_is_worth_something_from_its_first_second_to_its_last(world: World, at: datetime, *, is_good: bool) -> None:
+    authenticate, carrier = world.authenticator(), world.connect("alice")
+    world.clock.at = at
+    if is_good:
+        assert (await authenticate(request(carrier))).name == "alice"
+    else:
+        with pytest.raises(Unauthorized):
+            await authenticate(request(carrier))
+
+
+@pytest.mark.parametrize("proxy", [False, True], ids=["client", "front proxy"])
+async def test_a_certificate_that_expires_on_an_open_connection_is_worth_nothing_from_then_on(world: World, *, proxy: bool) -> None:
+    """Whoever keeps a connection open must not stay who he was; nor may a front proxy speak for others for ever."""
+    authenticate = world.authenticator()
+    carrier = world.connect("front-proxy", world.proxies) if proxy else world.connect("alice")
+    asking = request(carrier, ("X-Remote-User", "alice"))
+    assert (await authenticate(asking)).name == "alice"
+    assert authenticate.known(asking) is not None
+
+    world.clock.at = END + SECOND
+
+    assert authenticate.known(asking) is None
+    for again in (asking, request(carrier, ("X-Remote-User", "alice"))):
+        with pytest.raises(Unauthorized):
+            await authenticate(again)
+
+
+async def test_an_expired_certificate_is_not_made_up_for_by_a_token(world: World) -> None:
+    authenticate, carrier = world.authenticator(), world.connect("alice")
+    world.clock.at = END + SECOND
+    with pytest.raises(Unauthorized):
+        await authenticate(request(carrier, ("Authorization", "Bearer bob")))
+    assert world.reviewed == []
+
+
+async def test_who_was_seen_with_a_head_is_known_for_a_minute_and_no_longer_than_the_certificate(world: World) -> None:
+    authenticate, carrier = world.authenticator(), world.connect("alice")
+    asking = request(carrier)
+    for begin, seconds in ((NOW, 60), (END - 10 * SECOND, 10)):
+        world.clock.at = begin
+        assert authenticate.known(asking) is None or begin != NOW
+        user = await authenticate(asking)
+        world.clock.at = begin + (seconds - 1) * SECOND
+        known = authenticate.known(asking)
+        assert known is not None
+        assert known.user is user
+        world.clock.at = begin + seconds * SECOND
+        assert authenticate.known(asking) is None
+
+
+async def test_what_was_judged_by_another_trust_is_judged_anew(world: World) -> None:
+    authenticate, carrier = world.authenticator(), world.connect("alice")
+    asking = request(carrier)
+    await authenticate(asking)
+    authenticate.trust = Trust(world.trust.request_header)
+    assert authenticate.known(asking) is None
+    with pytest.raises(Unauthorized):
+        await authenticate(asking)
+
+
+async def test_only_a_front_proxy_speaks_for_others(world: World) -> None:
+    said = (("X-Remote-User", "bob"), ("X-Remote-Group", "team"), ("X-Remote-Extra-Scopes", "a"), ("X-Remote-Uid", "u"))
+    authenticate = world.authenticator()
+    spoken_for = await authenticate(request(world.connect("front-proxy", world.proxies), *said))
+    assert (spoken_for.name, spoken_for.uid, spoken_for.extra) == ("bob", "u", {"scopes": ("a",)})
+    assert set(spoken_for.groups) == {"team", "system:authenticated"}
+    assert (await authenticate(request(world.connect("front-proxy"), *said))).name == "front-proxy"  # of the clients' authority
+    with pytest.raises(Unauthorized):
+        await authenticate(request(world.connect("another", world.proxies), *said))
+    with pytest.raises(Unauthorized):  # who names nobody is nobody
+        await authenticate(request(world.connect("front-proxy", world.proxies)))
+
+
+async def test_one_who_is_told_of_no_handshake_is_not_believed(world: World) -> None:
+    with pytest.raises(Unauthorized):
+        await world.authenticator()(request(Carrier(None, b"der")))
+
+
+async def test_a_token_is_reviewed_and_nobody_is_anonymous_where_that_is_off(world: World) -> None:
+    bearer = ("Authorization", "Bearer alice")
+    assert (await world.authenticator()(request(None, bearer))).name == "alice"
+    with pytest.raises(Unauthorized):
+        await world.authenticator()(request(None, ("Authorization", "Bearer wrong")))
+    with pytest.raises(Unauthorized):
+        await world.authenticator(review=False)(request(None, bearer))
+    for nothing in ([], [("Authorization", "Bearer")], [("Authorization", "Basic alice")]):  # as in Go
+        assert (await world.authenticator()(request(None, *nothing))).name == "system:anonymous"
+    with pytest.raises(NoCredential):
+        await world.authenticator(anonymous=False)(request())
+    assert world.reviewed == ["alice", "wrong"]
+
+
+async def test_the_same_user_is_the_same_object(world: World) -> None:
+    authenticate = world.authenticator()
+    first, second = [await authenticate(request(world.connect("alice"), ("Authorization", "Bearer x"))) for _ in range(2)]
+    assert first.name == second.name
+    assert first is not second  # two certificates: two credential ids
+    tokens = [await authenticate(request(None, ("Authorization", "Bearer bob"))) for _ in range(2)]
+    assert tokens[0] is tokens[1]
+
+
+async def test_the_life_that_is_left_is_counted(world: World) -> None:
+    seen: list[float] = []
+
+    class Cell:
+        def observe(self, value: float) -> None:
+            seen.append(value)
+
+    authenticate = world.authenticator(expiry=Cell())
+    await authenticate(request(world.connect("alice")))
+    assert seen == [HOUR.total_seconds()]
+    assert datetime.fromtimestamp(NOW.timestamp() + seen[0], UTC) == END

@@ -1,0 +1,262 @@
+"""What one transaction writes, on which conditions, and what its refusals become; over the memory storage."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from apiserver.apis.meta.errors import Conflict, InternalError, RequestEntityTooLarge, ServiceUnavailable, Timeout
+from apiserver.apis.meta.objects import Object
+from apiserver.apis.meta.resources import Resource
+from apiserver.registry.generic.codec import claim_key
+from apiserver.registry.generic.items import Item
+from apiserver.registry.generic.strategy import Strategy
+from apiserver.registry.generic.transactions import Overtaken, Transactions, Unreadable, reading
+from storage.memory import MAX_COMMIT_BYTES
+from storage.port import Condition, Delete, Entry, Put, RevisionMismatch, Unavailable
+from tests.fakes.storage import UnreliableStorage
+
+ROOT = "/registry"
+LEASES = Resource("example.com", "v1", "leases", "Lease")
+A, B = (f"{ROOT}/example.com/leases/ns/{name}" for name in "ab")
+
+
+class Holding(Strategy):
+    """Objects that hold the claims which they list."""
+
+    resource = LEASES
+    singular = "lease"
+
+    def claims(self, obj: Object) -> frozenset[str]:
+        return frozenset(obj["spec"])
+
+
+class Interrupted(UnreliableStorage):
+    """A storage in which somebody else's writes come first, once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first: list[Put | Delete] = []
+
+    async def commit(self, conditions: Sequence[Condition], writes: Sequence[Put | Delete]) -> int:
+        if self.first:
+            first, self.first = self.first, []
+            await super().commit([], first)
+        return await super().commit(conditions, writes)
+
+
+class World:
+    def __init__(self) -> None:
+        self.storage = Interrupted()
+        self.transactions = Transactions(self.storage, Holding(), ROOT)
+
+    async def create(self, key: str, *claims: str, repeatable: bool = True) -> Item:
+        obj = lease(key, *claims)
+        revision = await self.transactions.create(key, obj, b"created", repeatable=repeatable)
+        return Item(key, revision, obj, b"created")
+
+    async def replace(self, item: Item, *claims: str, repeatable: bool = True) -> Item:
+        obj = lease(item.key, *claims)
+        revision = await self.transactions.replace(item, obj, b"replaced", repeatable=repeatable)
+        return Item(item.key, revision, obj, b"replaced")
+
+    async def everything(self) -> dict[str, bytes]:
+        return {each.key: each.value for each in (await self.storage.range("")).entries}
+
+
+def lease(key: str, *claims: str) -> Object:
+    return {"metadata": {"name": key.rpartition("/")[2], "namespace": "ns"}, "spec": list(claims)}
+
+
+def key_of(claim: str) -> str:
+    return claim_key(ROOT, LEASES, claim)
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+async def test_an_object_and_its_claims_come_change_and_go_together(world: World) -> None:
+    item = await world.create(A, "x/1", "x/2")
+    assert await world.everything() == {A: b"created", key_of("x/1"): A.encode(), key_of("x/2"): A.encode()}
+
+    item = await world.replace(item, "x/2", "x/3")
+    assert await world.everything() == {A: b"replaced", key_of("x/2"): A.encode(), key_of("x/3"): A.encode()}
+
+    revision = await world.transactions.remove(item)
+    assert revision > item.revision
+    assert await world.everything() == {}
+
+
+async def test_what_does_not_change_its_claims_writes_the_object_alone(world: World) -> None:
+    item = await world.create(A, "x/1")
+    claim = await world.storage.get(key_of("x/1"))
+
+    await world.replace(item, "x/1")
+
+    assert await world.storage.get(key_of("x/1")) == claim
+
+
+async def test_a_removal_takes_only_what_was_read(world: World) -> None:
+    """A finalizer, say, or a claim that somebody wrote between the read and the removal must not be lost."""
+    old = await world.create(A, "x/1")
+    newer = await world.replace(old, "x/1")
+
+    with pytest.raises(Overtaken) as caught:
+        await world.transactions.remove(old)
+
+    assert caught.value.current == Entry(A, b"replaced", old.revision, newer.revision)
+    assert await world.everything() == {A: b"replaced", key_of("x/1"): A.encode()}
+
+
+async def test_nothing_is_removed_twice_and_nothing_that_was_made_anew(world: World) -> None:
+    old = await world.create(A)
+    await world.transactions.remove(old)
+    with pytest.raises(Overtaken) as caught:
+        await world.transactions.remove(old)
+    assert caught.value.current is None
+
+    await world.create(A)
+    with pytest.raises(Overtaken):
+        await world.transactions.remove(old)
+    assert await world.everything() == {A: b"created"}
+
+
+async def test_a_replacement_takes_the_place_only_of_what_was_read(world: World) -> None:
+    old = await world.create(A, "x/1")
+    newer = await world.replace(old, "x/1")
+
+    with pytest.raises(Overtaken) as caught:
+        await world.replace(old, "x/2")
+    assert caught.value.current is not None
+    assert caught.value.current.mod_revision == newer.revision
+
+    await world.transactions.remove(newer)
+    with pytest.raises(Overtaken) as caught:
+        await world.replace(newer)
+    assert caught.value.current is None
+    assert await world.everything() == {}
+
+
+async def test_a_key_is_taken_once(world: World) -> None:
+    item = await world.create(A)
+    with pytest.raises(Overtaken) as caught:
+        await world.create(A, "x/1")
+    assert caught.value.current == Entry(A, b"created", item.revision, item.revision)
+    assert await world.everything() == {A: b"created"}
+
+
+async def test_a_claim_that_is_held_is_a_conflict_that_names_its_holder(world: World) -> None:
+    holder = await world.create(A, "x/1")
+    other = await world.create(B)
+    for attempt in (lambda: world.replace(other, "x/1"), lambda: world.transactions.check_claims(B, None, lease(B, "x/1"))):
+        with pytest.raises(Conflict) as caught:
+            await attempt()
+        assert str(caught.value) == 'Operation cannot be fulfilled on leases.example.com "b": x/1 is already held by ns/a'
+    assert await world.everything() == {A: b"created", B: b"created", key_of("x/1"): A.encode()}
+
+    await world.transactions.remove(holder)
+    await world.transactions.check_claims(B, None, lease(B, "x/1"))
+    await world.replace(other, "x/1")
+
+
+async def test_ones_own_claims_are_in_nobodys_way(world: World) -> None:
+    old = await world.create(A, "x/1")
+    await world.transactions.check_claims(A, old.object, lease(A, "x/1"))
+    await world.transactions.check_claims(A, None, lease(A, "x/1"))  # storage says whose it is, though the object does not
+
+
+async def test_a_claim_that_storage_says_is_the_objects_own_is_taken_over(world: World) -> None:
+    """The strategy learned to claim after the object was stored, or another version of the server wrote it."""
+    await world.create(A, "x/1")
+    entry = await world.storage.get(A)
+    assert entry is not None
+    unaware = Item(A, entry.mod_revision, lease(A), b"created")
+
+    await world.replace(unaware, "x/1")
+
+    assert await world.everything() == {A: b"replaced", key_of("x/1"): A.encode()}
+
+
+async def test_a_claim_that_is_given_up_in_this_moment_is_taken(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    holder, other = await world.create(A, "x/1"), await world.create(B)
+    commit, tries = world.storage.commit, 0
+
+    async def given_up(conditions: Sequence[Condition], writes: Sequence[Put | Delete]) -> int:
+        nonlocal tries
+        tries += 1
+        try:
+            return await commit(conditions, writes)
+        except RevisionMismatch as mismatch:
+            await commit([], [Delete(holder.key), Delete(key_of("x/1"))])
+            raise RevisionMismatch(mismatch.key, None) from None  # when it was asked what stands in the way, it was gone
+
+    monkeypatch.setattr(world.storage, "commit", given_up)
+    await world.replace(other, "x/1")
+    assert tries == 2
+    assert await world.everything() == {B: b"replaced", key_of("x/1"): B.encode()}
+
+
+async def test_what_cannot_be_decoded_is_removed_only_as_it_was_read(world: World) -> None:
+    await world.storage.commit([], [Put(A, b"{")])
+    seen = await world.storage.get(A)
+    assert seen is not None
+    world.storage.first = [Put(A, b"{}")]
+    with pytest.raises(Conflict, match="was written in this moment; read it again"):
+        await world.transactions.remove_unread(seen)
+    assert await world.everything() == {A: b"{}"}
+
+    seen = await world.storage.get(A)
+    assert seen is not None
+    await world.transactions.remove_unread(seen)
+    assert await world.everything() == {}
+
+
+@pytest.mark.parametrize(("repeatable", "after"), [(True, 1), (False, 0)])
+async def test_a_write_of_unknown_outcome_is_a_timeout_that_says_whether_to_repeat_it(
+    world: World, *, repeatable: bool, after: int
+) -> None:
+    item = await world.create(A)
+    world.storage.is_out = True
+    for attempt in (world.create(B, repeatable=repeatable), world.replace(item, repeatable=repeatable)):
+        with pytest.raises(Timeout) as caught:
+            await attempt
+        assert "storage did not answer, the write may have happened" in str(caught.value)
+        assert caught.value.details.retry_after_seconds == after
+        assert "the store is out" not in str(caught.value)  # addresses may be in it
+    with pytest.raises(Timeout) as caught:
+        await world.transactions.remove(item)
+    assert caught.value.details.retry_after_seconds == 1
+    assert 'write leases.example.com "a" in namespace "ns"' in str(caught.value)
+
+
+async def test_reads_without_storage_may_be_repeated(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    world.storage.is_out = True
+    for attempt, what in (
+        (world.transactions.check_claims(B, None, lease(B, "x/1")), "read a claim"),
+        (world.transactions.remove_unread(Entry(A, b"{", 1, 1)), "delete what cannot be decoded"),
+    ):
+        with pytest.raises(ServiceUnavailable, match=f"{what}: storage is not available") as caught:
+            await attempt
+        assert caught.value.details.retry_after_seconds == 1
+    assert [vars(each)["error"] for each in caplog.records] == ["the store is out"] * 2
+    with pytest.raises(ServiceUnavailable, match="look: storage is not available"), reading("look"):
+        raise Unavailable("away")
+
+
+async def test_an_object_that_storage_does_not_take_is_too_large(world: World) -> None:
+    with pytest.raises(RequestEntityTooLarge, match=r'leases\.example\.com "a" in namespace "ns" is too large for storage'):
+        await world.transactions.create(A, lease(A), b"x" * (MAX_COMMIT_BYTES + 1), repeatable=True)
+    assert await world.everything() == {}
+
+
+def test_what_cannot_be_decoded_is_named_with_what_can_be_done() -> None:
+    entry = Entry(A, b"{", 1, 1)
+    error = Unreadable(LEASES, entry, ValueError("x" * 1000))
+    assert isinstance(error, InternalError)
+    assert error.entry is entry
+    assert str(error).startswith(
+        f'leases.example.com "a" is stored, but cannot be decoded: ValueError: {"x" * 256}; restore it in the storage'
+    )
