@@ -127,12 +127,11 @@ class LeaderElector:
             lease = await self._leases.get(LEASES, settings.name, settings.namespace)
         except errors.NotFound:
             fresh = {"metadata": {"name": settings.name, "namespace": settings.namespace}, "spec": self._spec({})}
-            written = await self._leases.create(LEASES, fresh, settings.namespace)
+            await self._leases.create(LEASES, fresh, settings.namespace)
         else:
             if not self._is_free(lease):
                 return False
-            written = await self._leases.update(LEASES, {**lease, "spec": self._spec(lease.get("spec") or {})})
-        self._seen = (resource_version_of(written), began)
+            await self._leases.update(LEASES, {**lease, "spec": self._spec(lease.get("spec") or {})})
         self._renewed_at = began
         return True
 

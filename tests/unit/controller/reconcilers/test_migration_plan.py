@@ -88,6 +88,19 @@ def test_a_machine_that_does_not_run_cannot_migrate(phase: str) -> None:
     assert "testvm" in outcome(actions)[1]
 
 
+@pytest.mark.parametrize("phase", ["Scheduling", "PreparingTarget"])
+def test_a_machine_that_was_restarted_meanwhile_is_not_migrated_by_what_was_begun_for_its_former_pod(phase: str) -> None:
+    """The target was made for another guest: its node was chosen, and its anti-affinity written, for a pod that is gone."""
+    again = names.launcher_pod_name("testvm", UID, 2)
+    migration = a_migration(phase=phase, **SIDES)
+    assert outcome(plan(seen(migration, vm=a_running_vm(again), target=a_target()))) == (
+        "Failed",
+        "virtual machine testvm was restarted meanwhile",
+    )
+    same = plan(seen(migration, target=a_target()))
+    assert "Failed" not in [each.status["phase"] for each in same if isinstance(each, WriteStatus)]
+
+
 def test_a_claim_that_two_nodes_cannot_use_is_named() -> None:
     vm = a_running_vm()
     vm["spec"]["domain"]["devices"]["disks"] = [{"type": "PersistentVolumeClaim", "source": {"name": "root"}}]

@@ -76,6 +76,35 @@ def test_a_pod_that_was_made_but_not_written_down_is_made_again_which_compares_i
     assert kinds(plan(seen(a_vm(), a_pod(1, phase="Pending", node=""), refusal="pod exists"))) == ["WriteStatus", "Emit"]
 
 
+@pytest.mark.parametrize("state", ["second", "deleting", "second, deleting"])
+def test_the_next_attempt_does_not_begin_while_more_lives_than_its_own_pod(state: str) -> None:
+    """Two pods that may run are one too many, and one that is being deleted may be gone before its guest is: they go first."""
+    made, stray = a_pod(1, phase="Pending", node="", deleting=state == "deleting"), a_pod(7, deleting=state == "second, deleting")
+    pods = [made] if state == "deleting" else [made, stray]
+    for each in (pods, pods[::-1]):
+        for vm in (a_vm(), a_vm(phase="Pending")):
+            actions = plan(seen(vm, *each))
+            assert not {"CreatePod", "WriteStatus"} & set(kinds(actions))
+            gone = {action.name for action in actions if isinstance(action, DeletePod)}
+            assert gone == {name_of(pod) for pod in each if not is_deleting(pod)}
+
+
+@pytest.mark.parametrize("phase", ["Scheduling", "Pending", ""])
+def test_a_pod_that_is_being_deleted_is_not_handed_a_guest(phase: str) -> None:
+    vm = a_vm(phase=phase or "Scheduling", attempts=[an_attempt()])
+    if not phase:
+        del vm["status"]["phase"]
+    assert plan(seen(vm, a_pod(deleting=True))) == ()
+    assert written(plan(seen(vm, a_pod())))["phase"] == "Scheduled"
+
+
+def test_a_pod_that_is_being_deleted_is_not_deleted_for_its_late_start() -> None:
+    vm = a_vm(phase="Scheduled", attempts=[an_attempt()])
+    late = NOW + timedelta(hours=1)
+    assert "DeletePod" in kinds(plan(seen(vm, a_pod(), now=late)))
+    assert plan(seen(vm, a_pod(deleting=True), now=late)) == ()
+
+
 def test_the_uid_of_a_pod_is_written_down_when_it_is_made() -> None:
     write = next(each for each in plan(seen(a_vm())) if isinstance(each, WriteStatus))
     assert write.uid_field == "podUID"

@@ -29,14 +29,25 @@ class Server:
         self.lease: Object | None = None
         self.revision = 0
 
-    def view(self, is_cut_off: Callable[[], bool] = lambda: False) -> View:
-        return View(self, is_cut_off)
+    def view(self, is_cut_off: Callable[[], bool] = lambda: False, answers_after: Callable[[], float] = lambda: 0.0) -> View:
+        return View(self, is_cut_off, answers_after)
+
+    @property
+    def spec(self) -> Object:
+        assert self.lease is not None
+        spec: Object = self.lease["spec"]
+        return spec
+
+    def take(self, identity: str, **spec: object) -> None:
+        """Write the lease as another implementation would."""
+        self.view()._store({"metadata": {}, **(self.lease or {}), "spec": {"leaseDurationSeconds": 15, **spec, "holderIdentity": identity}})
 
 
 class View:
-    def __init__(self, server: Server, is_cut_off: Callable[[], bool]) -> None:
+    def __init__(self, server: Server, is_cut_off: Callable[[], bool], answers_after: Callable[[], float]) -> None:
         self.server = server
         self.is_cut_off = is_cut_off
+        self.answers_after = answers_after
 
     async def _hop(self) -> None:
         await asyncio.sleep(0.01)
@@ -60,7 +71,9 @@ class View:
         await self._hop()
         if self.server.lease is None or obj["metadata"]["resourceVersion"] != self.server.lease["metadata"]["resourceVersion"]:
             raise errors.Conflict("stale")
-        return self._store(obj)
+        stored = self._store(obj)
+        await asyncio.sleep(self.answers_after())
+        return stored
 
     def _store(self, obj: Object) -> Object:
         self.server.revision += 1
@@ -178,3 +191,119 @@ def test_short_trouble_with_the_server_costs_nobody_the_lead() -> None:
     with pytest.raises(TimeoutError):
         run(scenario())
     assert terms.spans[0][2] == pytest.approx(100, abs=1)
+
+
+@pytest.mark.parametrize("answer", [0.0, 3.0, 6.0, 9.0])
+def test_a_term_counts_from_the_beginning_of_its_renewal_however_late_the_answer_comes(answer: float) -> None:
+    """Others count from when they saw the lease change, which is as soon as it is stored."""
+    server, terms = Server(), Terms()
+    stored: list[float] = []
+
+    async def scenario() -> None:
+        loop = asyncio.get_running_loop()
+
+        def slow() -> float:
+            stored.append(loop.time())
+            return answer if loop.time() > 50 else 0.0
+
+        view = server.view(lambda: len(stored) > 1 and stored[-1] > 50, slow)  # the last renewal is stored, and all else fails
+        async with asyncio.timeout(200), asyncio.TaskGroup() as tasks:
+            tasks.create_task(campaign(an_elector(view, "a"), terms.lead("a")))
+            await asyncio.sleep(1)
+            tasks.create_task(campaign(an_elector(server.view(), "b"), terms.lead("b")))
+
+    with pytest.raises(TimeoutError):
+        run(scenario())
+    (first, _, lost), (second, won, _) = terms.spans
+    assert (first, second) == ("a", "b")
+    assert stored[-1] < lost <= stored[-1] + 10
+    assert won > stored[-1] + 15
+
+
+def test_a_leader_that_stops_does_not_give_away_what_another_holds() -> None:
+    server, terms = Server(), Terms()
+
+    async def scenario() -> None:
+        async with asyncio.TaskGroup() as tasks:
+            leading = tasks.create_task(campaign(an_elector(server.view(), "a"), terms.lead("a")))
+            await asyncio.sleep(10.5)
+            server.take("z")
+            leading.cancel()  # before its next renewal would have told it
+
+    run(scenario())
+    assert (server.spec["holderIdentity"], server.spec["leaseDurationSeconds"]) == ("z", 15)
+
+
+def test_a_lease_that_was_given_back_is_nobodys_and_runs_out_at_once() -> None:
+    server, terms = Server(), Terms()
+    run(campaign(an_elector(server.view(), "a"), terms.lead("a", seconds=3)))
+    assert (server.spec["holderIdentity"], server.spec["leaseDurationSeconds"]) == ("", 1)
+
+
+@pytest.mark.parametrize(("seconds", "wins_at"), [(60, 60), (5, 5), (15, 15), (None, 15)])
+def test_a_holder_that_is_silent_is_waited_for_as_long_as_its_own_lease_says(seconds: int | None, wins_at: float) -> None:
+    server, terms = Server(), Terms()
+    server.take("z", leaseDurationSeconds=seconds)
+
+    async def scenario() -> None:
+        async with asyncio.timeout(100):
+            await campaign(an_elector(server.view(), "a"), terms.lead("a"))
+
+    with pytest.raises(TimeoutError):
+        run(scenario())
+    ((_, won, _),) = terms.spans
+    assert wins_at < won <= wins_at + 2.1
+
+
+def test_a_holder_that_renews_is_waited_for_whatever_its_clock_says() -> None:
+    server, terms = Server(), Terms()
+
+    async def scenario() -> None:
+        async with asyncio.timeout(120), asyncio.TaskGroup() as tasks:
+            tasks.create_task(campaign(an_elector(server.view(), "a"), terms.lead("a")))
+            for _ in range(8):
+                server.take("z", renewTime="1970-01-01T00:00:00.000000Z")
+                await asyncio.sleep(10)
+
+    with pytest.raises(TimeoutError):
+        run(scenario())
+    ((_, won, _),) = terms.spans
+    assert 85 < won <= 88
+
+
+def test_a_lease_says_since_when_and_how_often_it_changed_hands() -> None:
+    server, terms = Server(), Terms()
+    now = "2026-01-01T00:00:00.000000Z"
+    run(campaign(an_elector(server.view(), "a"), terms.lead("a", seconds=10)))
+    assert server.spec == {
+        "holderIdentity": "", "leaseDurationSeconds": 1, "acquireTime": now, "renewTime": now, "leaseTransitions": 1,
+    }  # fmt: skip
+    server.take("", acquireTime="2025-01-01T00:00:00Z", leaseTransitions=4, strategy="kept")
+    lead = an_elector(server.view(), "b")
+    assert run(lead._try())
+    assert server.spec["acquireTime"] == now
+    assert (server.spec["leaseTransitions"], server.spec["holderIdentity"], server.spec["strategy"]) == (5, "b", "kept")
+    server.take("b", acquireTime="2025-01-01T00:00:00Z", leaseTransitions=5)
+    assert run(an_elector(server.view(), "b")._try())
+    assert (server.spec["leaseTransitions"], server.spec["acquireTime"]) == (5, "2025-01-01T00:00:00Z")
+
+
+def test_what_was_led_ends_with_its_error_and_the_lease_is_given_back() -> None:
+    server = Server()
+
+    async def fail() -> None:
+        await asyncio.sleep(5)
+        raise ValueError("a defect")
+
+    with pytest.raises(ExceptionGroup) as caught:
+        run(an_elector(server.view(), "a").run(fail))
+    assert isinstance(caught.value.exceptions[0], ValueError)
+    assert server.spec["holderIdentity"] == ""
+
+
+@pytest.mark.parametrize("times", [(0.0, 10.0, 15), (10.0, 10.0, 15), (2.0, 15.0, 15), (11.0, 10.0, 15), (2.0, 16.0, 15)])
+def test_times_that_would_let_two_lead_are_refused(times: tuple[float, float, int]) -> None:
+    retry, deadline, duration = times
+    with pytest.raises(ValueError, match="retry < renew deadline < lease duration"):
+        Settings("ns", "n", "i", duration, deadline, retry)
+    Settings("ns", "n", "i", 3, 2.0, 1.0)

@@ -50,6 +50,34 @@ def test_errors_and_conflicts_are_tried_again_with_growing_pauses() -> None:
     assert 0 < second - first < third - second < fourth - third
 
 
+def test_after_a_success_the_pauses_begin_anew() -> None:
+    """An object that failed for an hour yesterday is not left alone for long because of one error today."""
+    bad = [ValueError("a defect")] * 6
+    called = moments(Scripted(*bad, Result(requeue_after=50), ValueError("another"), Result()))
+    grown, first, again = called[6] - called[5], called[1] - called[0], called[8] - called[7]
+    assert called[7] - called[6] == 50
+    assert again == pytest.approx(first)
+    assert grown == pytest.approx(32 * first)
+
+
+def test_after_a_terminal_error_the_pauses_begin_anew() -> None:
+    reconciler = Scripted(*[ValueError("a defect")] * 6, Terminal("no such machine type"), ValueError("another"), Result())
+
+    async def scenario() -> None:
+        controller = Controller("test", reconciler, workers=1)
+        controller.enqueue("ns", "name")
+        async with asyncio.timeout(1000), asyncio.TaskGroup() as tasks:
+            tasks.create_task(controller.run())
+            while len(reconciler.at) < 7:
+                await asyncio.sleep(1)
+            controller.enqueue("ns", "name")  # it changed
+
+    with pytest.raises(TimeoutError):
+        run(scenario())
+    called = reconciler.at
+    assert called[8] - called[7] < (called[6] - called[5]) / 8
+
+
 def test_a_terminal_error_is_not_tried_again() -> None:
     assert moments(Scripted(Terminal("no such machine type"))) == [0]
 
