@@ -20,7 +20,7 @@ from handler.identity.trust import Trust
 from handler.pods import launcher, places
 from handler.relays import copying, outgoing
 from handler.relays.header import Header, Release
-from handler.relays.incoming import Expected, Incoming
+from handler.relays.incoming import MAX_CONNECTIONS, Expected, Incoming
 from handler.relays.outgoing import Destination, Outgoing
 from tests.component.handler.tls import Authority, Operator, trusting
 from tests.component.handler.world import eventually
@@ -186,6 +186,32 @@ async def test_only_another_handler_may_say_that_the_guest_left(scene: Scene) ->
     assert await scene.dial(b"kubevirt-relay/1 mig-1 released now\n") == b""
     assert scene.released == []
     assert await scene.dial(Release("mig-1").encode()) == b"ok\n"
+
+
+async def test_a_migration_has_so_many_connections_at_a_time_and_no_more(scene: Scene) -> None:
+    """Each costs the target's virt-handler memory, and leads into libvirtd or QEMU of the pod."""
+    scene.expect()
+    header = Header("mig-1", "data").encode()
+    async with contextlib.AsyncExitStack() as stack:
+
+        async def connected() -> asyncio.StreamWriter:
+            reader, writer = await scene.connect()
+            stack.callback(writer.close)
+            writer.write(header + b"ping")
+            async with asyncio.timeout(5):
+                assert await reader.readexactly(4) == b"ping"
+            return writer
+
+        opened = [await connected() for _ in range(MAX_CONNECTIONS)]
+        for _ in range(2):
+            assert await scene.dial(header) == b""
+        assert len(scene.seen) == MAX_CONNECTIONS
+        scene.incoming.expect("mig-2", Expected("target", "n", scene.release))  # another one's are counted by themselves
+        assert await scene.dial(Header("mig-2", "data").encode()) == b"ping"
+        opened[3].close()
+        await eventually(lambda: len(scene.incoming._connections["mig-1"]) == MAX_CONNECTIONS - 1)
+        await connected()
+        assert await scene.dial(header) == b""
 
 
 async def test_forgetting_a_migration_leaves_what_is_open_to_end_by_itself(scene: Scene) -> None:

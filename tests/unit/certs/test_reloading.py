@@ -13,7 +13,7 @@ import pytest
 
 from certs import files, issuing, peers
 from certs.issuing import Pair, Profile
-from certs.reloading import ClientTls, Files, ServerTls, read
+from certs.reloading import ClientTls, Files, Reloader, ServerTls, read
 
 NOW = datetime.now(UTC)
 DAY = timedelta(days=1)
@@ -151,6 +151,52 @@ def test_a_half_written_set_is_refused_and_the_last_good_one_stays(side: Side, c
     assert presented(handshake(server.context, client.context)[1]) == good
     side.issue_server()
     assert server.refresh()
+
+
+class Loads:
+    """What was asked of a loader, which refuses on request."""
+
+    def __init__(self) -> None:
+        self.seen: list[bytes] = []
+        self.refusal: Exception | None = None
+
+    def __call__(self, resolved: Files) -> None:
+        self.seen.append(resolved.certificate.read_bytes())
+        if self.refusal is not None:
+            raise self.refusal
+
+
+def test_only_what_changed_is_loaded(side: Side) -> None:
+    loads = Loads()
+    reloader = Reloader(side.server, loads)
+    first = side.server.certificate.read_bytes()
+    assert [reloader.refresh() for _ in range(3)] == [False] * 3
+    assert loads.seen == [first]
+    side.issue_server()
+    assert [reloader.refresh() for _ in range(3)] == [True, False, False]
+    assert loads.seen == [first, side.server.certificate.read_bytes()]
+
+
+@pytest.mark.parametrize("refusal", [ssl.SSLError("no match"), ValueError("no certificate"), OSError("read error")])
+def test_what_was_refused_is_looked_at_again_though_nothing_about_it_changed(side: Side, refusal: Exception) -> None:
+    """A file that is being written has its last time and size before it has its last byte, on some file systems."""
+    loads = Loads()
+    reloader = Reloader(side.server, loads)
+    side.issue_server()
+    loads.refusal = refusal
+    assert [reloader.refresh(), reloader.refresh()] == [False, False]
+    loads.refusal = None
+    assert [reloader.refresh(), reloader.refresh()] == [True, False]
+    assert len(loads.seen) == 4
+
+
+def test_a_defect_of_a_loader_is_not_taken_for_bad_files(side: Side) -> None:
+    loads = Loads()
+    reloader = Reloader(side.server, loads)
+    side.issue_server()
+    loads.refusal = KeyError("a defect")
+    with pytest.raises(KeyError):
+        reloader.refresh()
 
 
 def test_files_that_vanish_do_no_harm(side: Side) -> None:

@@ -65,6 +65,21 @@ def test_a_guest_that_moved_away_is_no_longer_reported_from_here() -> None:
     assert plan(observed(a_vm("Running"), a_migrating("succeeded"), gone=True)) == Wait()
 
 
+@pytest.mark.parametrize("connected", [False, True])
+def test_the_end_of_a_launcher_whose_guest_was_leaving_is_not_guessed(connected: bool) -> None:
+    """The guest may run on at the target already: an end written here would have another one started beside it."""
+    leaving: tuple[messages.MigrationState, ...] = ("running", "succeeded")
+    staying: tuple[messages.MigrationState, ...] = ("prepared", "failed", "cancelled")
+    coming: tuple[messages.MigrationState, ...] = ("running", "arrived")
+    for vm in (a_vm("Running"), a_vm("Stopping"), a_vm("Running", deleting=True), a_vm("Unknown")):
+        for state in leaving:
+            assert plan(observed(vm, a_migrating(state), connected=connected, gone=True)) == Wait()
+        for state in staying:
+            assert isinstance(plan(observed(vm, a_migrating(state), connected=connected, gone=True)), Finish)
+        for state in coming:  # the other direction: it does not run elsewhere
+            assert isinstance(plan(observed(vm, a_migrating(state, "incoming"), connected=connected, gone=True)), Finish)
+
+
 @pytest.mark.parametrize(
     ("kind", "phase"),
     [

@@ -31,8 +31,20 @@ def test_the_source_leaves_a_migration_that_is_under_way_alone() -> None:
     assert source(a_migration("Running", deleting=True), a_migrating("running")) == plan.Abort()
 
 
+@pytest.mark.parametrize("state", ["running", "prepared"])
+def test_nothing_is_asked_of_a_source_that_does_not_answer(state: messages.MigrationState) -> None:
+    for migration in (a_migration("TargetReady"), a_migration("Running"), a_migration("Running", deleting=True)):
+        assert source(migration, a_migrating(state), connected=False) == plan.Wait()
+
+
 @pytest.mark.parametrize(
-    ("state", "deleting", "phase"), [("failed", False, "Failed"), ("failed", True, "Failed"), ("cancelled", True, "Cancelled")]
+    ("state", "deleting", "phase"),
+    [
+        ("failed", False, "Failed"),
+        ("failed", True, "Failed"),
+        ("cancelled", True, "Cancelled"),
+        ("cancelled", False, "Failed"),  # not by its deletion: nobody asked for it, so it is no cancellation
+    ],
 )
 def test_the_source_says_that_the_guest_stayed(state: messages.MigrationState, deleting: bool, phase: str) -> None:
     for before in ("TargetReady", "Running"):

@@ -358,6 +358,24 @@ async def test_two_migrations_at_once_are_refused(world: World) -> None:
     world.hypervisor.end_migration(NAME)
 
 
+@pytest.mark.parametrize("by", ["request", "signal"])
+async def test_a_guest_that_is_shut_down_is_not_migrated(world: World, by: str) -> None:
+    """It would arrive where nobody knows that it is to end, or end in the middle of its way."""
+    await world.pod.handle(SYNC)
+    if by == "request":
+        await world.pod.handle(messages.Shutdown(30.0))
+    else:
+        world.pod.terminate()
+    await world.until(lambda: "press power button" in world.hypervisor.calls)
+    with pytest.raises(Refused, match="being shut down") as caught:
+        await world.pod.handle(messages.Migrate("m1"))
+    assert caught.value.reason == "Conflict"
+    assert not world.hypervisor.migrating
+    assert world.status.migration_of("m1") is None
+    world.hypervisor.become(NAME, State.SHUTOFF, "shutdown")
+    await world.until(lambda: world.over)
+
+
 async def test_a_guest_that_powers_off_while_it_migrates_has_shut_down(world: World) -> None:
     await migrating(world)
     world.hypervisor.become(NAME, State.SHUTOFF, "shutdown")

@@ -1,0 +1,123 @@
+"""The socket of the DHCP server, on loopback in the place of the bridge; its answers are tested with ``launcher.dhcp.answers``."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import pytest
+
+from apiserver.apis.virt import network
+from launcher.dhcp import message
+from launcher.dhcp.answers import Lease
+from launcher.dhcp.server import TURN_PACKETS, Server
+from launcher.protocol import messages
+from tests.unit.launcher.dhcp.test_answers import MAC, packet
+
+TAP = messages.Interface("default", MAC, "tap0")
+GIVEN = Lease(MAC, "127.0.0.1", "127.0.0.1", "255.0.0.0", 1500)
+"""The guest is a socket on loopback."""
+
+
+def machine(*interfaces: messages.Interface) -> messages.Machine:
+    return messages.Machine("default", "testvm", "u-1", {}, "qemu", interfaces)
+
+
+@dataclass
+class World:
+    """The guest, and for which machines the lease was looked up."""
+
+    guest: socket.socket
+    asked: list[messages.Machine] = field(default_factory=list)
+    sockets: list[socket.socket] = field(default_factory=list)
+
+    def find(self, wanted: messages.Machine, bridge: socket.socket) -> Lease:
+        self.asked.append(wanted)
+        self.sockets.append(bridge)
+        return GIVEN
+
+    def server(self) -> Server:
+        return Server(self.find)
+
+    async def offered(self, count: int = 1) -> int:
+        """Ask so often at once; return how many offers come."""
+        for _ in range(count):
+            self.guest.sendto(packet(message.DISCOVER), ("127.0.0.1", network.DHCP_SERVER_PORT))
+        got = 0
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(0.5 if count == 1 else 2):
+                while True:
+                    data = await loop.sock_recv(self.guest, 2048)
+                    got += data[16:20] == socket.inet_aton(GIVEN.address)
+                    if got == count:
+                        return got
+        except TimeoutError:
+            return got
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as guest, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as free:
+        guest.setblocking(False)
+        guest.bind(("127.0.0.1", 0))
+        free.bind(("127.0.0.1", 0))
+        monkeypatch.setattr(network, "BRIDGE", "lo")
+        monkeypatch.setattr(network, "DHCP_SERVER_PORT", free.getsockname()[1])
+        monkeypatch.setattr(network, "DHCP_CLIENT_PORT", guest.getsockname()[1])
+        free.close()
+        yield World(guest)
+
+
+async def test_one_server_answers_however_often_it_is_wanted_and_none_afterwards(world: World) -> None:
+    with world.server() as server:
+        assert await world.offered() == 0
+        server.serve(machine(TAP))
+        assert await world.offered() == 1
+        server.serve(machine(TAP))
+        server.serve(machine(TAP))
+        assert await world.offered() == 1
+        assert (len(world.asked), len(set(world.sockets))) == (1, 1)
+    assert world.sockets[0].fileno() == -1
+    assert await world.offered() == 0
+    with world.server() as another:  # the port is free
+        another.serve(machine(TAP))
+        assert await world.offered() == 1
+
+
+async def test_a_machine_without_interfaces_has_no_server(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(network, "BRIDGE", "absent0")  # its pod's network was not prepared
+    with world.server() as server:
+        server.serve(machine())
+    assert world.asked == []
+
+
+async def test_it_hears_the_bridge_alone(world: World) -> None:
+    with world.server() as server:
+        server.serve(machine(TAP))
+        bound = world.sockets[0].getsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, 16).rstrip(b"\0")
+        assert bound == b"lo"
+        assert not world.sockets[0].get_inheritable()  # QEMU is none of its users
+
+
+@pytest.mark.parametrize("trouble", ["no bridge", "taken"])
+async def test_what_is_in_the_way_is_said_and_nothing_stays_open(world: World, monkeypatch: pytest.MonkeyPatch, trouble: str) -> None:
+    with world.server() as server, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as holder:
+        if trouble == "no bridge":
+            monkeypatch.setattr(network, "BRIDGE", "absent0")
+        else:
+            holder.bind(("", network.DHCP_SERVER_PORT))
+        with pytest.raises(OSError, match=f"serve DHCP on {network.BRIDGE}: "):
+            server.serve(machine(TAP))
+        holder.close()
+        monkeypatch.setattr(network, "BRIDGE", "lo")
+        server.serve(machine(TAP))
+        assert await world.offered() == 1
+
+
+async def test_no_flood_is_answered_in_one_turn_and_none_goes_unanswered(world: World) -> None:
+    with world.server() as server:
+        server.serve(machine(TAP))
+        assert await world.offered(3 * TURN_PACKETS) == 3 * TURN_PACKETS
