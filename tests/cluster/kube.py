@@ -166,3 +166,17 @@ def console(kubectl: Kubectl, vm: str, *flags: str) -> Iterator[Console]:
             process.kill()
             process.wait()
         os.close(controller)
+
+
+@contextmanager
+def forwarded(kubectl: Kubectl, target: str, port: int) -> Iterator[int]:
+    """Yield a port of loopback that leads to a port of a pod or Service (``pod/name``, ``service/name``) until the block ends."""
+    command = kubectl.command("port-forward", target, f":{port}")
+    with subprocess.Popen(command, env=kubectl.environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+        try:
+            assert process.stdout is not None
+            found = re.search(r"127\.0\.0\.1:(\d+)", process.stdout.readline())
+            assert found, f"kubectl port-forward to {target} does not say its port"
+            yield int(found[1])
+        finally:
+            process.terminate()

@@ -27,20 +27,38 @@ def our_pods(system: Kubectl, component: str) -> list[dict[str, Any]]:
     return pods
 
 
-def ready(system: Kubectl, component: str) -> bool:
-    pods = our_pods(system, component)
+def is_ready(pods: list[dict[str, Any]]) -> bool:
     return bool(pods) and all(
         any(each["type"] == "Ready" and each["status"] == "True" for each in pod["status"].get("conditions", [])) for pod in pods
     )
 
 
-def kill_all(system: Kubectl, component: str) -> None:
-    for pod in our_pods(system, component):
+def containers(pod: dict[str, Any]) -> set[str]:
+    """Return the ids of the pod's containers, which a kubelet gives anew with every start."""
+    return {each["containerID"] for each in pod["status"].get("containerStatuses", []) if each.get("containerID")}
+
+
+def kill_all(system: Kubectl, component: str) -> set[str]:
+    """Kill every process of a component; return the ids of the containers that they ran in."""
+    pods = our_pods(system, component)
+    killed = set[str]().union(*map(containers, pods))
+    assert killed, f"{component} has no running container"
+    for pod in pods:
         processes.kill(pod)
+    return killed
 
 
-def await_recovery(system: Kubectl, component: str) -> None:
-    eventually(lambda: ready(system, component), timeout=120, what=f"{component} is ready again", interval=1)
+def await_recovery(system: Kubectl, component: str, killed: set[str]) -> None:
+    """Wait until every pod is ready in a container that was started since.
+
+    Of a pod alone that says Ready, its kubelet may not have seen the end of the old container yet.
+    """
+
+    def recovered() -> bool:
+        pods = our_pods(system, component)
+        return is_ready(pods) and all(containers(pod) and not containers(pod) & killed for pod in pods)
+
+    eventually(recovered, timeout=120, what=f"{component} is ready again", interval=1)
 
 
 def tick_above(kubectl: Kubectl, vm: str, last: int) -> int:
@@ -81,10 +99,10 @@ def counting(kubectl: Kubectl) -> dict[str, Any]:
 def test_the_guest_goes_on_and_its_console_comes_back(kubectl: Kubectl, system: Kubectl, counting: dict[str, Any], component: str) -> None:
     before = newest_tick(kubectl, "counting")
 
-    kill_all(system, component)
+    killed = kill_all(system, component)
 
     eventually(lambda: tick_above(kubectl, "counting", before + 3), timeout=120, what=f"the counter after {component} was killed")
-    await_recovery(system, component)
+    await_recovery(system, component, killed)
     vm = eventually(lambda: _get(kubectl, "counting"), timeout=60, what="the virtual machine is served")
     assert vm["status"]["podName"] == counting["status"]["podName"]
     eventually(lambda: _get(kubectl, "counting")["status"]["phase"] == "Running", timeout=60, what="phase Running")
@@ -119,13 +137,14 @@ def test_no_acknowledged_write_is_lost(kubectl: Kubectl, system: Kubectl, compon
     with ThreadPoolExecutor(2) as workers:
         running = [workers.submit(write, each) for each in range(2)]
         eventually(lambda: len(acknowledged) >= 3, timeout=60, what="writes before the kill")
-        kill_all(system, component)
+        killed = kill_all(system, component)
         count = len(acknowledged)
         eventually(lambda: len(acknowledged) >= count + 3, timeout=120, what="writes after the kill")
         stop.set()
         for each in running:
             each.result()
 
+    await_recovery(system, component, killed)
     stored = set(re.findall(r"virtualmachine\.kubevirt\.io/(\S+)", kubectl("get", "vms", "-o", "name")))
     assert not set(acknowledged) - stored
     kubectl("delete", "vms", *acknowledged, "--timeout=100s", timeout=120)

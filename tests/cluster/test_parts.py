@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import socket
+import ssl
 import subprocess
 from typing import Any
 
 import pytest
 
 from apiserver.apis.virt import names
-from tests.cluster.kube import Kubectl, console, eventually
+from tests.cluster.kube import Kubectl, console, eventually, forwarded
 from tests.cluster.manifests import tiny_vm
 from tests.testbed import images
 
@@ -90,21 +92,47 @@ def test_a_stream_that_cannot_be_is_answered_before_the_upgrade(kubectl: Kubectl
     assert "running" in off.stderr.lower()
 
 
+def served(system: Kubectl, pod: dict[str, Any], authorities: str) -> bytes:
+    """Return the certificate (DER) that a pod of virt-api presents; nothing if these authorities do not vouch for it."""
+    (port,) = (each["containerPort"] for each in pod["spec"]["containers"][0]["ports"] if each["name"] == "https")
+    tls = ssl.create_default_context(cadata=authorities)
+    with forwarded(system, f"pod/{pod['metadata']['name']}", port) as here:
+        try:
+            with (
+                socket.create_connection(("127.0.0.1", here), timeout=20) as plain,
+                tls.wrap_socket(plain, server_hostname=f"virt-api.{system.namespace}.svc") as wrapped,
+            ):
+                return wrapped.getpeercert(binary_form=True) or b""
+        except ssl.SSLCertVerificationError:
+            return b""
+
+
 def test_a_lost_certificate_is_made_again_and_used_without_a_restart(system: Kubectl, running: dict[str, Any]) -> None:
-    def pods() -> dict[str, int]:
-        items = system.json("get", "pods", "-l", "kubevirt.io=virt-api")["items"]
-        return {each["metadata"]["name"]: each["status"]["containerStatuses"][0]["restartCount"] for each in items}
+    def pods() -> list[dict[str, Any]]:
+        items: list[dict[str, Any]] = system.json("get", "pods", "-l", "kubevirt.io=virt-api")["items"]
+        return items
 
-    def certificate() -> str:
-        found = system.try_run("get", "secret", "kubevirt-virt-api-tls", "-o", "jsonpath={.data.tls\\.crt}")
-        return found.stdout if found.returncode == 0 else ""
+    def starts() -> dict[str, int]:
+        return {each["metadata"]["name"]: each["status"]["containerStatuses"][0]["restartCount"] for each in pods()}
 
-    before, old = pods(), certificate()
+    def secret() -> dict[str, str]:
+        found = system.try_run("get", "secret", "kubevirt-virt-api-tls", "-o", "json")
+        data: dict[str, str] = json.loads(found.stdout)["data"] if found.returncode == 0 else {}
+        return {name: base64.b64decode(value).decode() for name, value in data.items()}
+
+    def presented() -> list[bytes]:
+        return [served(system, pod, secret()["ca.crt"]) for pod in pods()]
+
+    before, old = starts(), ssl.PEM_cert_to_DER_cert(secret()["tls.crt"])
+    assert set(presented()) == {old}
 
     system("delete", "secret", "kubevirt-virt-api-tls")
 
-    eventually(lambda: certificate() not in ("", old), timeout=60, what="a new certificate")
-    assert pods() == before
+    made = eventually(lambda: (now := secret().get("tls.crt")) and ssl.PEM_cert_to_DER_cert(now), timeout=60, what="a new certificate")
+    assert made != old
+    # Secret volumes follow after a minute or so; then every replica presents the new one on connections that begin.
+    eventually(lambda: set(presented()) == {made}, timeout=180, what="the new certificate is served", interval=3)
+    assert starts() == before
     eventually(lambda: system.try_run("get", "vms").returncode == 0, timeout=60, what="the API is served")
 
 

@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import re
 import ssl
-import subprocess
 import time
-from collections.abc import Iterator
 from typing import Final
 
 import pytest
@@ -20,7 +16,7 @@ from apiserver.apis.virt import streams
 from apiserver.apis.virt.resources import VIRTUAL_MACHINES
 from apiserver.kubectl import access
 from apiserver.kubectl.access import Access, Selection
-from tests.cluster.kube import Kubectl, console, eventually
+from tests.cluster.kube import Kubectl, console, eventually, forwarded
 from tests.cluster.manifests import tiny_vm
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
@@ -113,27 +109,13 @@ def test_pages_of_other_hosts_get_no_console_through_kube_apiserver(machine: Kub
     assert dial(url, here.tls, list(here.headers), None) == 101
 
 
-@contextlib.contextmanager
-def forwarded(system: Kubectl) -> Iterator[int]:
-    """Yield a port of loopback that leads to virt-api."""
-    command = system.command("port-forward", "service/virt-api", ":443")
-    with subprocess.Popen(command, env=system.environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
-        try:
-            assert process.stdout is not None
-            found = re.search(r"127\.0\.0\.1:(\d+)", process.stdout.readline())
-            assert found, "kubectl port-forward does not say its port"
-            yield int(found[1])
-        finally:
-            process.terminate()
-
-
 def test_pages_of_virt_apis_own_address_get_a_console(machine: Kubectl, system: Kubectl) -> None:
     machine("create", "serviceaccount", "direct")
     machine("create", "rolebinding", "direct", "--clusterrole=edit", f"--serviceaccount={machine.namespace}:direct")
     token = machine("create", "token", "direct").strip()
     tls = ssl.create_default_context()
     tls.check_hostname, tls.verify_mode = False, ssl.CERT_NONE  # its certificate is for the Service's names
-    with forwarded(system) as port:
+    with forwarded(system, "service/virt-api", 443) as port:
         own = f"https://127.0.0.1:{port}"
         url = own + VIRTUAL_MACHINES.path(machine.namespace, VM, "console")
         headers = [("Authorization", f"Bearer {token}")]

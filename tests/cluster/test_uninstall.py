@@ -2,30 +2,132 @@
 
 from __future__ import annotations
 
-from typing import Any
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import IO, Any
 
 import pytest
 
-from tests.cluster.kube import Kubectl
+from tests.cluster.kube import Kubectl, eventually
 from tests.cluster.manifests import tiny_vm
 from tests.testbed import release
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
+
+CONTROL_PLANE = frozenset({"virt-api", "virt-controller", "virt-handler", "etcd"})
+API_SERVICE = "v1alpha1.kubevirt.io"
+
+
+@dataclass(frozen=True)
+class Seen:
+    """One event of a watch, and when it came (seconds of this machine's clock)."""
+
+    at: float
+    type: str
+    namespace: str
+    name: str
+    component: str
+    is_deleting: bool
+    exit_code: str
+    message: str
+
+
+_FIELDS = (
+    ".type",
+    ".object.metadata.namespace",
+    ".object.metadata.name",
+    r".object.metadata.labels.kubevirt\.io",
+    ".object.metadata.deletionTimestamp",
+    ".object.status.containerStatuses[0].state.terminated.exitCode",
+    ".object.status.containerStatuses[0].state.terminated.message",
+)
+_LINE = "|".join(f"{{{each}}}" for each in _FIELDS) + '{"\\n"}'
+
+
+class Journal:
+    """What the API server told of some objects, in the order in which it came."""
+
+    def __init__(self) -> None:
+        self.events: list[Seen] = []
+
+    def read(self, lines: IO[str]) -> None:
+        """Write down what kubectl prints; of a message with several lines the first."""
+        for line in lines:
+            found = line.rstrip("\n").split("|", len(_FIELDS) - 1)
+            if len(found) == len(_FIELDS):
+                type_, namespace, name, component, deleted, code, message = found
+                self.events.append(Seen(time.monotonic(), type_, namespace, name, component, bool(deleted), code, message))
+
+    def first(self, *types: str, deleting: bool = False, **wanted: str) -> Seen | None:
+        """Return the first event of these types (or one that says that the object is being deleted) about such an object."""
+        return next(
+            (
+                each
+                for each in list(self.events)
+                if (each.type in types or (deleting and each.is_deleting)) and all(getattr(each, key) == wanted[key] for key in wanted)
+            ),
+            None,
+        )
+
+
+@contextmanager
+def watching(kubectl: Kubectl, journal: Journal, *what: str) -> Iterator[None]:
+    command = kubectl.command("get", *what, "--watch", "--output-watch-events", "-o", f"jsonpath={_LINE}")
+    with subprocess.Popen(command, env=kubectl.environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+        assert process.stdout is not None
+        reader = threading.Thread(target=journal.read, args=(process.stdout,))
+        reader.start()
+        try:
+            yield
+            assert process.poll() is None, f"the watch of {what} ended before the test did"
+        finally:
+            process.terminate()
+            reader.join()
 
 
 def test_uninstalling_shuts_guests_down_and_leaves_a_cluster_that_works(kubectl: Kubectl, make_namespace: Any) -> None:
     inner = make_namespace("left-behind")
     inner.apply(tiny_vm("one"))
     inner("wait", "vm", "one", "--for=condition=Ready", "--timeout=90s", timeout=100)
+    pod = inner.json("get", "vm", "one")["status"]["podName"]
+    pods, services = Journal(), Journal()
     try:
-        release.uninstall()
+        with (
+            watching(inner, pods, "pods", "--all-namespaces", "-l", "kubevirt.io"),
+            watching(inner, services, "apiservices", "--field-selector", f"metadata.name={API_SERVICE}"),
+        ):
+            eventually(lambda: pods.first("ADDED", name=pod) and services.first("ADDED"), timeout=30, what="the watches")
 
+            release.uninstall()
+
+            eventually(lambda: services.first("DELETED"), timeout=30, what="the end of the APIService is told")
         assert inner.json("get", "pods")["items"] == []
         assert "kubevirt.io" not in inner("get", "apiservices", "-o", "name")
         assert inner.try_run("get", "namespace", release.NAMESPACE).returncode != 0
         inner("delete", "namespace", inner.namespace, "--timeout=60s", timeout=70)
     finally:
         release.install()
+    _check_order(pods, services, inner.namespace, pod)
     again = make_namespace("again")
     again.apply(tiny_vm("two"))
     again("wait", "vm", "two", "--for=condition=Ready", "--timeout=90s", timeout=100)
+
+
+def _check_order(pods: Journal, services: Journal, namespace: str, pod: str) -> None:
+    """The guest is asked and powers off, its pod goes, and only then anything that it takes to shut guests down goes."""
+    asked, gone = pods.first(deleting=True, namespace=namespace, name=pod), pods.first("DELETED", namespace=namespace, name=pod)
+    assert asked is not None
+    assert gone is not None
+    ends = {(each.exit_code, each.message.partition(":")[0]) for each in pods.events if each.name == pod and each.exit_code}
+    assert ends == {("0", "shutdown-requested")}
+    for component in sorted(CONTROL_PLANE):
+        first = pods.first("DELETED", deleting=True, namespace=release.NAMESPACE, component=component)
+        assert first is not None, f"no pod of {component} was seen to go"
+        assert asked.at <= gone.at < first.at, f"{component} was removed before the guest was gone"
+    api = services.first("DELETED", deleting=True)
+    assert api is not None
+    assert gone.at < api.at, "the APIService was removed before the guest was gone"

@@ -21,6 +21,8 @@ class AggregatingAPI(FakeAPI):
 
     def __init__(self) -> None:
         super().__init__()
+        self.written: list[tuple[str, str]] = []
+        """Method and path of the writes that virt-api took."""
         self._behind: Config | None = None
         self._session: aiohttp.ClientSession | None = None
 
@@ -30,11 +32,13 @@ class AggregatingAPI(FakeAPI):
         kubeconfig, journal = directory / "kubeconfig", directory / "virt-api.log"
         with journal.open("wb") as log:
             process = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", "apiserver.server.dev", f"--directory={directory}", stdout=log, stderr=subprocess.STDOUT
+                *(sys.executable, "-m", "apiserver.server.dev", f"--directory={directory}", "--port=0"),  # others may run beside it
+                stdout=log,
+                stderr=subprocess.STDOUT,
             )
         try:
             async with aiohttp.ClientSession() as self._session:
-                await self._ready(kubeconfig, journal)
+                await self._ready(process, kubeconfig, journal)
                 assert self._behind is not None
                 yield self._behind
         finally:
@@ -43,8 +47,10 @@ class AggregatingAPI(FakeAPI):
                 process.terminate()
             await process.wait()
 
-    async def _ready(self, kubeconfig: Path, journal: Path) -> None:
+    async def _ready(self, process: asyncio.subprocess.Process, kubeconfig: Path, journal: Path) -> None:
         for _ in range(300):
+            if process.returncode is not None:
+                break
             with contextlib.suppress(OSError, aiohttp.ClientError):
                 config = Config.load(str(kubeconfig)) if kubeconfig.exists() else None
                 if config is not None and self._session is not None:
@@ -67,6 +73,8 @@ class AggregatingAPI(FakeAPI):
         async with self._session.request(
             request.method, url, data=body, headers=kept, ssl=self._behind.ssl_context(), timeout=aiohttp.ClientTimeout(total=None)
         ) as answer:
+            if request.method != "GET" and answer.ok:
+                self.written.append((request.method, request.path))
             response = web.StreamResponse(status=answer.status, headers={"Content-Type": answer.headers["Content-Type"]})
             await response.prepare(request)
             with contextlib.suppress(aiohttp.ClientError):

@@ -80,8 +80,8 @@ async def test_a_machine_starts_migrates_and_goes(tmp_path: Path) -> None:
         await world.until(lambda: api.get(PODS, "ns", wanted), "pod")
         await world.start_pod({"metadata": {"name": wanted}})
         scheduled = await world.vm_phase("Scheduled")
-        writes = [path for method, path, _ in api.requests if method in ("PATCH", "PUT") and "virtualmachines" in path]
-        assert len(writes) == 2
+        # Of what virt-api took: a pass on a copy that is behind is refused, and costs nothing but another look.
+        assert [method for method, path in api.written if "virtualmachines" in path] == ["PATCH", "PATCH"]
         ready = condition(scheduled["status"]["conditions"], "Ready")
         assert ready is not None
         assert (ready["status"], scheduled["status"]["observedGeneration"]) == ("False", 1)
