@@ -329,7 +329,7 @@ def _lack_claims(seen: Observed, missing: tuple[str, ...]) -> tuple[Action, ...]
 def _rest(seen: Observed, wish: power.Power) -> tuple[Action, ...]:
     """Off, and it should be: keep the phase that the last attempt ended in."""
     status = saying.status_of(seen)
-    ready = condition(status.get("conditions"), "Ready") or {}
+    ready = condition(status.get("conditions"), words.READY) or {}
     if phases.phase_of(seen.vm) not in phases.ENDED:
         status = phases.enter(status, phases.STOPPED, seen.now)
         status["conditions"] = saying.ready(seen, "False", wish.reason, wish.message)

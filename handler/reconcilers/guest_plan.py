@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from apiserver.apis.meta import objects, times
+from apiserver.apis.virt import conditions as words
 from apiserver.apis.virt import phases, power
 from handler.reconcilers import guest_status
 from handler.reconcilers.guest_status import End
@@ -124,7 +125,7 @@ def answered_before(vm: Mapping[str, Any]) -> str:
     One that came while this process was not there is younger than the condition that its predecessor wrote.
     """
     asked = str(objects.dig(vm, "status", "request", "time") or "")
-    known = objects.condition(objects.dig(vm, "status", "conditions"), "Paused") or {}
+    known = objects.condition(objects.dig(vm, "status", "conditions"), words.PAUSED) or {}
     since = known.get("lastTransitionTime") if known.get("status") == "True" else None
     return asked if not asked or not since or times.parse(asked) < times.parse(str(since)) else ""
 

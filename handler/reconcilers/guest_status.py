@@ -153,8 +153,8 @@ def _pause(domain: messages.DomainStatus) -> tuple[str, str]:
     """Return reason and message of the condition Paused=True."""
     if domain.state == "pmsuspended":
         return "GuestSuspended", "the guest suspended itself to memory; unpause wakes it"
-    reason, words = PAUSES.get(domain.reason, ("Paused", f"libvirt's reason: {one_line(domain.reason, MAX_REASON)}"))
-    return reason, f"{words} ({one_line(domain.detail, MAX_DETAIL)})" if domain.detail else words
+    reason, message = PAUSES.get(domain.reason, ("Paused", f"libvirt's reason: {one_line(domain.reason, MAX_REASON)}"))
+    return reason, f"{message} ({one_line(domain.detail, MAX_DETAIL)})" if domain.detail else message
 
 
 def ended(vm: Object, end: End, now: datetime) -> Object:

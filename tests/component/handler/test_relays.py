@@ -20,7 +20,7 @@ from handler.identity.trust import Trust
 from handler.pods import launcher, places
 from handler.relays import copying, outgoing
 from handler.relays.header import Header, Release
-from handler.relays.incoming import MAX_CONNECTIONS, Expected, Incoming
+from handler.relays.incoming import Expected, Incoming
 from handler.relays.outgoing import Destination, Outgoing
 from tests.component.handler.tls import Authority, Operator, trusting
 from tests.component.handler.world import eventually
@@ -202,14 +202,14 @@ async def test_a_migration_has_so_many_connections_at_a_time_and_no_more(scene: 
                 assert await reader.readexactly(4) == b"ping"
             return writer
 
-        opened = [await connected() for _ in range(MAX_CONNECTIONS)]
+        opened = [await connected() for _ in range(copying.MAX_CONNECTIONS)]
         for _ in range(2):
             assert await scene.dial(header) == b""
-        assert len(scene.seen) == MAX_CONNECTIONS
+        assert len(scene.seen) == copying.MAX_CONNECTIONS
         scene.incoming.expect("mig-2", Expected("target", "n", scene.release))  # another one's are counted by themselves
         assert await scene.dial(Header("mig-2", "data").encode()) == b"ping"
         opened[3].close()
-        await eventually(lambda: len(scene.incoming._connections["mig-1"]) == MAX_CONNECTIONS - 1)
+        await eventually(lambda: len(scene.incoming._connections["mig-1"]) == copying.MAX_CONNECTIONS - 1)
         await connected()
         assert await scene.dial(header) == b""
 
