@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from launcher.domain.states import State
@@ -123,6 +123,8 @@ def test_of_qemus_log_its_own_last_lines_are_kept() -> None:
 
 
 @given(st.binary(max_size=2000))
+@example(b"x" * 1000)
+@example(b"x\n" * 1000)
 def test_whatever_qemu_logs_is_shown_safely(data: bytes) -> None:
     lines = life.last_lines(data)
     assert len(lines) <= life.MAX_LOG_LINES

@@ -47,6 +47,10 @@ def test_a_link_in_its_place_leads_nowhere(log: Path, tmp_path: Path) -> None:
     assert elsewhere.stat().st_size == qemu_log.MAX_BYTES + 1
 
 
+def test_a_device_in_its_place_is_not_read() -> None:
+    assert qemu_log.last_lines(Path("/dev/urandom")) == ()
+
+
 def test_no_log_has_no_last_words(log: Path) -> None:
     assert qemu_log.last_lines(log) == ()
     assert not qemu_log.trim(log)

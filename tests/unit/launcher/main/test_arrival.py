@@ -1,0 +1,38 @@
+from __future__ import annotations
+
+import pytest
+
+from launcher.domain.states import State
+from launcher.hypervisor.port import Observation
+from launcher.main.arrival import advanced, lost
+from launcher.protocol import messages
+
+
+@pytest.mark.parametrize(
+    ("known", "state", "reason", "then"),
+    [
+        ("prepared", State.PAUSED, "migrating", "running"),
+        ("prepared", State.PAUSED, "user", "arrived"),  # it came while nobody looked
+        ("prepared", State.RUNNING, "unpaused", "succeeded"),
+        ("running", State.PAUSED, "migrating", "running"),
+        ("running", State.PAUSED, "user", "arrived"),
+        ("arrived", State.PAUSED, "user", "arrived"),
+        ("arrived", State.RUNNING, "unpaused", "succeeded"),
+    ],
+)
+def test_how_far_a_domain_is_follows_from_one_look_at_it(known: messages.MigrationState, state: State, reason: str, then: str) -> None:
+    found = advanced(messages.MigrationStatus("m1", "incoming", known), Observation("guest", "u-1", "qemu", state, reason), 7.0)
+
+    assert found.state == then
+    assert bool(found.end_time) == (then == "succeeded")
+
+
+@pytest.mark.parametrize("known", ["running", "arrived"])
+def test_one_that_was_here_and_is_not_did_not_arrive(known: messages.MigrationState) -> None:
+    assert lost(messages.MigrationStatus("m1", "incoming", known), 7.0).state == "failed"
+
+
+@pytest.mark.parametrize("known", ["prepared", "succeeded", "failed", "cancelled"])
+def test_one_that_was_not_here_is_not_lost(known: messages.MigrationState) -> None:
+    status = messages.MigrationStatus("m1", "incoming", known)
+    assert lost(status, 7.0) is status

@@ -1,0 +1,62 @@
+"""Requests that are refused in the state that a pod is in, and what is left alone then."""
+
+from __future__ import annotations
+
+import pytest
+
+from launcher.domain.states import State
+from launcher.main.wire import Refused
+from launcher.protocol import messages
+from tests.unit.launcher.main.test_pod import NAME, PREPARE, SYNC, World, world  # noqa: F401  # a fixture
+
+
+async def refused(world: World, request: messages.Request) -> Refused:  # noqa: F811
+    with pytest.raises(Refused) as caught:
+        await world.pod.handle(request)
+    return caught.value
+
+
+async def test_a_pod_that_is_ending_becomes_no_target(world: World) -> None:  # noqa: F811
+    world.pod.terminate()
+
+    assert (await refused(world, PREPARE)).reason == "Conflict"
+    assert world.served == []
+    assert world.status.migrations == ()
+
+
+async def test_a_guest_that_is_asked_to_power_off_is_not_migrated(world: World) -> None:  # noqa: F811
+    await world.pod.handle(SYNC)
+    await world.pod.handle(messages.Shutdown(60.0))
+
+    assert (await refused(world, messages.Migrate("m1"))).reason == "Conflict"
+    assert not world.hypervisor.migrating
+    assert world.status.migrations == ()
+
+
+async def test_a_guest_with_a_disk_that_stays_behind_is_not_migrated(world: World) -> None:  # noqa: F811
+    await world.pod.handle(SYNC)
+    world.pod._set(not_migratable="disk 'root' is of this node")
+
+    found = await refused(world, messages.Migrate("m1"))
+
+    assert (found.reason, str(found)) == ("Invalid", "cannot migrate: disk 'root' is of this node")
+    assert not world.hypervisor.migrating
+
+
+async def test_the_source_of_a_migration_has_nothing_to_release(world: World) -> None:  # noqa: F811
+    await world.pod.handle(SYNC)
+    await world.pod.handle(messages.Migrate("m1"))
+    await world.until(lambda: world.hypervisor.migrating)
+    world.hypervisor.end_migration(NAME)
+    await world.ends("migrated")
+
+    assert (await refused(world, messages.ReleaseMigration("m1"))).reason == "Conflict"
+
+
+async def test_a_domain_that_somebody_else_made_is_left_alone(world: World) -> None:  # noqa: F811
+    world.hypervisor.become(NAME, State.RUNNING, "booted")
+
+    assert "exists already" in str(await refused(world, SYNC))
+    await world.ends("start-failed")
+    assert world.hypervisor.domains[NAME].state is State.RUNNING
+    assert "destroy" not in world.hypervisor.calls
