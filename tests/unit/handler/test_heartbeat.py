@@ -1,0 +1,85 @@
+"""The beat goes on whatever becomes of one of them: without it virt-controller takes the node for silent."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any, cast
+
+import pytest
+
+from apiserver.apis.meta import errors
+from apiserver.client.rest import Client, TransportError
+from handler import heartbeat
+from handler.devices.acceleration import Verdict
+
+VERDICT = Verdict(accelerated=False, reason="test")
+
+
+class Clock:
+    """A minute passes between two looks at it."""
+
+    def __init__(self) -> None:
+        self.time = datetime(2026, 11, 22, 12, 0, 0, tzinfo=UTC)
+
+    def now(self) -> datetime:
+        self.time += timedelta(minutes=1)
+        return self.time
+
+
+class Leases:
+    """What of the client is used; the first renewal meets a fault."""
+
+    def __init__(self, fault: Exception | None) -> None:
+        self._faults: Iterator[Exception | None] = iter((fault,))
+        self.asked = 0
+        self.written: list[dict[str, Any]] = []
+
+    async def patch(self, _resource: object, name: str, obj: dict[str, Any], namespace: str) -> dict[str, Any]:
+        self.asked += 1
+        fault = next(self._faults, None)
+        if isinstance(fault, TimeoutError):
+            await asyncio.Event().wait()  # nobody answers
+        if fault is not None:
+            raise fault
+        return await self.create(_resource, obj, namespace, name)
+
+    async def create(self, _resource: object, obj: dict[str, Any], namespace: str, name: str = "") -> dict[str, Any]:
+        assert (namespace, name or obj["metadata"]["name"]) == ("leases", "virt-handler-node1")
+        self.written.append(obj)
+        return obj
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        errors.Forbidden("no"),
+        errors.InternalError("etcd is away"),
+        TransportError("refused"),
+        TimeoutError(),
+        errors.NotFound("first"),
+        None,
+    ],
+    ids=lambda fault: type(fault).__name__,
+)
+async def test_a_renewal_that_fails_is_made_up_for_by_the_next(monkeypatch: pytest.MonkeyPatch, fault: Exception | None) -> None:
+    monkeypatch.setattr(heartbeat, "RENEW_SECONDS", 0.02)
+    leases = Leases(fault)
+    async with asyncio.timeout(5), asyncio.TaskGroup() as tasks:
+        beating = tasks.create_task(heartbeat.run(cast(Client, leases), "node1", "leases", VERDICT, Clock()))
+        while len(leases.written) < 3:
+            await asyncio.sleep(0.005)
+        beating.cancel()
+
+    renewed = [each["spec"]["renewTime"] for each in leases.written]
+    assert renewed == sorted(set(renewed))
+    assert leases.asked == len(renewed) + (fault is not None and not isinstance(fault, errors.NotFound))
+
+
+def test_a_node_is_silent_after_several_renewals_that_did_not_come_and_not_after_one() -> None:
+    lease = heartbeat.lease("node1", "leases", VERDICT, "2026-11-22T12:00:00.000000Z")
+
+    assert lease["spec"] == {"holderIdentity": "node1", "leaseDurationSeconds": 40, "renewTime": "2026-11-22T12:00:00.000000Z"}
+    assert lease["spec"]["leaseDurationSeconds"] >= 3 * heartbeat.RENEW_SECONDS
+    assert lease["metadata"]["annotations"] == {"kubevirt.io/acceleration": "qemu: test"}
