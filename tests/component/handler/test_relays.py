@@ -18,7 +18,7 @@ from apiserver.apis.virt import layout
 from certs.reloading import ClientTls, Files, ServerTls
 from handler.identity.trust import Trust
 from handler.pods import launcher, places
-from handler.relays import copying, outgoing
+from handler.relays import copying, incoming, outgoing
 from handler.relays.header import Header, Release
 from handler.relays.incoming import Expected, Incoming
 from handler.relays.outgoing import Destination, Outgoing
@@ -256,6 +256,35 @@ async def test_a_pod_that_dials_without_end_gets_a_few_relays(scene: Scene) -> N
             accepted[-1].shutdown(socket.SHUT_RDWR)
             for task in ending:
                 task.cancel()
+
+
+async def test_a_source_node_that_dials_without_end_gets_a_few_relays(scene: Scene) -> None:
+    scene.expect()
+    opened = [await scene.connect() for _ in range(copying.MAX_CONNECTIONS + 4)]
+    try:
+        for _, writer in opened:
+            writer.write(Header("mig-1", "data").encode() + b"ping")
+        async with asyncio.timeout(5):
+            words = [await reader.read(4) for reader, _ in opened]
+        assert sorted(words) == [b""] * 4 + [b"ping"] * copying.MAX_CONNECTIONS
+        for _, writer in opened:
+            writer.close()
+        await eventually(lambda: not scene.incoming._connections)
+        assert await scene.dial(Header("mig-1", "data").encode()) == b"ping"  # places are given back
+    finally:
+        for _, writer in opened:
+            writer.close()
+
+
+async def test_who_names_no_migration_in_time_is_hung_up_on(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(incoming, "HEADER_SECONDS", 0.1)
+    scene.expect()
+    reader, writer = await scene.connect()
+    writer.write(b"kubevirt-relay/1 ")
+    async with asyncio.timeout(5):
+        assert await reader.read() == b""
+    writer.close()
+    await eventually(lambda: not scene.incoming._all)
 
 
 async def dialled(directory: int, path: str) -> socket.socket:
