@@ -13,15 +13,15 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final, Literal, cast
 
-from apiserver.apis.virt import layout
+from apiserver.apis.virt import forms, layout
 
 Channel = Literal["libvirt", "data"]
 
 MAX_BYTES: Final = 128
 MAX_ANSWER_BYTES: Final = 512
 OK: Final = b"ok\n"
-_CHANNEL: Final = re.compile(rb"kubevirt-relay/1 ([A-Za-z0-9-]{1,63}) (libvirt|data)\n")
-_RELEASE: Final = re.compile(rb"kubevirt-relay/1 ([A-Za-z0-9-]{1,63}) released (running|paused)\n")
+_CHANNEL: Final = re.compile(rb"kubevirt-relay/1 (\S+) (libvirt|data)\n")
+_RELEASE: Final = re.compile(rb"kubevirt-relay/1 (\S+) released (running|paused)\n")
 
 SOURCE_SOCKETS: Final[Mapping[Channel, str]] = MappingProxyType(
     {"libvirt": layout.MIGRATION_LIBVIRT_SOCKET, "data": layout.MIGRATION_DATA_SOCKET}
@@ -42,7 +42,7 @@ class Header:
         Raises:
             ValueError: the uid is none.
         """
-        return _checked(_CHANNEL, f"kubevirt-relay/1 {self.migration_uid} {self.channel}\n", self.migration_uid)
+        return f"kubevirt-relay/1 {_checked(self.migration_uid)} {self.channel}\n".encode()
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,16 +59,18 @@ class Release:
             ValueError: the uid is none.
         """
         word = "paused" if self.paused else "running"
-        return _checked(_RELEASE, f"kubevirt-relay/1 {self.migration_uid} released {word}\n", self.migration_uid)
+        return f"kubevirt-relay/1 {_checked(self.migration_uid)} released {word}\n".encode()
 
 
 def decode(line: bytes) -> Header | Release | None:
     """Return what the line says; None if it is no header."""
-    if match := _CHANNEL.fullmatch(line):
-        return Header(match[1].decode(), cast(Channel, match[2].decode()))
-    if match := _RELEASE.fullmatch(line):
-        return Release(match[1].decode(), match[2] == b"paused")
-    return None
+    match = _CHANNEL.fullmatch(line) or _RELEASE.fullmatch(line)
+    uid = match[1].decode(errors="replace") if match is not None else ""
+    if match is None or forms.uid_errors(uid):
+        return None
+    if match.re is _CHANNEL:
+        return Header(uid, cast(Channel, match[2].decode()))
+    return Release(uid, match[2] == b"paused")
 
 
 def refusal(why: str) -> bytes:
@@ -76,8 +78,7 @@ def refusal(why: str) -> bytes:
     return b"no " + "".join(each for each in why if each.isprintable()).encode()[: MAX_ANSWER_BYTES - 8] + b"\n"
 
 
-def _checked(pattern: re.Pattern[bytes], line: str, uid: str) -> bytes:
-    encoded = line.encode()
-    if not pattern.fullmatch(encoded):
-        raise ValueError(f"{uid!r} is no uid of a Migration")
-    return encoded
+def _checked(uid: str) -> str:
+    if forms.uid_errors(uid):
+        raise ValueError(f"{ascii(uid)[:80]} is no uid of a Migration")
+    return uid

@@ -9,7 +9,7 @@ from handler.relays.header import Header, Release
 from handler.relays.outgoing import split_address
 
 
-@given(st.from_regex(r"[A-Za-z0-9-]{1,63}", fullmatch=True), st.sampled_from(["libvirt", "data"]))
+@given(st.from_regex(r"[A-Za-z0-9][A-Za-z0-9-]{0,62}", fullmatch=True), st.sampled_from(["libvirt", "data"]))
 def test_what_is_encoded_is_decoded(uid: str, channel: header.Channel) -> None:
     line = Header(uid, channel).encode()
 
@@ -17,7 +17,7 @@ def test_what_is_encoded_is_decoded(uid: str, channel: header.Channel) -> None:
     assert len(line) <= header.MAX_BYTES
 
 
-@given(st.from_regex(r"[A-Za-z0-9-]{1,63}", fullmatch=True), st.booleans())
+@given(st.from_regex(r"[A-Za-z0-9][A-Za-z0-9-]{0,62}", fullmatch=True), st.booleans())
 def test_a_release_is_decoded_as_one(uid: str, paused: bool) -> None:
     line = Release(uid, paused).encode()
 
@@ -37,6 +37,12 @@ def test_a_refusal_is_one_bounded_line(why: str) -> None:
 @given(st.binary(max_size=200))
 def test_anything_else_is_no_header(line: bytes) -> None:
     assert header.decode(b"x" + line) is None
+
+
+@pytest.mark.parametrize("uid", [b"", b"-", b"a/b", b"../x", b"a b", b"a" * 64, b"\xff", "٣".encode()])
+def test_what_is_no_uid_names_no_migration(uid: bytes) -> None:
+    assert header.decode(b"kubevirt-relay/1 " + uid + b" data\n") is None
+    assert header.decode(b"kubevirt-relay/1 " + uid + b" released running\n") is None
 
 
 def test_a_uid_cannot_smuggle_a_line() -> None:
