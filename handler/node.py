@@ -1,4 +1,4 @@
-"""What virt-handler does to a pod of its node before the guest starts: devices and network."""
+"""Preparation of a pod of this node for its guest: devices and network."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ def examine(certificate: bytes, key: bytes, authorities: bytes, node: str) -> Pe
         raise Unacceptable(str(error)) from error
     if any(peer is None or peer.common_name != names.HANDLER or names.node_of_server_name(peer.dns_name) != node for peer in seen):
         raise Unacceptable("it has other names")
-    assert seen[0] is not None  # noqa: S101  the line above
+    assert seen[0] is not None  # noqa: S101  the line above has seen to it
     return seen[0]
 
 

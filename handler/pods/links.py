@@ -50,7 +50,7 @@ class Who:
 
 
 class Link:
-    """What is known of one launcher."""
+    """State of one launcher, as far as it is known."""
 
     def __init__(self, pod_uid: str, now: float) -> None:
         self.pod_uid = pod_uid
@@ -69,7 +69,7 @@ class Link:
 
     @property
     def moving(self) -> bool:
-        """Whether the guest is leaving, or has left, for another pod."""
+        """True while the guest is leaving, and once it has left, for another pod."""
         migrations = self.status.migrations if self.status else ()
         return any(each.direction == "outgoing" and each.state in ("running", "succeeded") for each in migrations)
 
@@ -112,7 +112,7 @@ class Links:
                     self._drop(link)
 
     def is_alive(self, pod_uid: str) -> bool:
-        """Whether somebody wants this pod and its launcher is not known to be gone."""
+        """Return whether somebody wants this pod and its launcher is not known to be gone."""
         link = self._links.get(pod_uid)
         return link is not None and not link.gone
 

@@ -22,7 +22,7 @@ class NotOfThisPod(Exception):
 
 
 def in_pod(cgroups: str, pod_uid: str) -> bool:
-    """Whether the lines of ``/proc/PID/cgroup`` name the pod, for both cgroup drivers of the kubelet (systemd's writes ``_`` for ``-``)."""
+    """True if lines of ``/proc/PID/cgroup`` name the pod, for both cgroup drivers of the kubelet (systemd's writes ``_`` for ``-``)."""
     names = {f"pod{pod_uid}", f"pod{pod_uid.replace('-', '_')}.slice"}
     for line in cgroups.splitlines():
         for part in line.rsplit(":", 1)[-1].split("/"):
@@ -71,7 +71,7 @@ class Launcher:
 
     @property
     def has_ended(self) -> bool:
-        """Whether the process is gone."""
+        """True once the process is gone."""
         return _has_ended(self.pidfd)
 
     async def ended(self) -> None:

@@ -1,4 +1,4 @@
-"""What a launcher reported, in the words of ``VirtualMachine.status``. Pure."""
+"""Translation of a launcher's report into the words of ``VirtualMachine.status``. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a private session libvirtd is configured: nothing but files below two directories, no privileges, no other daemon."""
+"""Configuration of a private session libvirtd: nothing but files below two directories, no privileges, no other daemon."""
 
 from __future__ import annotations
 

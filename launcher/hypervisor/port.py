@@ -1,4 +1,4 @@
-"""What virt-launcher wants from a hypervisor.
+"""The hypervisor as virt-launcher needs it: a port.
 
 1. Methods name a domain; there may be others, they are left alone.
 2. Every method either has done what it says when it returns, or raises one of the errors below, or is cancelled. After ``Unavailable``,

@@ -1,4 +1,4 @@
-"""What runs side by side in virt-launcher, and the order in which it ends.
+"""The parts of virt-launcher, which run side by side, and the order in which they end.
 
 Start: libvirtd, the connection to it, the console, the wire. End: the guest first; then every client gets the last status; then libvirtd
 is asked to stop; the exit code and the termination message tell the kubelet how it went.

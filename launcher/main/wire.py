@@ -114,7 +114,7 @@ class Server:
 
 
 class _Connection:
-    """What waits to be sent to one client: answers in order, and at most one status."""
+    """The queue to one client: answers in order, and at most one status."""
 
     def __init__(self, writer: asyncio.StreamWriter, status: Callable[[], messages.Status]) -> None:
         self._writer = writer

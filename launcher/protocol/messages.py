@@ -1,4 +1,4 @@
-"""What virt-handler and virt-launcher say to each other."""
+"""The messages between virt-handler and virt-launcher."""
 
 from __future__ import annotations
 
