@@ -168,6 +168,7 @@ def test_once_staged_it_is_not_staged_again_and_everybody_is_told() -> None:
         (mark(OLD, OLD, NEXT, at=NOW).partition(" ")[0] + " yesterday", MarkSpread),
         ("", MarkSpread),
     ],
+    ids=["spread", "spreading", "just marked", "clock set back", "another bundle", "another signer", "no time", "no mark"],
 )
 def test_a_staged_authority_signs_once_everybody_has_trusted_it_for_a_while(since: str, action: object) -> None:
     actions = decide(seen(data(OLD, OLD, NEXT, staged=NEXT), by=OLD, since=since))
