@@ -19,6 +19,7 @@ MOST: Final = 64
 """Connections at once."""
 HANDSHAKE_SECONDS: Final = 10.0
 SHUTDOWN_SECONDS: Final = 1.0
+"""For answers under way at the end, and for the goodbye of a client that has to go, which would have half a minute for it otherwise."""
 
 
 @asynccontextmanager
@@ -41,8 +42,10 @@ async def listening(app: web.Application, host: str | None, port: int, tls: ssl.
                 oldest.force_close()
             return served()
 
-        waits = HANDSHAKE_SECONDS if tls is not None else None
-        server = await asyncio.get_running_loop().create_server(newcomer, host, port, ssl=tls, ssl_handshake_timeout=waits, backlog=128)
+        handshake, goodbye = (HANDSHAKE_SECONDS, SHUTDOWN_SECONDS) if tls is not None else (None, None)
+        server = await asyncio.get_running_loop().create_server(
+            newcomer, host, port, ssl=tls, backlog=128, ssl_handshake_timeout=handshake, ssl_shutdown_timeout=goodbye
+        )
         try:
             yield int(server.sockets[0].getsockname()[1])
         finally:

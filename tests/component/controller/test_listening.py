@@ -59,16 +59,49 @@ async def test_who_holds_connections_open_does_not_keep_the_kubelet_out() -> Non
         assert [await ended(each) for each in readers] == [True] * 21 + [False] * (MOST - 1), "the oldest go"
 
 
-async def test_a_handshake_that_does_not_end_has_its_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listening, "HANDSHAKE_SECONDS", 0.2)
+def tls(directory: Path) -> ssl.SSLContext:
     now = datetime.now(UTC)
     authority = issuing.new_authority("ca", timedelta(hours=1), now)
     pair = issuing.issue(authority, Profile("localhost", ("localhost",), server=True), timedelta(hours=1), now)
-    (tmp_path / "tls.crt").write_bytes(pair.certificate)
-    (tmp_path / "tls.key").write_bytes(pair.key)
+    (directory / "tls.crt").write_bytes(pair.certificate)
+    (directory / "tls.key").write_bytes(pair.key)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(tmp_path / "tls.crt", tmp_path / "tls.key")
-    async with listening.listening(web.Application(), "127.0.0.1", 0, context) as port:
+    context.load_cert_chain(directory / "tls.crt", directory / "tls.key")
+    return context
+
+
+async def handshaken(port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Return a TCP connection after a handshake that this side has the keys of no more: it answers nothing."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client = context.wrap_bio(incoming, outgoing)
+    while True:
+        with contextlib.suppress(ssl.SSLWantReadError):
+            client.do_handshake()
+            writer.write(outgoing.read())
+            return reader, writer
+        writer.write(outgoing.read())
+        incoming.write(await reader.read(1 << 16))
+
+
+async def test_who_has_to_go_is_gone_whether_it_says_goodbye_or_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listening, "MOST", 1)
+    async with listening.listening(web.Application(), "127.0.0.1", 0, tls(tmp_path)) as port:
+        reader, writer = await handshaken(port)
+        await asyncio.sleep(0.1)
+        _, newcomer = await asyncio.open_connection("127.0.0.1", port)
+        async with asyncio.timeout(10):
+            while await reader.read(1 << 16):
+                pass
+        writer.close()
+        newcomer.close()
+
+
+async def test_a_handshake_that_does_not_end_has_its_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listening, "HANDSHAKE_SECONDS", 0.2)
+    async with listening.listening(web.Application(), "127.0.0.1", 0, tls(tmp_path)) as port:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(b"\x16\x03\x01")
         async with asyncio.timeout(5):
