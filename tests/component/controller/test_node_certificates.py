@@ -90,6 +90,7 @@ async def test_a_certificate_begins_where_the_revoked_ones_end(world: World) -> 
     issued = reading.read_certificate(base64.b64decode(world.status("one")["certificate"]))
     assert issued is not None
     assert issued.not_before == now
+    assert timedelta(hours=23) < issued.not_after - now <= timedelta(days=1, minutes=1)  # as long as was said
 
 
 async def test_for_what_is_decided_nobody_is_asked(world: World) -> None:

@@ -521,3 +521,11 @@ def test_an_image_with_a_quote_in_it_does_not_get_into_the_policy() -> None:
     done = helm("template", "kubevirt", str(CHART), "--set", NODE, "--set", "admission.launcherImages={x'y}")
     assert done.returncode != 0
     assert "launcherImages" in done.stderr
+
+
+def test_every_policy_denies_and_denies_too_when_it_cannot_be_evaluated() -> None:
+    policies = [each for each in objects(NODE) if each["kind"] == "ValidatingAdmissionPolicy"]
+    bindings = {each["spec"]["policyName"]: each["spec"] for each in objects(NODE) if each["kind"] == "ValidatingAdmissionPolicyBinding"}
+    assert {each["spec"]["failurePolicy"] for each in policies} == {"Fail"}
+    assert {each["metadata"]["name"] for each in policies} == bindings.keys()
+    assert all(each == {"policyName": name, "validationActions": ["Deny"]} for name, each in bindings.items())

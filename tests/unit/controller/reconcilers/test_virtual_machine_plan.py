@@ -126,6 +126,16 @@ def test_no_other_pod_of_the_machine_stands_in_for_the_one_that_the_status_names
     assert kinds(plan(seen(a_vm(), stray))) == ["DeletePod"]  # before the first start nothing is waited for
 
 
+def test_no_guest_goes_into_a_pod_that_is_being_deleted() -> None:
+    """It would be powered off half started; the attempt ends when the pod is over, and the next one is another pod."""
+    going = a_pod(deleting=True)
+    assert plan(seen(a_vm(phase="Scheduling", attempts=[an_attempt()]), going)) == ()
+    late = NOW + timedelta(hours=1)
+    assert (
+        plan(seen(a_vm(phase="Scheduled", attempts=[an_attempt()]), going, now=late)) == ()
+    )  # nor is it told of a start that took too long
+
+
 def test_a_pod_that_lost_labels_and_owner_is_watched_over_as_before() -> None:
     bare = a_pod()
     for key in ("labels", "annotations", "ownerReferences"):
@@ -318,6 +328,19 @@ def test_a_guest_that_moved_and_ended_at_once_ended_where_it_was_last() -> None:
     source["status"]["containerStatuses"][0]["state"]["terminated"]["message"] = "migrated: the guest runs on in another pod"
     vm = a_vm(phase="Running", attempts=[an_attempt(runningTime="2026-01-01T00:00:10Z")])
     assert written(plan(seen(vm, source, target, targets=TARGETS)))["phase"] == "Succeeded"
+
+
+def test_how_a_guest_ended_that_moved_is_said_by_no_pod_but_its_target() -> None:
+    own, stray = a_pod(phase="Succeeded", exit_code=0), a_pod(7, phase="Succeeded", exit_code=0)
+    own["status"]["containerStatuses"][0]["state"]["terminated"]["message"] = "migrated: the guest left"
+    ended = written(plan(seen(a_vm(phase="Running", attempts=[an_attempt()]), own, stray)))["attempts"][0]
+    assert (ended["result"], ended["message"]) == ("Failed", "migrated: the guest left")
+
+
+def test_a_handler_that_ends_a_guest_is_not_contradicted_when_its_kubelet_is_silent() -> None:
+    silence = Silence(of_kubelet={"node1": 30.0})
+    actions = plan(seen(a_vm(phase="Running", attempts=[an_attempt()], deleting=True), a_pod(), silence=silence))
+    assert kinds(actions) == ["DeletePod", "LookAgain"]
 
 
 def test_what_a_launcher_says_of_its_end_is_one_bounded_line() -> None:
