@@ -30,6 +30,8 @@ POLL_SECONDS: Final = 2.0
 SAY_EVERY: Final = 5
 """Polls between two lines of progress."""
 MAX_NAMED: Final = 20
+PODS_AT_ONCE: Final = 10
+"""In memory whole: tenants make pods with our label as long as they like."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +100,7 @@ async def _observe(client: Client) -> Left:
             return ()
 
     marked = f"{names.COMPONENT_LABEL}={names.LAUNCHER}"
-    pods = await client.list(PODS, label_selector=marked, limit=virtual_machines.LIVE_PAGE, trim=virtual_machines.trim_pod)
+    pods = await client.list(PODS, label_selector=marked, limit=PODS_AT_ONCE, trim=virtual_machines.trim_pod)
     # Anybody may put our label on a pod. One that claims a machine as its controller goes with it, whoever made it.
     owned = tuple(each for each in pods.get("items") or () if ownership.owner_of(each) is not None)
     return Left(await items(MIGRATIONS), await items(VIRTUAL_MACHINES), owned)

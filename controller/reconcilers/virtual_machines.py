@@ -48,8 +48,8 @@ MAX_TEXT: Final = 4096
 """Characters of a text in a pod that is kept: kubelets cut a container's last words there."""
 MAX_NAME: Final = 254
 """Characters of a name or uid that is kept: one more than those of an object may have, so that what is longer stays another's."""
-LIVE_PAGE: Final = 10
-"""Pods that are in memory whole at once, when they are asked for live: tenants make them as long as they like, which is 1.5 MiB."""
+LIVE_PAGE: Final = 2
+"""Pods of a machine that are in memory whole at once, when they are asked for live: a tenant can make them of 12 MiB there."""
 
 
 @dataclass(frozen=True, slots=True)

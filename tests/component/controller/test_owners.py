@@ -226,7 +226,7 @@ async def test_a_running_pod_without_its_marks_is_still_the_machines(api: FakeAP
     assert tenant.events().count("PodNotMarked") == 1
     lists = [query for method, path, query in api.requests if method == "GET" and path.endswith("/ns/pods") and "watch" not in query]
     assert bool(lists) == ("labels" in fields)  # the copy does not know it any more
-    assert {query["limit"] for query in lists} <= {"10"}  # a tenant's pods may be 1.5 MiB each: no more of them are in memory at once
+    assert {query["limit"] for query in lists} <= {"2"}  # whatever a tenant puts into its pods, no more of them are in memory at once
 
     await api.edit(
         VMS, "ns", "testvm", lambda obj: obj["status"].update(request={"action": "Restart", "runStrategy": "RerunOnFailure", "attempt": 2})
