@@ -30,6 +30,7 @@ def test_wrong_numbers_are_refused(flag: str, capsys: pytest.CaptureFixture[str]
     [
         (1 << 20, Caps(1024, 512), Caps(512, 64), Caps(4096, 4096)),
         (5632 + 512, Caps(1024, 512), Caps(512, 64), Caps(4096, 4096)),
+        (5631 + 512, Caps(1023, 511), Caps(511, 63), Caps(4095, 4095)),
         (2816 + 512, Caps(512, 256), Caps(256, 32), Caps(2048, 2048)),
         (100, Caps(16, 16), Caps(16, 16), Caps(16, 16)),
     ],

@@ -20,6 +20,7 @@ UPGRADE = (("Connection", "Upgrade"), ("Upgrade", "websocket"))
     [
         ("https://api.example.com:8443", HOST, True),
         ("https://API.Example.com:8443", HOST, True),
+        ("https://api.example.com:8443", "API.Example.com:8443", True),
         ("https://api.example.com", "api.example.com", True),
         ("https://api.example.com:443", "api.example.com", True),
         ("https://api.example.com", "api.example.com:443", True),
@@ -64,7 +65,7 @@ def test_a_page_of_this_server_may_and_no_other(origin: str, host: str, *, allow
     ],
 )
 def test_pages_that_the_operator_names_may(origin: str, *, allowed: bool) -> None:
-    named = patterns([r"^https://console\.example\.com$", r"//[a-z]+\.apps\.example\.com(:|$)", "^null$"])
+    named = patterns([r"^https://console\.example\.com$", r"//[a-z]+\.apps\.example\.com(:|$)", "^null$", "^$"])
     assert is_allowed(origin, HOST, named) is allowed
 
 
@@ -103,3 +104,9 @@ def test_programs_and_ordinary_requests_pass(pairs: list[tuple[str, str]]) -> No
 def test_a_websocket_of_another_host_is_refused_and_the_flag_is_named(pairs: list[tuple[str, str]]) -> None:
     with pytest.raises(Forbidden, match=r'origin "https://evil.example" .*--cors-allowed-origins'):
         Origins().check(request(*pairs))
+
+
+def test_of_a_long_origin_the_refusal_repeats_little() -> None:
+    with pytest.raises(Forbidden) as refused:
+        Origins().check(request(*UPGRADE, ("Origin", "https://" + "a" * 10_000)))
+    assert len(refused.value.message) < 1000

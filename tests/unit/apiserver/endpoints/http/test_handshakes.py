@@ -360,6 +360,27 @@ async def test_who_asks_for_new_keys_without_end_is_let_go(contexts: Contexts, a
     await door.end()
 
 
+async def test_who_waits_for_its_turn_is_not_the_one_that_gives_its_place_up(contexts: Contexts) -> None:
+    door = Door(contexts, handshakes=Caps(10, 2))
+    waiting, silent = door.client("192.0.2.1"), door.client("192.0.2.1")
+    waiting.send(waiting.hello())
+    door.client("192.0.2.1")
+    assert (waiting.is_gone, silent.is_gone) == (False, True)
+    await settle()
+    await door.end()
+
+
+async def test_of_who_is_gone_nothing_is_kept_until_its_time_would_be_over(contexts: Contexts) -> None:
+    door = Door(contexts, seconds=1000)
+    client = door.client("192.0.2.1")
+    client.send(client.hello())
+    client.tls.abort()
+    await settle()
+    assert client.is_gone
+    assert client.tls._timer is None
+    await door.end()
+
+
 async def test_what_goes_wrong_in_one_handshake_stops_no_other(contexts: Contexts) -> None:
     door = Door(contexts)
     broken, other = door.client("192.0.2.1"), door.client("192.0.2.2")
