@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
+from apiserver.apis.meta.structure import integer
 from apiserver.apis.virt import structure
 from apiserver.apis.virt.v1alpha1 import types
 from tests.hostile import CASES, Case, a_full_migration, a_full_virtual_machine, all_fields, places
@@ -80,3 +81,8 @@ def test_members_that_a_newer_release_knows_are_nobodys_business() -> None:
     vm = a_full_virtual_machine()
     vm["status"]["attempts"][0]["novelty"] = {"deep": [1, 2, {}]}
     assert structure.of_virtual_machine(vm) == ()
+
+
+@pytest.mark.parametrize(("number", "is_sound"), [(1 << 31, False), ((1 << 31) - 1, True), (-(1 << 31), True), (-(1 << 31) - 1, False)])
+def test_an_integer_has_so_many_bits_with_its_sign(number: int, *, is_sound: bool) -> None:
+    assert (integer(32)(number) == ()) is is_sound

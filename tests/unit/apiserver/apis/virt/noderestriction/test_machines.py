@@ -193,6 +193,13 @@ def test_no_node_stretches_or_skips_the_pause_before_the_next_attempt(moment: st
     assert paths(a_write("n", old, new)) == (set() if allowed else {"status.attempts[1].endTime"})
 
 
+def test_an_attempt_that_has_ended_before_its_machine_keeps_its_result() -> None:
+    old = stored("Stopping")
+    old["status"]["attempts"][-1] |= {"endTime": MOMENT, "result": "Failed"}
+    new = written(old, "Stopped", attempts=copy.deepcopy(old["status"]["attempts"]))
+    assert paths(a_write(old["status"]["nodeName"], old, new)) == set()
+
+
 @pytest.mark.parametrize("field", PLACE)
 def test_an_end_takes_the_place_away(field: str) -> None:
     old = stored("Running", domain={"state": "running"}, interfaces=[{"name": "default"}], graphics=[{"type": "vnc"}])
