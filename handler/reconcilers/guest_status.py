@@ -68,6 +68,8 @@ def end_of(ending: messages.Ending) -> End | None:
         "crashed": "Crashed",
         "start-failed": "StartFailed",
     }[ending.kind]
+    if ending.kind == "crashed" and ending.panicked:
+        reason = "GuestPanicked"
     words = ending.message or {"shutdown": "the guest powered itself off", "shutdown-requested": "the guest shut down"}.get(
         ending.kind, reason
     )

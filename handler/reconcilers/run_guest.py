@@ -132,6 +132,8 @@ class RunGuest:
         spelling must not be told again and again."""
         self._starting: dict[str, Pending] = {}
         """By uid of the pod: the start that its launcher has not answered yet."""
+        self._reboots: dict[str, int] = {}
+        """By uid of the pod: how many of its guest's reboots were told, or are older than this process."""
         self._answered: dict[str, str] = {}
         """By uid of the pod whose guest stands still: the time of the request that was answered (``guest_plan.Observed``)."""
         self._writes: dict[Request, TokenBucket] = {}
@@ -279,6 +281,9 @@ class RunGuest:
         connection, observed = link.connection, link.status
         if connection is None or observed is None:
             return Result()
+        if observed.reboots > self._reboots.setdefault(link.pod_uid, observed.reboots):
+            self._say(vm, "Normal", "Rebooted", "the guest rebooted")
+        self._reboots[link.pod_uid] = observed.reboots
         fault = await self._make_sure_of_network(vm, link, connection)
         now, interfaces = self._ports.clock.now(), self._wired.get(link.pod_uid)
         status = guest_status.with_network(vm, guest_status.running(vm, observed, interfaces, now), fault, now)
@@ -329,6 +334,7 @@ class RunGuest:
         self._wired = {uid: wired for uid, wired in self._wired.items() if self._ports.links.is_alive(uid)}
         self._faulty_since = {uid: since for uid, since in self._faulty_since.items() if self._ports.links.is_alive(uid)}
         self._starting = {uid: pending for uid, pending in self._starting.items() if self._ports.links.is_alive(uid)}
+        self._reboots = {uid: count for uid, count in self._reboots.items() if self._ports.links.is_alive(uid)}
         self._answered = {uid: time for uid, time in self._answered.items() if self._ports.links.is_alive(uid)}
         self._agreed = {uid: agreed for uid, agreed in self._agreed.items() if self._ports.links.is_alive(uid)}
 

@@ -183,6 +183,7 @@ def _append_devices(devices: Element, definition: Definition) -> None:
     balloon = SubElement(devices, "memballoon", model="virtio", freePageReporting="on")
     SubElement(balloon, "stats", period="10")
     SubElement(SubElement(devices, "rng", model="virtio"), "backend", model="random").text = "/dev/urandom"
+    SubElement(devices, "panic", model="isa")  # a guest's kernel tells its end through it, instead of standing there for ever
     _append_pci_ports(devices, definition.specification)
 
 

@@ -72,6 +72,9 @@ class LibvirtHypervisor:
         self._connection: libvirt.virConnect | None = None
         self._callbacks: list[Callable[[], None]] = []
         self._agents: dict[str, bool] = {}
+        self._panicked: set[str] = set()
+        """Domains whose guest panicked: only an event says so of one that libvirt destroyed for it."""
+        self._reboots: dict[str, int] = {}
         self._ready = asyncio.Event()
         self._lost = asyncio.Event()
         # One for a migration, two for an agent that does not answer (facts, shutdown), one for everything else.
@@ -116,12 +119,14 @@ class LibvirtHypervisor:
                 return None
             number, reason = domain.state()
             state = state_of(number)
+            word = reason_of(state, reason)
             return Observation(
                 name,
                 domain.UUIDString(),
                 _type(connection, domain),
                 state,
-                reason_of(state, reason),
+                "panicked" if state is State.SHUTOFF and word == "crashed" and name in self._panicked else word,
+                reboots=self._reboots.get(name, 0),
                 agent_connected=self._agents.get(name, False),
                 disk_errors=_disk_errors(domain) if (state, reason) == (State.PAUSED, libvirt.VIR_DOMAIN_PAUSED_IOERROR) else (),
             )
@@ -292,7 +297,13 @@ class LibvirtHypervisor:
             self._agents[domain.name()] = state == libvirt.VIR_CONNECT_DOMAIN_EVENT_AGENT_LIFECYCLE_STATE_CONNECTED
             later(self._changed)
 
-        def on_change(*_arguments: object) -> None:
+        def on_lifecycle(_connection: object, domain: libvirt.virDomain, event: int, _detail: int, _opaque: object) -> None:
+            if event == libvirt.VIR_DOMAIN_EVENT_CRASHED:  # it has one cause: the guest panicked
+                self._panicked.add(domain.name())
+            later(self._changed)
+
+        def on_reboot(_connection: object, domain: libvirt.virDomain, _opaque: object) -> None:
+            self._reboots[domain.name()] = self._reboots.get(domain.name(), 0) + 1
             later(self._changed)
 
         def on_close(closed: object, _reason: int, _opaque: object) -> None:
@@ -302,8 +313,8 @@ class LibvirtHypervisor:
             connection.setKeepAlive(*KEEPALIVE)
             connection.registerCloseCallback(on_close, None)
             connection.domainEventRegisterAny(None, libvirt.VIR_DOMAIN_EVENT_ID_AGENT_LIFECYCLE, on_agent, None)
-        for event in (libvirt.VIR_DOMAIN_EVENT_ID_LIFECYCLE, libvirt.VIR_DOMAIN_EVENT_ID_REBOOT):
-            connection.domainEventRegisterAny(None, event, on_change, None)
+        connection.domainEventRegisterAny(None, libvirt.VIR_DOMAIN_EVENT_ID_LIFECYCLE, on_lifecycle, None)
+        connection.domainEventRegisterAny(None, libvirt.VIR_DOMAIN_EVENT_ID_REBOOT, on_reboot, None)
 
     def _on_close(self, closed: object) -> None:
         if self._connection is None or closed is self._connection or not self._connection.isAlive():

@@ -24,6 +24,7 @@ RELEASE_SECONDS: Final = 5.0
 NOT_RUN: Final = "the pod was asked to end before its guest ran"
 STANDS_STILL: Final = frozenset({"user", "I/O error", "watchdog"})
 """libvirt's reasons for a pause in which a guest can be left for good, and has to be resumed in order to shut down."""
+PANICKED: Final = "the guest panicked"
 MAX_LOG_LINES: Final = 20
 MAX_TERMINATION_MESSAGE: Final = 4096
 """The kubelet cuts longer ones."""
@@ -121,7 +122,7 @@ def ending_of(run: Run, last: Observation | None) -> tuple[messages.EndingKind, 
     if reason == "destroyed":
         return "destroyed", "the domain was destroyed, not by virt-launcher"
     if reason in ("crashed", "failed", "panicked"):
-        return "crashed", "QEMU ended unexpectedly" if reason != "panicked" else "the guest panicked"
+        return "crashed", "QEMU ended unexpectedly" if reason != "panicked" else PANICKED
     return "crashed", f"the domain is {reason}: QEMU ended while nobody looked"
 
 

@@ -328,7 +328,7 @@ class Pod:
     def _end(self, kind: messages.EndingKind, message: str) -> None:
         if self.status.ending is None:
             log = qemu_log.last_lines(self._qemu_log(self._name)) if kind in ("crashed", "start-failed") else ()
-            ending = messages.Ending(kind, message, self._run.migrated_to, log, time.time())
+            ending = messages.Ending(kind, message, self._run.migrated_to, log, time.time(), panicked=message == life.PANICKED)
             logger.info("the run of the domain is over", extra={"ending": kind, "reason": message})
             self._set(ending=ending, domain=None)
         self._over.set()
@@ -379,7 +379,9 @@ class Pod:
         kind: messages.Accelerator = "kvm" if seen.type == "kvm" else "qemu"
         names = disks.names_by_target(self._machine.domain) if seen.disk_errors and self._machine is not None else {}
         domain = messages.DomainStatus(seen.name, seen.uuid, kind, NAMES[seen.state], seen.reason, life.fault_of(seen, names))
-        self._set(domain=domain, started=self.status.started or self._existed)
+        if seen.reboots > self.status.reboots:
+            logger.info("the guest rebooted")
+        self._set(domain=domain, reboots=seen.reboots, started=self.status.started or self._existed)
 
     def _take_inactive(self, seen: Observation | None) -> None:
         incoming = arrival.expected(self.status)

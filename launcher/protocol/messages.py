@@ -173,6 +173,8 @@ class Ending:
     """The last lines QEMU wrote to its log, when it failed or crashed. Not to be trusted."""
     time: float = 0.0
     """Unix time."""
+    panicked: bool = False
+    """Of ``crashed``: the guest's kernel said that it panicked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,6 +237,8 @@ class Status:
     """The guest was asked to shut down, by ``Shutdown`` or SIGTERM."""
     consoles: int = 0
     """Connections to the console socket."""
+    reboots: int = 0
+    """How often the guest rebooted in this pod."""
     interfaces: tuple[InterfaceStatus, ...] = ()
     agent: AgentStatus = field(default_factory=AgentStatus)
     migrations: tuple[MigrationStatus, ...] = ()

@@ -11,13 +11,14 @@ from typing import Any
 import pytest
 
 from apiserver.apis.meta import objects
+from apiserver.apis.virt import power
 from handler.devices.ownership import NotTheDevice
 from handler.network.masquerade import Unsupported
 from handler.network.namespaces import CommandFailed
-from handler.reconcilers import run_guest
+from handler.reconcilers import guest_status, run_guest
 from launcher.protocol import messages
 from tests.component.handler.world import VMS, World, a_world, eventually
-from tests.unit.handler.reconcilers.builders import a_request
+from tests.unit.handler.reconcilers.builders import NOW, a_request, a_vm
 
 
 @pytest.fixture
@@ -200,6 +201,46 @@ async def test_an_unpause_that_came_while_virt_handler_was_away_is_heeded_and_an
     await world.api.edit(VMS, "default", "testvm", asked_at("Unpause", "2126-01-01T00:00:00Z"))
     async with world.handler():
         await eventually(lambda: world.status()["domain"]["state"] == "running")
+
+
+async def test_a_panic_ends_the_attempt_as_a_failure_and_is_told(world: World) -> None:
+    await world.vm()
+    launcher = await world.launcher("pod-1")
+    async with world.handler():
+        await eventually(lambda: phase_is(world, "Running"))
+        launcher.change(domain=None, ending=messages.Ending("crashed", "the guest panicked", panicked=True))
+        await eventually(lambda: phase_is(world, "Failed"))
+        await eventually(lambda: "GuestPanicked" in world.events())
+    attempt = world.status()["attempts"][-1]
+    assert (attempt["result"], attempt["message"]) == ("Failed", "the guest panicked")
+    ready = objects.condition(world.status()["conditions"], "Ready") or {}
+    assert ready["reason"] == "GuestPanicked"
+
+
+@pytest.mark.parametrize(
+    ("strategy", "on"), [("Always", True), ("RerunOnFailure", True), ("Once", False), ("Manual", False), ("Halted", False)]
+)
+def test_after_a_panic_the_strategy_decides(strategy: str, *, on: bool) -> None:
+    vm = a_vm("Running")
+    vm["spec"]["runStrategy"] = strategy
+    vm["status"]["attempts"][0]["runningTime"] = "2026-11-21T07:59:05Z"
+    end = guest_status.end_of(messages.Ending("crashed", "the guest panicked", panicked=True))
+    assert end is not None
+    assert power.decide({**vm, "status": guest_status.ended(vm, end, NOW)}).on is on
+
+
+async def test_reboots_are_told_and_those_before_this_process_are_not(world: World) -> None:
+    await world.vm()
+    launcher = await world.launcher("pod-1")
+    async with world.handler():
+        await eventually(lambda: phase_is(world, "Running"))
+        launcher.change(reboots=1)
+        await eventually(lambda: "Rebooted" in world.events())
+    told = world.api.all("/api/v1/events")
+    async with world.handler() as again:
+        await eventually(lambda: again.node.wired == 1)
+        await asyncio.sleep(0.2)
+    assert len(world.api.all("/api/v1/events")) == len(told)
 
 
 async def test_pause_and_unpause_reach_the_guest(world: World) -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import time
 from collections.abc import Callable
 
@@ -162,6 +163,27 @@ def test_a_reboot_stays_in_the_same_qemu_and_on_the_same_console(start: Start) -
         viewer.type("reboot -f\n")
         viewer.expect("GUEST-READY")
         assert pod.qemu() == before
+        assert client.until(lambda status: status.reboots).reboots == 1
+
+
+PANICS = bytes.fromhex("ba 05 05 b0 01 ee f4 eb fd")
+"""``mov dx, 0x505; mov al, 1; out dx, al``, and halt: what a kernel's driver of pvpanic does (https://www.qemu.org/docs/master/specs/pvpanic.html)."""
+
+
+def test_a_guest_that_panics_has_crashed_and_says_that_it_panicked(start: Start) -> None:
+    pod = start()
+    claim = pod.disks / "boot"
+    claim.mkdir()
+    (claim / "disk.img").write_bytes((PANICS.ljust(510, b"\0") + b"\x55\xaa").ljust(1 << 20, b"\0"))  # a boot sector, and nothing else
+    subprocess.run(["chown", "-R", "107:107", claim], check=True)
+    disks = [{"name": "boot", "type": "PersistentVolumeClaim", "source": {"name": "c"}}]
+    machine = a_machine(firmware={}, devices={"disks": disks, "graphics": [], "interfaces": []})
+    with pod.client() as client:
+        client.ask(messages.Sync(machine))
+        ending = client.until(lambda status: status.ending).ending
+        assert ending is not None
+        assert (ending.kind, ending.panicked, ending.message) == ("crashed", True, "the guest panicked")
+    assert pod.wait() == 1
 
 
 def test_qemu_killed_is_a_crash_and_ends_with_1(start: Start) -> None:
