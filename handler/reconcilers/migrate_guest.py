@@ -20,8 +20,12 @@ from apiserver.apis.virt.resources import MIGRATIONS, VIRTUAL_MACHINES
 from controller.runtime.clock import Clock
 from controller.runtime.reconciling import InvalidObject, Request, Result
 from controller.runtime.validating import Events
+from handler.devices import ownership
+from handler.network.masquerade import Unsupported
+from handler.network.namespaces import CommandFailed
 from handler.network.setup import Interface
 from handler.pods import places
+from handler.pods.hanging import StorageHangs
 from handler.pods.launcher import Connection, Disconnected, Refused
 from handler.pods.links import Link, Links, Who
 from handler.reconcilers import guest_status, migration_causes, migration_plan
@@ -303,7 +307,11 @@ class MigrateTarget(_Side):
                 self._close(request)
                 return False
             case migration_plan.Prepare():
-                await self._prepare(migration, link)
+                try:
+                    await self._prepare(migration, link)
+                except (Refused, Unsupported, CommandFailed, ownership.NotTheDevice, StorageHangs, OSError) as error:
+                    await self._tell_fault(migration, error)
+                    raise
                 return True
             case migration_plan.Expect():
                 source = str(objects.dig(migration, "status", "sourceNode") or "")
@@ -313,7 +321,8 @@ class MigrateTarget(_Side):
             case migration_plan.Offer():
                 phase = phases.phase_of(migration)
                 ready = phases.TARGET_READY if phase == phases.PREPARING_TARGET else phase
-                await self._write(migration, ready, targetAddress=action.address)
+                told = {"message": ""} if ready != phase and objects.dig(migration, "status", "message") else {}  # it is ready now
+                await self._write(migration, ready, targetAddress=action.address, **told)
                 return True
             case migration_plan.Release():
                 await self._release(uid, link, power.wants_paused(await self._machine(migration)))
@@ -331,6 +340,13 @@ class MigrateTarget(_Side):
         accelerator: messages.Accelerator = "kvm" if objects.dig(vm, "status", "domain", "type") == "kvm" else "qemu"
         request = messages.PrepareMigrationTarget(objects.uid_of(migration), machine_of(vm, accelerator, interfaces))
         await connection.call(request)
+
+    async def _tell_fault(self, migration: Object, error: Exception) -> None:
+        """Say in the Migration why its target is not ready; it is tried again until virt-controller gives up."""
+        message = guest_status.printable(f"the target on node {objects.dig(migration, 'status', 'targetNode')} is not ready: {error}")
+        if objects.dig(migration, "status", "message") != message:
+            await self._write(migration, phases.PREPARING_TARGET, message=message)
+            self._say(migration, "Warning", "MigrationTargetNotReady", message)
 
     async def _release(self, migration_uid: str, link: Link, paused: bool) -> None:  # noqa: FBT001 - as the door calls it
         """Let the guest run: the source's launcher said that it left. Needs no API server."""

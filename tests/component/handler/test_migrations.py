@@ -13,6 +13,7 @@ import pytest
 
 from apiserver.apis.meta import errors
 from apiserver.apis.virt import release
+from handler.network.namespaces import CommandFailed
 from handler.relays.outgoing import Destination
 from launcher.protocol import messages
 from tests.component.handler.world import MIGS, VMS, Handler, World, a_world, eventually, relay
@@ -310,3 +311,22 @@ async def test_a_copy_at_the_target_of_a_failed_migration_is_never_released(scen
 
     assert not [each for each in scene.target.received if isinstance(each, messages.ReleaseMigration)]
     assert scene.at_target() == "paused"
+
+
+async def test_what_keeps_a_target_from_being_ready_is_told_in_the_migration_until_it_is(scene: Scene) -> None:
+    async with AsyncExitStack() as stack:
+        _, target = await both(stack, scene)
+        target.node.no_network = CommandFailed("nft: no such table")
+        await scene.begin()
+
+        def message() -> str:
+            return str(scene.world.api.get(MIGS, "default", "m")["status"].get("message") or "")
+
+        await eventually(lambda: message() == "the target on node n2 is not ready: nft: no such table")
+        assert scene.phase() == "PreparingTarget"
+        await eventually(lambda: "MigrationTargetNotReady" in scene.world.events())
+        target.node.no_network = None
+        await eventually(lambda: scene.state() == "running")
+        assert message() == ""
+        scene.move()
+        await eventually(lambda: scene.phase() == "Succeeded")

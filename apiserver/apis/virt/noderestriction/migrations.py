@@ -3,7 +3,8 @@
 ======== ================================== ==============================================================================
 role     step                               fields
 ======== ================================== ==============================================================================
-target   PreparingTarget → TargetReady      targetAddress: its own relay's
+target   PreparingTarget                    message: why the pod is not ready
+target   PreparingTarget → TargetReady      targetAddress: its own relay's; message
 target   TargetReady, Running               targetAddress, when it changed
 target   Running → Succeeded                message, endTime; after the machine was moved to the target's pod
 source   TargetReady → Running              startTime
@@ -47,7 +48,8 @@ class Step:
 _ADDRESS: Final = frozenset({"targetAddress"})
 _END: Final = frozenset({"message", "endTime"})
 STEPS: Final = (
-    Step("target", phases.PREPARING_TARGET, phases.TARGET_READY, _ADDRESS),
+    Step("target", phases.PREPARING_TARGET, phases.PREPARING_TARGET, frozenset({"message"})),
+    Step("target", phases.PREPARING_TARGET, phases.TARGET_READY, _ADDRESS | {"message"}),
     Step("target", phases.TARGET_READY, phases.TARGET_READY, _ADDRESS),
     Step("target", phases.RUNNING, phases.RUNNING, _ADDRESS),
     Step("target", phases.RUNNING, phases.SUCCEEDED, _END),

@@ -19,7 +19,8 @@ MOMENT = "2026-11-22T00:00:00Z"
 HERE = "10.0.0.2:8445"
 FIELDS = sorted(each.alias or name for name, each in types.MigrationStatus.model_fields.items())
 MAY: dict[tuple[str, str, str], set[str]] = {
-    ("n2", "PreparingTarget", "TargetReady"): {"targetAddress"},
+    ("n2", "PreparingTarget", "PreparingTarget"): {"message"},
+    ("n2", "PreparingTarget", "TargetReady"): {"targetAddress", "message"},
     ("n2", "TargetReady", "TargetReady"): {"targetAddress"},
     ("n2", "Running", "Running"): {"targetAddress"},
     ("n2", "Running", "Succeeded"): {"message", "endTime"},
