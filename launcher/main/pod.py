@@ -379,6 +379,8 @@ class Pod:
         kind: messages.Accelerator = "kvm" if seen.type == "kvm" else "qemu"
         names = disks.names_by_target(self._machine.domain) if seen.disk_errors and self._machine is not None else {}
         domain = messages.DomainStatus(seen.name, seen.uuid, kind, NAMES[seen.state], seen.reason, life.fault_of(seen, names))
+        if self.status.domain is None or (domain.state, domain.reason) != (self.status.domain.state, self.status.domain.reason):
+            logger.info("the guest is %s (%s)", domain.state, domain.detail or domain.reason, extra={"domain": domain.name})
         if seen.reboots > self.status.reboots:
             logger.info("the guest rebooted")
         self._set(domain=domain, reboots=seen.reboots, started=self.status.started or self._existed)

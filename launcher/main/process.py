@@ -21,7 +21,7 @@ from launcher.dhcp.server import Server as DhcpServer
 from launcher.domain.document import EMULATOR
 from launcher.hypervisor.connection import LibvirtHypervisor
 from launcher.hypervisor.daemon import LIBVIRTD, Daemon
-from launcher.main import life, qemu_log
+from launcher.main import libvirtd_log, life, qemu_log
 from launcher.main.children import Children, terminate
 from launcher.main.console import Console
 from launcher.main.pod import Pod
@@ -126,8 +126,9 @@ class _Libvirtd:
         delay = RESTART_SECONDS[0]
         while True:
             started = asyncio.get_running_loop().time()
-            self._pid, self._exited = self._children.start([LIBVIRTD], self._daemon.environment())
-            code = await asyncio.shield(self._exited)
+            with libvirtd_log.forwarding() as output:
+                self._pid, self._exited = self._children.start([LIBVIRTD], self._daemon.environment(), output=output)
+                code = await asyncio.shield(self._exited)
             logger.warning("libvirtd ended and is started again; the guest goes on", extra={"exit_code": code})
             lived = asyncio.get_running_loop().time() - started
             delay = RESTART_SECONDS[0] if lived > RESTART_SECONDS[1] else min(delay * 2, RESTART_SECONDS[1])

@@ -115,6 +115,21 @@ def test_sigterm_without_a_guest_ends_at_once(start: Start) -> None:
         assert time.monotonic() - begin < 3
 
 
+def test_the_log_tells_a_life_in_a_few_lines(start: Start) -> None:
+    pod = start()
+    with pod.client() as client, pod.console() as viewer:
+        client.ask(SYNC)
+        viewer.expect("GUEST-READY")
+        pod.process.send_signal(signal.SIGTERM)
+        assert pod.wait() == 0
+    lines = pod.log.read_text().splitlines()
+    assert any("the guest is running" in line for line in lines)
+    assert any("the guest has to power off" in line for line in lines)
+    assert any("the run of the domain is over" in line for line in lines)
+    assert not [line for line in lines if line.startswith("libvirtd: ") or "/dev/kvm" in line]
+    assert len(lines) <= 12, lines
+
+
 def test_a_deaf_guest_is_destroyed_when_its_time_is_up(start: Start) -> None:
     pod = start()
     with pod.client() as client, pod.console() as viewer:
