@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from apiserver.apis.meta import times
+from apiserver.apis.meta.lines import one_line
 from apiserver.apis.meta.objects import Object, condition, dig
 from apiserver.apis.virt import conditions as words
 from apiserver.apis.virt import phases, power
@@ -18,6 +19,8 @@ from controller.reconcilers import pod_state
 
 BACKOFF_SECONDS: Final = (0.0, 5.0, 10.0, 20.0, 40.0, 80.0, 160.0, 300.0)
 """Before the attempt that follows so many short ones in a row: kubelet's crash-loop times, but without ten idle seconds at first."""
+MAX_WORDS: Final = 1024
+"""Characters of what is repeated of an attempt's end."""
 DEFAULT_START_SECONDS: Final = 180
 
 
@@ -63,9 +66,17 @@ def pause_before(wish: power.Power, rested: float) -> float:
         wish: what is decided.
         rested: for how many seconds the newest attempt is over.
     """
-    if not wish.failures:
-        return 0.0
-    return max(BACKOFF_SECONDS[min(wish.failures - 1, len(BACKOFF_SECONDS) - 1)] - rested, 0.0)
+    return max(pause_seconds(wish) - rested, 0.0)
+
+
+def pause_seconds(wish: power.Power) -> float:
+    """Return how long the whole pause before the next attempt is."""
+    return BACKOFF_SECONDS[min(wish.failures - 1, len(BACKOFF_SECONDS) - 1)] if wish.failures else 0.0
+
+
+def last_words(vm: Object) -> str:
+    """Return how the newest attempt ended, in one line."""
+    return one_line(str(_newest(vm).get("message") or "it said nothing"), MAX_WORDS)
 
 
 def start_left(vm: Object, pod: Object, now: datetime) -> timedelta | None:

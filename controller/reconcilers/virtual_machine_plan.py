@@ -31,7 +31,7 @@ from apiserver.apis.meta.objects import (
     without_condition,
 )
 from apiserver.apis.virt import conditions as words
-from apiserver.apis.virt import names, phases, power
+from apiserver.apis.virt import names, phases, power, summary
 from controller.reconcilers import attempts, disks, launcher_pod, pod_state, saying, silent_nodes
 from controller.reconcilers.actions import (
     MIN_LOOK_SECONDS,
@@ -274,11 +274,17 @@ def _start(seen: Observed, wish: power.Power) -> tuple[Action, ...]:
     if missing:
         return _lack_claims(seen, missing)
     if pause := attempts.pause_before(wish, seen.rested):
-        return (*_clean_up(seen), LookAgain(pause))
+        return (*_clean_up(seen), *_say_pause(seen, wish), LookAgain(pause))
     name = names.launcher_pod_name(name_of(seen.vm), uid_of(seen.vm), wish.attempt)
     if namesakes := tuple(each for each in seen.pods if name_of(each) == name):  # over: the deletion makes room
         return (*_delete_all(namesakes), LookAgain(MIN_LOOK_SECONDS))
     return (*_clean_up(seen), *_begin(seen, wish))
+
+
+def _say_pause(seen: Observed, wish: power.Power) -> tuple[Action, ...]:
+    seconds, words = attempts.pause_seconds(wish), attempts.last_words(seen.vm)
+    message = f"attempt {wish.attempt} begins {seconds:g} s after the one before it ended, which was: {words}"
+    return saying.say(seen, "False", summary.BACK_OFF, message, warn=True)
 
 
 def _begin(seen: Observed, wish: power.Power) -> tuple[Action, ...]:

@@ -10,7 +10,7 @@ from apiserver.apis.meta import objects, quantity
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.meta.validation import FieldError
 from apiserver.apis.virt import conditions as words
-from apiserver.apis.virt import hardware, names, power
+from apiserver.apis.virt import hardware, names, power, summary
 from apiserver.apis.virt.resources import VIRTUAL_MACHINES
 from apiserver.apis.virt.v1alpha1 import defaults, status_validation, types, validation
 from apiserver.registry.generic.strategy import Column, Connect, Strategy
@@ -67,7 +67,7 @@ class VirtualMachineStrategy(Strategy):
     def columns(self) -> tuple[Column, ...]:
         """Return what ``kubectl get vms`` shows."""
         return (
-            Column("Phase", description="A summary of the machine's state."),
+            Column("Status", description="The machine's state in one word, or what is the matter with it."),
             Column("Ready", description="Whether the guest runs and can be reached."),
             Column("Node", description="The node that the machine is on."),
             Column("IP", description="The address under which the guest can be reached.", priority=1),
@@ -75,6 +75,7 @@ class VirtualMachineStrategy(Strategy):
             Column("CPUs", type="integer", description="Virtual processors.", priority=1),
             Column("Memory", description="The guest's memory.", priority=1),
             Column("Run-Strategy", description="When the machine is on.", priority=1),
+            Column("Reason", description="Why the machine is not ready.", priority=1),
         )
 
     def cells(self, obj: Object, now: datetime) -> list[Any]:
@@ -85,7 +86,7 @@ class VirtualMachineStrategy(Strategy):
         ready = (objects.condition(status.get("conditions"), words.READY) or {}).get("status") or "False"
         addresses = (each.get("ipAddress") for each in status.get("interfaces") or [])
         return [
-            status.get("phase") or "Pending",
+            summary.word(obj),
             ready,
             status.get("nodeName"),
             next((each for each in addresses if each), None),
@@ -93,6 +94,7 @@ class VirtualMachineStrategy(Strategy):
             hardware.vcpus(domain),
             str(quantity.parse(str((domain.get("memory") or {}).get("guest", hardware.MEMORY)))),
             spec.get("runStrategy"),
+            summary.reason(obj),
         ]
 
 

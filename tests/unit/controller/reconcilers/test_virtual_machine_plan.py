@@ -539,7 +539,13 @@ def test_a_pod_that_waits_on_a_silent_node_is_said_once_whatever_else_is_in_its_
 def test_failures_in_a_row_are_followed_by_growing_pauses() -> None:
     attempts = [an_attempt(number, result="Failed", endTime="2026-01-01T00:00:58Z") for number in (1, 2)]
     vm = a_vm(phase="Failed", attempts=attempts, runStrategy="Always")
-    assert plan(seen(vm, rested=2.0))[-1] == LookAgain(3.0)
+    actions = plan(seen(vm, rested=2.0))
+    assert actions[-1] == LookAgain(3.0)
+    ready = condition(written(actions)["conditions"], "Ready")
+    assert ready is not None
+    assert (ready["reason"], "attempt 3 begins 5 s after" in ready["message"]) == ("CrashLoopBackOff", True)
+    told = {**vm, "status": written(actions)}
+    assert plan(seen(told, rested=3.0)) == (LookAgain(2.0),)
     for skew in (timedelta(days=-1), timedelta(minutes=5), timedelta(days=1)):
         assert plan(seen(vm, rested=0.5, now=NOW + skew))[-1] == LookAgain(4.5)
         assert "CreatePod" in kinds(plan(seen(vm, rested=5.0, now=NOW + skew)))

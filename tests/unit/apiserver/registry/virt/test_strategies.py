@@ -334,7 +334,7 @@ def test_the_row_of_a_machine_shows_what_people_look_for() -> None:
     strategy.default(vm)
     row = dict(zip([column.name for column in strategy.columns()], strategy.cells(vm, NOW), strict=True))
     assert row == {
-        "Phase": "Running",
+        "Status": "Running",
         "Ready": "True",
         "Node": "node1",
         "IP": "10.0.0.7",
@@ -342,6 +342,7 @@ def test_the_row_of_a_machine_shows_what_people_look_for() -> None:
         "CPUs": 1,
         "Memory": "512Mi",
         "Run-Strategy": "RerunOnFailure",
+        "Reason": None,
     }
     assert strategy.selectable_fields(vm) == {"spec.nodeName": "", "status.nodeName": "node1", "status.phase": "Running"}
 

@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from apiserver.apis.virt import summary
+
+
+def a_vm(phase: str = "", *, ready: str = "", disks: str = "", **status: Any) -> dict[str, Any]:
+    """``ready`` and ``disks``: the reasons of conditions that are False."""
+    told = [("Ready", ready), ("DisksReady", disks)]
+    conditions = [{"type": kind, "status": "False", "reason": reason, "message": f"{kind} says why"} for kind, reason in told if reason]
+    conditions += status.pop("conditions", [])
+    return {"metadata": {"name": "a"}, "spec": {"runStrategy": "Always"}, "status": {"phase": phase, "conditions": conditions, **status}}
+
+
+GOES_ON: dict[str, Any] = {"attempt": 1, "attempts": [{"number": 1}]}
+STOPPED: dict[str, Any] = {"attempt": 1, "attempts": [{"number": 1, "stopTime": "2026-01-01T00:00:00Z"}]}
+ENDED: dict[str, Any] = {"attempt": 1, "attempts": [{"number": 1, "result": "Failed", "nodeName": "n"}]}
+IS_PAUSED = {"type": "Paused", "status": "True", "reason": "Paused", "message": "libvirt's reason: ioerror"}
+
+
+@pytest.mark.parametrize(
+    ("vm", "word"),
+    [
+        ({"metadata": {}, "spec": {}}, "Pending"),
+        (a_vm("Pending", ready="DisksNotReady", disks="ClaimNotFound"), "ErrorPvcNotFound"),
+        (a_vm("Pending", ready="FailedCreate"), "FailedCreate"),
+        (a_vm("Scheduling", ready="PodNotRunning", **GOES_ON), "Starting"),
+        (a_vm("Scheduling", ready="Unschedulable", **GOES_ON), "ErrorUnschedulable"),
+        (a_vm("Scheduling", ready="ImagePullBackOff", **GOES_ON), "ImagePullBackOff"),
+        (a_vm("Scheduling", ready="ContainerCreating", **GOES_ON), "ContainerCreating"),
+        (a_vm("Scheduling", ready="Unschedulable", **STOPPED), "Stopping"),
+        (a_vm("Scheduled", ready="GuestNotStarted", **GOES_ON), "Starting"),
+        (a_vm("Scheduled", ready="DisksNotReady", disks="DiskImageNotFound", **GOES_ON), "WaitingForImage"),
+        (a_vm("Scheduled", ready="GuestNotStarted", disks="NotUsable", **GOES_ON), "DiskNotUsable"),
+        (a_vm("Running", **GOES_ON), "Running"),
+        (a_vm("Running", conditions=[IS_PAUSED], **GOES_ON), "Paused"),
+        (a_vm("Running", domain={"state": "crashed"}, **GOES_ON), "Panicked"),
+        (a_vm("Running", migration={"name": "m", "phase": "Running"}, conditions=[IS_PAUSED], **GOES_ON), "Migrating"),
+        (a_vm("Running", migration={"name": "m", "phase": "Failed"}, **GOES_ON), "Running"),
+        (a_vm("Stopping", ready="Stopping", **GOES_ON), "Stopping"),
+        (a_vm("Unknown", ready="NodeUnreachable", **GOES_ON), "Unknown"),
+        (a_vm("Failed", ready="CrashLoopBackOff", **ENDED), "CrashLoopBackOff"),
+        (a_vm("Failed", ready="AttemptFailed", **ENDED), "Starting"),
+    ],
+)
+def test_one_word_tells_what_is_the_matter(vm: dict[str, Any], word: str) -> None:
+    assert summary.word(vm) == word
+    vm["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    assert summary.word(vm) == "Terminating"
+
+
+@pytest.mark.parametrize("phase", ["Stopped", "Succeeded", "Failed"])
+def test_what_is_off_and_stays_so_is_called_as_its_phase(phase: str) -> None:
+    vm = a_vm(phase, ready="CrashLoopBackOff", **ENDED)
+    vm["spec"]["runStrategy"] = "Halted"
+    assert summary.word(vm) == phase
+
+
+def test_the_reason_is_one_bounded_line_and_nothing_for_who_is_ready() -> None:
+    assert summary.reason(a_vm("Failed", ready="AttemptFailed", **ENDED)) == "Ready says why"
+    assert summary.reason(a_vm("Running", ready="Paused", conditions=[IS_PAUSED], **GOES_ON)) == "libvirt's reason: ioerror"
+    assert summary.reason(a_vm("Running", conditions=[{"type": "Ready", "status": "True", "message": "it runs"}], **GOES_ON)) is None
+    hostile = a_vm("Failed", conditions=[{"type": "Ready", "status": "False", "message": "a\n\x1b[2J" + "x" * 9999}], **ENDED)
+    told = summary.reason(hostile)
+    assert told is not None
+    assert len(told) <= summary.MAX_REASON
+    assert "\n" not in told
+    assert "\x1b" not in told
