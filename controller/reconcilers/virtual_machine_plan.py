@@ -32,7 +32,7 @@ from apiserver.apis.meta.objects import (
 )
 from apiserver.apis.virt import conditions as words
 from apiserver.apis.virt import names, phases, power, summary
-from controller.reconcilers import attempts, disks, launcher_pod, pod_state, saying, silent_nodes
+from controller.reconcilers import attempts, disks, disruptions, launcher_pod, pod_state, saying, silent_nodes
 from controller.reconcilers.actions import (
     MIN_LOOK_SECONDS,
     Action,
@@ -55,7 +55,7 @@ SLOW_SECONDS: Final = 60.0
 
 def plan(seen: Observed) -> tuple[Action, ...]:
     """Return what brings the machine closer to what it should be."""
-    return (*_decide(seen), *silent_nodes.until_silent(seen))
+    return (*(disruptions.told(seen) or _decide(seen)), *silent_nodes.until_silent(seen))
 
 
 def _decide(seen: Observed) -> tuple[Action, ...]:
@@ -225,6 +225,7 @@ def _record_end(seen: Observed, wish: power.Power) -> tuple[Action, ...]:
     """The last pod is over and nobody wrote how: virt-handler was away, or the guest never came to it."""
     current = power.current_attempt(seen.vm)
     result, message = _result(seen, wish, current)
+    message = disruptions.added(seen, message)
     phase = {power.RESULT_STOPPED: phases.STOPPED, power.RESULT_SUCCEEDED: phases.SUCCEEDED}.get(result, phases.FAILED)
     end = {"endTime": times.to_rfc3339(seen.now), "result": result, "message": message}
     if (last := _last_pod(seen)) is not None and pod_state.has_run(last):  # it may have ended before it was seen to run
@@ -314,6 +315,7 @@ def _record_start(seen: Observed, pod: Object, attempt: int) -> tuple[Action, ..
         "attempts": [*(dig(seen.vm, "status", "attempts") or []), begun][-power.MAX_ATTEMPTS_KEPT :],
         "observedGeneration": saying.generation(seen),
     }
+    status["conditions"] = without_condition(status["conditions"], disruptions.DISRUPTION_TARGET)
     for key in phases.OF_A_PLACE:  # of the attempt before
         status.pop(key, None)
     return (WriteStatus(status, "podUID"), Emit("Normal", "SuccessfulCreate", f"created pod {name_of(pod)} for attempt {attempt}"))

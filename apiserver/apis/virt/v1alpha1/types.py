@@ -298,7 +298,9 @@ class VirtualMachineStatus(Model):
         "Failed: see the conditions. Unknown: the node does not report.",
     )
     conditions: list[Condition] | None = Field(
-        None, description="Ready, Paused, DisksReady, NetworkReady, Migratable: each with its reason.", json_schema_extra=keyed_by("type")
+        None,
+        description="Ready, Paused, DisksReady, NetworkReady, Migratable, DisruptionTarget: each with its reason.",
+        json_schema_extra=keyed_by("type"),
     )
     attempt: Int32 | None = Field(None, description="The number of the current start, part of the pod's name.")
     attempts: list[Attempt] | None = Field(

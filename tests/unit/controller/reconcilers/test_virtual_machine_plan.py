@@ -468,6 +468,50 @@ def test_a_mended_machine_avoids_no_node_for_what_was_before() -> None:
     assert failed_nodes(vm) == ()
 
 
+def disrupted(pod: dict[str, Any], reason: str = "EvictionByEvictionAPI", message: str = "Eviction API: evicting") -> dict[str, Any]:
+    conditions = [
+        *pod["status"].get("conditions", []),
+        {"type": "DisruptionTarget", "status": "True", "reason": reason, "message": message},
+    ]
+    return {**pod, "status": {**pod["status"], "conditions": conditions}}
+
+
+@pytest.mark.parametrize("phase", ["Scheduling", "Scheduled", "Running", "Stopping", "Stopped"])
+def test_a_drain_says_that_it_was_the_reason(phase: str) -> None:
+    """Stopped: virt-handler was quicker to write the end than the pod to go."""
+    is_over: dict[str, Any] = {"result": "Stopped", "endTime": "2026-01-01T00:00:59Z"} if phase == "Stopped" else {}
+    vm, pod = a_vm(phase=phase, attempts=[an_attempt(**is_over)]), disrupted(a_pod(deleting=True))
+    actions = plan(seen(vm, pod))
+    assert (kinds(actions), actions[1]) == (
+        ["WriteStatus", "Emit"],
+        Emit(
+            "Warning", "EvictionByEvictionAPI", f"pod {name_of(pod)} on node node1 was evicted, as by kubectl drain: Eviction API: evicting"
+        ),
+    )
+    vm["status"] = written(actions)
+    found = condition(vm["status"]["conditions"], "DisruptionTarget")
+    assert found is not None
+    assert (found["status"], found["reason"]) == ("True", "EvictionByEvictionAPI")
+    assert "Emit" not in kinds(plan(seen(vm, pod))), "it is said once"
+    if phase != "Stopped":
+        vm["status"] = written(plan(seen(vm, disrupted(a_pod(phase="Failed", exit_code=137, deleting=True)))))
+        assert "was evicted, as by kubectl drain" in vm["status"]["attempts"][0]["message"]
+    again = plan(seen(vm))
+    assert "CreatePod" in kinds(again)
+    assert condition(written(again)["conditions"], "DisruptionTarget") is None
+
+
+def test_who_ends_a_pod_is_named_in_bounded_words_and_forgotten_where_the_guest_moved() -> None:
+    vm = a_vm(phase="Running", attempts=[an_attempt()])
+    status = written(plan(seen(vm, disrupted(a_pod(), reason="\x1b[2J", message="a\n" + "x" * 9999))))
+    found = condition(status["conditions"], "DisruptionTarget")
+    assert found is not None
+    assert not forms.reason_errors(found["reason"])
+    assert not forms.message_errors(found["message"])
+    vm["status"] = status
+    assert condition(written(plan(seen(vm, a_pod())))["conditions"], "DisruptionTarget") is None
+
+
 def test_a_deleted_machine_waits_for_no_guest_that_was_never_started() -> None:
     machines = [a_vm(phase=phase, attempts=[an_attempt()], deleting=True) for phase in ("Scheduling", "Scheduled", "Running")]
     assert [deleted(plan(seen(vm, a_pod())))[0].grace_seconds for vm in machines] == [1, None, None]

@@ -1,0 +1,61 @@
+"""Pods that something in the cluster ends on purpose: a drain, a preemption, a taint, the pressure on a node. Pure.
+
+Kubernetes says so in the pod's condition ``DisruptionTarget`` (KEP-3329), which goes with the pod. The machine has it from the moment at
+which it is seen until its next attempt begins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+from apiserver.apis.meta import times
+from apiserver.apis.meta.lines import one_line
+from apiserver.apis.meta.objects import condition, dig, name_of, with_condition, without_condition
+from controller.reconcilers import attempts, pod_state, saying
+from controller.reconcilers.actions import Action, Emit, WriteStatus
+from controller.reconcilers.observed import Observed, own_pod
+
+DISRUPTION_TARGET: Final = "DisruptionTarget"
+_WHO: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "EvictionByEvictionAPI": "was evicted, as by kubectl drain",
+        "PreemptionByScheduler": "was preempted by the scheduler, for a pod of higher priority",
+        "DeletionByTaintManager": "does not tolerate a taint of its node",
+        "DeletionByPodGC": "was deleted because its node is gone",
+        "TerminationByKubelet": "was ended by the kubelet, because the node lacks something or shuts down",
+    }
+)
+
+
+def told(seen: Observed) -> tuple[Action, ...]:
+    """Return what says that the machine's pod is ended on purpose, or takes it back of a machine that is in another pod; once each."""
+    found, known = _of_pod(seen), condition(dig(seen.vm, "status", "conditions"), DISRUPTION_TARGET)
+    if found is not None and known is None:
+        reason, message = found
+        new = saying.a_condition(seen, DISRUPTION_TARGET, "True", reason, message)
+        conditions = with_condition(dig(seen.vm, "status", "conditions"), new, now=times.to_rfc3339(seen.now))
+        return (WriteStatus({**saying.status_of(seen), "conditions": conditions}), Emit("Warning", reason, message))
+    own = own_pod(seen, seen.pods)
+    if found is None and known is not None and own is not None and attempts.is_open(seen.vm) and not pod_state.is_over(own):
+        conditions = without_condition(dig(seen.vm, "status", "conditions"), DISRUPTION_TARGET)
+        return (WriteStatus({**saying.status_of(seen), "conditions": conditions}),)
+    return ()
+
+
+def added(seen: Observed, message: str) -> str:
+    """Return how an attempt ended, and that it was ended on purpose where it was."""
+    known = condition(dig(seen.vm, "status", "conditions"), DISRUPTION_TARGET)
+    return message if known is None else f"{known.get('message')} ({message})"
+
+
+def _of_pod(seen: Observed) -> tuple[str, str] | None:
+    pod = own_pod(seen, seen.pods)
+    found = condition(dig(pod, "status", "conditions"), DISRUPTION_TARGET)
+    if pod is None or found is None or found.get("status") != "True":
+        return None
+    reason = pod_state.word(found.get("reason"), "Disrupted")
+    words = _WHO.get(reason) or "is ended on purpose"
+    detail = one_line(str(found.get("message") or ""), pod_state.MAX_MESSAGE)
+    return reason, f"pod {name_of(pod)} on node {pod_state.node_of(pod)} {words}" + (f": {detail}" if detail else "")
