@@ -252,6 +252,7 @@ async def test_a_stop_before_the_guest_is_quick_and_no_failure_whatever_is_wishe
     await cluster.end_pod(pod, code=137, message="")
     await api.remove(PODS, "ns", name_of(pod))
     await cluster.pod(2)
+    await cluster.until(lambda: len(cluster.vm()["status"]["attempts"]) == 2, "the record of attempt 2")
     assert [each.get("result") for each in cluster.vm()["status"]["attempts"]] == ["Stopped", None]
 
 
