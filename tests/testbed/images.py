@@ -114,10 +114,15 @@ def ensure(wanted: Iterable[Image]) -> list[Image]:
     return images
 
 
+def title(image: Image) -> str:
+    """Return the title of the step that builds an image."""
+    return f"Build image {image.reference}"
+
+
 def _ensure(image: Image) -> None:
     if image.archive.exists():
         return
-    with progress.step(f"Build image {image.reference}"):
+    with progress.step(title(image)):
         image.archive.parent.mkdir(parents=True, exist_ok=True)
         image.make(image.archive)
     prefix = image.archive.name.removesuffix(f"{image.digest}.tar")

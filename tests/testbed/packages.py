@@ -5,11 +5,10 @@ import os
 import pathlib
 import shutil
 import subprocess
-import sys
 import sysconfig
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
-from tests.testbed import layout, progress
+from tests.testbed import progress
 
 # A file or program that tells that the package is there, so that nothing is asked of apt on a machine that has it all.
 _NEEDED = {
@@ -65,8 +64,11 @@ def missing(*, for_tests: bool = False) -> list[str]:
 
 def missing_for_python() -> list[str]:
     """Return the names of the packages that the virtual environment needs and that are not installed."""
-    venv = [] if importlib.util.find_spec("ensurepip") else ["python3-venv"]
-    return venv + _missing(_PYTHON_NEEDS)
+    return _missing_for_venv() + _missing(_PYTHON_NEEDS)
+
+
+def _missing_for_venv() -> list[str]:
+    return [] if importlib.util.find_spec("ensurepip") else ["python3-venv"]
 
 
 def install(*, for_tests: bool = False) -> None:
@@ -78,7 +80,8 @@ def install(*, for_tests: bool = False) -> None:
     if os.geteuid() != 0:
         raise progress.StepFailed("this needs root: it installs packages and makes namespaces, mounts and cgroups")
     _check_go()
-    _install(missing(for_tests=for_tests))
+    pip = [] if importlib.util.find_spec("pip") else _missing_for_venv()  # where pip comes from that fetches uv
+    _install([*missing(for_tests=for_tests), *pip])
 
 
 def install_for_python() -> None:
@@ -95,9 +98,14 @@ def install_for_python() -> None:
     _install(wanted)
 
 
+def title(wanted: Sequence[str]) -> str:
+    """Return the title of the step that installs these packages."""
+    return f"Install {' '.join(wanted)}"
+
+
 def _install(wanted: list[str]) -> None:
     if wanted:
-        with progress.step(f"Install {' '.join(wanted)}"):
+        with progress.step(title(wanted)):
             quiet = {"DEBIAN_FRONTEND": "noninteractive"}
             progress.run(["apt-get", "update", "--quiet"], environment=quiet)
             progress.run([*_APT_INSTALL, *wanted], environment=quiet)
@@ -111,17 +119,3 @@ def _check_go() -> None:
     found = tuple(int(part) for part in version.removeprefix("go").split(".")[:2] if part.isdigit())
     if found < _GO:
         raise progress.StepFailed(f"Go {_GO[0]}.{_GO[1]} or later is needed to build Kubernetes; `go env GOVERSION` says {version}")
-
-
-def pip() -> list[str]:
-    """Return the command that is pip: this Python's, or else the virtual environment's, because Debian's own Python has none.
-
-    Raises:
-        progress.StepFailed: neither has it.
-    """
-    if importlib.util.find_spec("pip"):
-        return [sys.executable, "-m", "pip"]
-    python = layout.REPOSITORY / ".venv" / "bin" / "python"
-    if not python.exists():
-        raise progress.StepFailed(f"{sys.executable} has no pip, and there is no virtual environment yet: run `make setup`")
-    return [str(python), "-m", "pip"]

@@ -1,7 +1,8 @@
 """Pins: the exact versions and hashes of what is installed here and in our images, and how they are brought up to date.
 
-- ``requirements.txt``: every Python distribution of the virtual environment, with the hashes of all its files. pip refuses any other file.
+- ``requirements.txt``: every Python distribution of the virtual environment, with the hashes of all its files. uv installs no other file.
 - ``images/<name>/requirements.txt``: what one image gets of these.
+- ``tests/testbed/plugin-requirements.txt``: what the kubectl plugin needs of these, for `make demo`.
 - ``images/<name>/packages.lock``: the Debian packages that were in the image when it was built last, ``name=version`` a line.
 
 ``make pins`` writes them anew, ``PINS_FLAGS=--upgrade`` with the newest versions that pyproject.toml allows.
@@ -12,7 +13,7 @@ import pathlib
 import subprocess
 import sys
 
-from tests.testbed import bill, images, layout, progress, project_images
+from tests.testbed import bill, images, layout, plugin, progress, project_images
 
 _HEADER = "# Written by `make pins`: versions and hashes of what pyproject.toml asks for. pip installs no other file.\n"
 _COMPILE = ("--generate-hashes", "--no-header", "--no-annotate", "--no-emit-index-url", "--no-emit-find-links", "--quiet")
@@ -38,6 +39,7 @@ def write_python(*, upgrade: bool) -> None:
                 "--only-binary=:all:",
                 wanted="\n".join(project_images.requirements(process.extra)),
             )
+    _compile(plugin.PINS, "-", f"--constraints={whole}", "--universal", "--python-version=3.11", wanted="\n".join(plugin.requirements()))
 
 
 def _compile(output: pathlib.Path, *arguments: str, wanted: str = "") -> None:

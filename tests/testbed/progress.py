@@ -16,12 +16,13 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 
-from tests.testbed import layout
+from tests.testbed import estimate, layout
 
 _LAST_LINES = 20
 _TICK_SECONDS = 15.0
 _log: contextvars.ContextVar[pathlib.Path | None] = contextvars.ContextVar("log", default=None)
 _printing = threading.Lock()
+_courses: list[estimate.Course] = []  # of this process: none, or the one that is followed
 
 
 class StepFailed(Exception):
@@ -32,6 +33,20 @@ def say(text: str) -> None:
     """Print one line at once, whole, also when two steps run side by side."""
     with _printing:
         print(text, file=sys.stderr, flush=True)
+
+
+@contextlib.contextmanager
+def expecting(seconds: Mapping[str, float]) -> Iterator[None]:
+    """Say with every line of a step how much is left of the steps of these titles; ``seconds`` were recorded (:mod:`.estimate`)."""
+    _courses.append(estimate.Course(seconds))
+    try:
+        yield
+    finally:
+        _courses.pop()
+
+
+def _left() -> str:
+    return f" ({_courses[-1].told()})" if _courses else ""
 
 
 @contextlib.contextmanager
@@ -51,8 +66,10 @@ def step(title: str) -> Iterator[pathlib.Path]:
 
     def tick() -> None:
         while not done.wait(_TICK_SECONDS):
-            say(f"  … {title}: {time.monotonic() - began:.0f} s")
+            say(f"  … {title}: {time.monotonic() - began:.0f} s{_left()}")
 
+    for course in _courses:
+        course.begin(title)
     say(f"  ▸ {title}")
     ticking = threading.Thread(target=tick, daemon=True)
     ticking.start()
@@ -65,7 +82,9 @@ def step(title: str) -> Iterator[pathlib.Path]:
             raise
         raise StepFailed(f"{title}: {error}") from error
     else:
-        say(f"  ✓ {title}: {time.monotonic() - began:.1f} s")
+        for course in _courses:
+            course.end(title)
+        say(f"  ✓ {title}: {time.monotonic() - began:.1f} s{_left()}")
     finally:
         done.set()
         _log.reset(token)

@@ -1,7 +1,7 @@
 """The project's own images, built from ``images/*/Containerfile`` by buildah, which needs neither a daemon nor a registry.
 
 The base is Debian 13, made by mmdebstrap from the mirror that this machine's apt already uses. Python dependencies are wheels for the
-image's Python, fetched here by pip: those of the process' extra in ``pyproject.toml``, as ``images/<name>/requirements.txt`` pins
+image's Python, fetched here by uv: those of the process' extra in ``pyproject.toml``, as ``images/<name>/requirements.txt`` pins
 them with their hashes. Debian packages are those of ``packages.lock`` as long as the mirror has them; what differs is said. The
 project's source is the last layer, so a change of code costs seconds.
 """
@@ -16,9 +16,10 @@ import subprocess
 import tempfile
 import tomllib
 
-from tests.testbed import bill, build, images, layout, packages, progress
+from tests.testbed import bill, build, caching, images, installing, layout, progress
 
 RELEASE = "trixie"
+BASE_TITLE = "Make the Debian 13 base of the images"
 PYTHON = "3.13"
 _BASE = "localhost/kubevirt-build/debian:13"
 _BASE_PACKAGES = "python3"
@@ -126,8 +127,7 @@ def write_context(name: str, context: pathlib.Path) -> None:
     if name == "etcd":
         binaries = context / "rootfs" / "usr" / "local" / "bin"
         binaries.mkdir(parents=True)
-        for program in ("etcd", "etcdctl", "etcdutl"):
-            shutil.copy2(build.program("etcd", program), binaries / program)
+        shutil.copy2(build.program("etcd"), binaries / "etcd")
         owner = progress.output_of(["dpkg-query", "--showformat=${Package}=${Version}\\n", "--show", "busybox-static"])
         listed = context / "rootfs" / bill.PACKAGES_LIST
         listed.parent.mkdir(parents=True)
@@ -192,6 +192,11 @@ def wheels_path(process: Process) -> pathlib.Path:
     return layout.cache() / f"wheels-{process.extra}-{images.digest_of([pins_path(process), PYTHON])}"
 
 
+def wheels_title(process: Process) -> str:
+    """Return the title of the step that fetches them."""
+    return f"Fetch Python dependencies of {process.name}"
+
+
 def wheels(process: Process) -> pathlib.Path:
     """Return a directory with the extra's dependencies, installed for the image's Python.
 
@@ -200,19 +205,14 @@ def wheels(process: Process) -> pathlib.Path:
     """
 
     def install(directory: pathlib.Path) -> None:
-        platforms = [word for tag in ("manylinux_2_28", "manylinux_2_17", "manylinux2014") for word in ("--platform", f"{tag}_x86_64")]
-        progress.run(
-            [
-                *packages.pip(), "install", "--quiet", "--disable-pip-version-check", "--no-compile", "--target", directory,
-                "--python-version", PYTHON, "--implementation", "cp", "--only-binary=:all:", *platforms,
-                "--no-deps", "--require-hashes", "--requirement", pins_path(process),
-            ]
-        )  # fmt: skip
+        # The oldest C library that all of them are built for; the image's is newer.
+        options = ("--python-version", PYTHON, "--python-platform", "x86_64-manylinux_2_28", "--only-binary", ":all:")
+        installing.install(directory, pins_path(process), *options)
         shutil.rmtree(directory / "bin", ignore_errors=True)
         for older in layout.cache().glob(f"wheels-{process.extra}-{'[0-9a-f]' * 12}"):
             shutil.rmtree(older)
 
-    return build.once(wheels_path(process), f"Fetch Python dependencies of {process.name}", install)
+    return caching.once(wheels_path(process), wheels_title(process), install)
 
 
 def _base_digest() -> str:
@@ -237,7 +237,7 @@ def base_archive() -> pathlib.Path:
         progress.run(["mmdebstrap", *options, RELEASE, directory / "base.tar", _mirror()])
         (directory / "Containerfile").write_text("FROM scratch\nADD base.tar /\n")
 
-    return build.once(base_archive_path(), "Make the Debian 13 base of the images", bootstrap)
+    return caching.once(base_archive_path(), BASE_TITLE, bootstrap)
 
 
 def _mirror() -> str:

@@ -2,13 +2,11 @@
 
 import subprocess
 import sys
-from collections.abc import Mapping
 
-from tests.testbed import layout, packages, progress
+from tests.testbed import installing, layout, packages, progress
 
 _DIRECTORY = layout.REPOSITORY / ".venv"
 _PYTHON = _DIRECTORY / "bin" / "python"
-_PINS = layout.REPOSITORY / "requirements.txt"
 
 
 def make() -> None:
@@ -22,12 +20,13 @@ def make() -> None:
         with progress.step(f"Make a virtual environment of Python {sys.version_info.major}.{sys.version_info.minor}"):
             progress.run([sys.executable, "-m", "venv", "--clear", _DIRECTORY])
     with progress.step("Install the Python packages of requirements.txt"):
-        # The constraints hold for what compiles them (the binding of libvirt comes as source) too; newer pips read the second one.
-        constraints = {"PIP_CONSTRAINT": str(_PINS), "PIP_BUILD_CONSTRAINT": str(_PINS)}
-        _pip("--requirement", str(_PINS), environment=constraints)
+        # The pins hold for what compiles them (the binding of libvirt comes as source), too.
+        installing.run(
+            "--require-hashes", "--requirement", str(installing.PINS), "--build-constraints", str(installing.PINS), python=_PYTHON
+        )
     with progress.step("Install this project and its commands"):
         # Its build backend is one of the pinned packages, so that nothing newer is fetched in passing.
-        _pip("--no-build-isolation", "--no-deps", "--editable", str(layout.REPOSITORY), environment={})
+        installing.run("--no-build-isolation", "--no-deps", "--editable", str(layout.REPOSITORY), python=_PYTHON)
 
 
 def _works() -> bool:
@@ -36,7 +35,3 @@ def _works() -> bool:
         return subprocess.run([_PYTHON, "-m", "pip", "--version"], check=False, capture_output=True).returncode == 0
     except OSError:
         return False
-
-
-def _pip(*arguments: str, environment: Mapping[str, str]) -> None:
-    progress.run([_PYTHON, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *arguments], environment=environment)

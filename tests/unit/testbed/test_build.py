@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.testbed import build, layout, progress
+from tests.testbed import build, caching, layout, progress
 
 
 @pytest.fixture(autouse=True)
@@ -24,9 +24,9 @@ def test_a_failed_build_leaves_nothing_and_the_next_one_succeeds(tmp_path: Path)
         raise progress.StepFailed("out of disk")
 
     with pytest.raises(progress.StepFailed, match="out of disk"):
-        build.once(wanted, "Build tool", fail)
+        caching.once(wanted, "Build tool", fail)
     assert not wanted.exists()
-    build.once(wanted, "Build tool", lambda directory: (directory / "whole").touch())
+    caching.once(wanted, "Build tool", lambda directory: (directory / "whole").touch())
 
     assert [path.name for path in wanted.iterdir()] == ["whole"]
     assert [path.name for path in wanted.parent.iterdir() if path.is_dir()] == ["tool-1"]
@@ -39,7 +39,7 @@ def test_two_callers_at_once_build_once(tmp_path: Path) -> None:
         builds.append(directory)
         time.sleep(0.2)
 
-    callers = [threading.Thread(target=build.once, args=(tmp_path / "tool-1", "Build tool", make)) for _ in range(2)]
+    callers = [threading.Thread(target=caching.once, args=(tmp_path / "tool-1", "Build tool", make)) for _ in range(2)]
     for caller in callers:
         caller.start()
     for caller in callers:

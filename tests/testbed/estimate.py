@@ -1,0 +1,89 @@
+"""What is left of the work, from what its steps took once and how quick this machine has been so far.
+
+The shares (:data:`SECONDS`) were recorded on two cores, each step with the machine for itself. Steps that run side by side share it, so a
+step of two has got half of the time since it began.
+"""
+
+import dataclasses
+import math
+import threading
+import time
+from collections.abc import Callable, Mapping
+
+SECONDS: Mapping[str, float] = {
+    "kubernetes": 440, "containerd": 98, "coredns": 83, "etcd": 35, "pause": 1, "fetch": 1, "helm": 2,
+    "packages": 25, "uv": 5, "plugin": 8, "base": 29, "wheels": 5,
+    "virt-api": 33, "virt-controller": 30, "virt-handler": 16, "virt-launcher": 27, "image-etcd": 5, "testguest": 15,
+    "chart": 60, "machine": 10, "running": 15, "prompt": 20,
+}  # fmt: skip
+"""By a step's key. ``chart`` holds the start of the cluster and the import of images, too, which are many small steps before it."""
+
+FEWEST_SECONDS = 20.0
+"""Recorded seconds that have to be done before this machine's speed is known."""
+SLOWEST, QUICKEST = 8.0, 0.25
+SHORTEST_REST = 0.05
+"""Of a step that runs: nobody knows that it is nearly over."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Seen:
+    """How far the work is: recorded seconds of what is done and what waits, and what runs as (recorded, elapsed)."""
+
+    elapsed: float
+    done: float
+    waiting: float
+    running: tuple[tuple[float, float], ...] = ()
+
+
+def speed(seen: Seen) -> float:
+    """Return by how much this machine is slower than the one of the records; 1 while too little is done to tell."""
+    if seen.done < FEWEST_SECONDS:
+        return 1.0
+    under_way = sum(elapsed for _, elapsed in seen.running) / max(len(seen.running), 1)
+    return min(max((seen.elapsed - under_way) / seen.done, QUICKEST), SLOWEST)
+
+
+def left(seen: Seen) -> float:
+    """Return the seconds that are left."""
+    factor, side_by_side = speed(seen), max(len(seen.running), 1)
+    rest = sum(max(recorded * factor - elapsed / side_by_side, recorded * factor * SHORTEST_REST) for recorded, elapsed in seen.running)
+    return seen.waiting * factor + rest
+
+
+def told(seen: Seen) -> str:
+    """Return the estimate in words."""
+    seconds = left(seen)
+    amount = "under a minute" if seconds < 60 else f"about {math.ceil(seconds / 60)} min"
+    return f"{amount} left" + ("" if seen.done >= FEWEST_SECONDS else ", if this machine is like the one of the records")
+
+
+class Course:
+    """The steps of one run by their titles; threads may report at once."""
+
+    def __init__(self, expected: Mapping[str, float], clock: Callable[[], float] = time.monotonic) -> None:
+        """``expected``: recorded seconds of each step that will run, by its title."""
+        self._clock = clock
+        self._began = clock()
+        self._waiting = dict(expected)
+        self._running: dict[str, tuple[float, float]] = {}
+        self._done = 0.0
+        self._lock = threading.Lock()
+
+    def begin(self, title: str) -> None:
+        """Take note that a step begins; one that was not expected is nothing to count with."""
+        with self._lock:
+            if title in self._waiting:
+                self._running[title] = (self._waiting.pop(title), self._clock())
+
+    def end(self, title: str) -> None:
+        """Take note of its end."""
+        with self._lock:
+            self._done += self._running.pop(title, (0.0, 0.0))[0]
+
+    def told(self) -> str:
+        """Return what is left, in words."""
+        now = self._clock()
+        with self._lock:
+            running = tuple((recorded, now - since) for recorded, since in self._running.values())
+            seen = Seen(now - self._began, self._done, sum(self._waiting.values()), running)
+        return told(seen)

@@ -1,0 +1,101 @@
+"""Installs Python distributions, each only if its file has the hash that was pinned.
+
+uv does it: it fetches side by side, and keeps what it fetched in the cache, so that the three images and the virtual environment get it
+once. uv itself comes from PyPI by pip, as the wheel that ``requirements.txt`` pins. It is told what pip is configured to (index, links,
+authorities), so that one configuration suffices.
+"""
+
+import hashlib
+import importlib.util
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+
+from tests.testbed import caching, layout, progress
+
+TITLE = "Fetch uv, which installs Python packages"
+PINS = layout.REPOSITORY / "requirements.txt"
+_OF_PIP = {"index-url": "UV_DEFAULT_INDEX", "extra-index-url": "UV_INDEX", "find-links": "UV_FIND_LINKS", "cert": "SSL_CERT_FILE"}
+
+
+def pinned(name: str, requirements: str) -> str:
+    """Return the lines of one distribution in the text of a requirements file.
+
+    Raises:
+        progress.StepFailed: it is not there.
+    """
+    found = re.search(rf"^{re.escape(name)}==.*?(?<!\\)$", requirements, re.MULTILINE | re.DOTALL)
+    if found is None:
+        raise progress.StepFailed(f"{PINS.name} pins no {name}")
+    return f"{found.group()}\n"
+
+
+def uv() -> pathlib.Path:
+    """Return the path of uv, fetched if it is not in the cache.
+
+    Raises:
+        progress.StepFailed: it could not be fetched, or is not the file that was pinned.
+    """
+    pins = pinned("uv", PINS.read_text())
+
+    def fetch(directory: pathlib.Path) -> None:
+        with tempfile.TemporaryDirectory(dir=directory.parent) as scratch:
+            wanted = pathlib.Path(scratch, "requirements.txt")
+            wanted.write_text(pins)
+            options = ["--quiet", "--disable-pip-version-check", "--no-deps", "--no-compile", "--require-hashes", "--only-binary=:all:"]
+            progress.run([*_pip(pathlib.Path(scratch)), "install", *options, "--target", directory, "--requirement", wanted])
+
+    name = f"uv-{hashlib.sha256(pins.encode()).hexdigest()[:12]}"
+    return caching.once(layout.cache() / name, TITLE, fetch) / "bin" / "uv"
+
+
+def _pip(scratch: pathlib.Path) -> list[str]:
+    """Return the command that is pip: this Python's, or, because Debian's own has none, that of a virtual environment for the purpose."""
+    if importlib.util.find_spec("pip"):
+        return [sys.executable, "-m", "pip"]
+    progress.run([sys.executable, "-m", "venv", scratch / "venv"])
+    return [str(scratch / "venv" / "bin" / "python"), "-m", "pip"]
+
+
+def install(target: pathlib.Path, pins: pathlib.Path, *options: str) -> None:
+    """Install what the file ``pins`` names, with hashes and nothing else, into the directory ``target``.
+
+    Raises:
+        progress.StepFailed: one could not be fetched, or is not the file that was pinned.
+    """
+    run("--no-deps", "--require-hashes", "--target", str(target), *options, "--requirement", str(pins))
+    (target / ".lock").unlink(missing_ok=True)  # uv's, while it works
+
+
+def run(*arguments: str, python: pathlib.Path | None = None) -> None:
+    """Run ``uv pip install`` for ``python``, by default this one."""
+    command: Sequence[str | os.PathLike[str]] = [uv(), "pip", "install", "--quiet", "--python", python or sys.executable, *arguments]
+    progress.run(command, environment=_configured())
+
+
+def _configured() -> dict[str, str]:
+    """Return uv's environment: its cache, and pip's configuration where there is a pip."""
+    listed = ""
+    if importlib.util.find_spec("pip"):
+        command = [sys.executable, "-m", "pip", "config", "list"]
+        listed = subprocess.run(command, check=False, capture_output=True, text=True).stdout
+    return {"UV_CACHE_DIR": str(layout.cache() / "uv"), "UV_LINK_MODE": "copy", **translated(listed, os.environ)}
+
+
+def translated(listed: str, given: Mapping[str, str]) -> dict[str, str]:
+    """Return uv's variables for what ``pip config list`` printed and for pip's own variables, but for those that are ``given``."""
+    found: dict[str, str] = {}
+    for key, variable in _OF_PIP.items():
+        for prefix in ("global", "install", ":env:"):  # the last one counts
+            match = re.search(rf"^{prefix}\.{key}='(.*)'$", listed, re.MULTILINE)
+            if match:
+                found[variable] = match.group(1)
+        if value := given.get(f"PIP_{key.upper().replace('-', '_')}"):
+            found[variable] = value
+    if "UV_FIND_LINKS" in found:
+        found["UV_FIND_LINKS"] = ",".join(found["UV_FIND_LINKS"].split())
+    return {variable: value for variable, value in found.items() if variable not in given}

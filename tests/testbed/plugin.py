@@ -1,0 +1,54 @@
+"""The kubectl plugin for `make demo` and `make env`: its few packages in the cache, and a program that runs this source with them.
+
+The virtual environment of `make setup` has ten times as much, which is for those who change the code.
+"""
+
+import hashlib
+import pathlib
+import platform
+import sys
+import tomllib
+
+from tests.testbed import caching, installing, layout
+
+TITLE = "Fetch the Python packages of the kubectl plugin"
+PINS = layout.SOURCES / "plugin-requirements.txt"
+
+_PROGRAM = """#!{python} -I
+import sys
+
+sys.path[:0] = {paths!r}
+
+from apiserver.kubectl.__main__ import main
+
+sys.exit(main())
+"""
+
+
+def requirements() -> list[str]:
+    """Return what ``pip install .`` installs: the plugin's requirements in ``pyproject.toml``."""
+    with (layout.REPOSITORY / "pyproject.toml").open("rb") as file:
+        return [str(each) for each in tomllib.load(file)["project"]["dependencies"]]
+
+
+def packages_path() -> pathlib.Path:
+    """Return where the packages are once they are fetched: for this Python, with these pins."""
+    identity = f"{sys.implementation.cache_tag} {platform.machine()}".encode() + PINS.read_bytes()
+    return layout.cache() / f"plugin-{hashlib.sha256(identity).hexdigest()[:12]}"
+
+
+def program() -> pathlib.Path:
+    """Return the path of ``kubectl-virt``, made if need be.
+
+    Raises:
+        progress.StepFailed: its packages could not be fetched.
+    """
+    wanted = packages_path()
+    caching.once(wanted, TITLE, lambda directory: installing.install(directory, PINS))
+    made = layout.state() / "bin" / "kubectl-virt"
+    made.parent.mkdir(parents=True, exist_ok=True)
+    new = made.with_suffix(".new")
+    new.write_text(_PROGRAM.format(python=sys.executable, paths=[str(layout.REPOSITORY), str(wanted)]))
+    new.chmod(0o755)
+    new.replace(made)
+    return made

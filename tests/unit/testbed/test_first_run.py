@@ -1,0 +1,138 @@
+"""What makes the first run short: memory for the compiler, uv by its hash, little to install, and an honest word on what is left."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.testbed import build, compiling, demo, estimate, installing, layout, plugin, progress
+
+GIB = 1 << 30
+
+
+@pytest.mark.parametrize(
+    ("available", "processors", "given", "limit"),
+    [
+        (20 * GIB, 2, {}, 6 * GIB),
+        (4 * GIB, 2, {}, int(1.2 * GIB)),
+        (3 * GIB, 2, {}, 0),  # less than a GiB each: the compiler collects as ever
+        (20 * GIB, 64, {}, 0),
+        (20 * GIB, 2, {"GOGC": "50"}, 0),
+        (20 * GIB, 2, {"GOMEMLIMIT": "1GiB"}, 0),
+        (0, 0, {}, 0),
+    ],
+)
+def test_the_compiler_collects_no_garbage_where_memory_is_plenty(
+    available: int, processors: int, given: dict[str, str], limit: int
+) -> None:
+    wanted = {"GOGC": "off", "GOMEMLIMIT": str(limit)} if limit else {}
+    assert compiling.settings(available, processors, given) == wanted
+
+
+def test_a_container_has_what_its_cgroup_leaves_it() -> None:
+    meminfo = "MemTotal:       24576000 kB\nMemAvailable:   20971520 kB\n"
+    assert compiling.available(meminfo, None) == 20 * GIB
+    assert compiling.available(meminfo, ("max", "5")) == 20 * GIB
+    assert compiling.available(meminfo, (str(4 * GIB), str(GIB))) == 3 * GIB
+    assert compiling.available(meminfo, (str(GIB), str(2 * GIB))) == 0
+
+
+def test_the_compiler_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    told: list[dict[str, str]] = []
+    monkeypatch.setattr(compiling, "environment", lambda: {"GOGC": "off", "GOMEMLIMIT": "1"})
+    monkeypatch.setattr(progress, "run", lambda *_, environment, **__: told.append(environment))
+    program = build.PROGRAMS["pause"]
+    before = program.digest()
+
+    program.make(tmp_path)
+
+    assert told[0]["GOGC"] == "off"
+    assert told[0]["GOMEMLIMIT"] == "1"
+    assert program.digest() == before  # how quickly it is built makes no other program
+
+
+def test_etcd_is_built_without_the_tools_that_nothing_uses() -> None:
+    etcd = build.PROGRAMS["etcd"]
+    assert isinstance(etcd, build.GoProgram)
+    assert etcd.packages == ("go.etcd.io/etcd/server/v3",)
+
+
+def test_the_lines_of_one_distribution_are_found_with_all_their_hashes() -> None:
+    text = "other==1 \\\n    --hash=sha256:00\nuv==2 \\\n    --hash=sha256:11 \\\n    --hash=sha256:22\nuvloop==3\n"
+    assert installing.pinned("uv", text) == "uv==2 \\\n    --hash=sha256:11 \\\n    --hash=sha256:22\n"
+    with pytest.raises(progress.StepFailed, match="pins no absent"):
+        installing.pinned("absent", text)
+
+
+def test_uv_is_told_what_pip_is_configured_to() -> None:
+    listed = ":env:.cert='/a.pem'\nglobal.index-url='https://mirror/simple'\nglobal.find-links='/wheels /more'\nglobal.cert='/b.pem'\n"
+    assert installing.translated(listed, {}) == {
+        "UV_DEFAULT_INDEX": "https://mirror/simple",
+        "UV_FIND_LINKS": "/wheels,/more",
+        "SSL_CERT_FILE": "/a.pem",
+    }
+    assert installing.translated("", {"PIP_INDEX_URL": "https://other", "UV_DEFAULT_INDEX": "https://chosen"}) == {}
+
+
+def test_the_plugin_of_the_demo_runs_this_source(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("KUBEVIRT_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("KUBEVIRT_STATE", str(tmp_path / "state"))
+    plugin.packages_path().mkdir(parents=True)
+
+    text = plugin.program().read_text()
+
+    assert text.splitlines()[0].endswith(" -I")
+    assert str(layout.REPOSITORY) in text
+    assert str(plugin.packages_path()) in text
+
+
+Seen = estimate.Seen
+
+
+@pytest.mark.parametrize(
+    ("seen", "seconds"),
+    [
+        (Seen(0, 0, 600), 600),
+        (Seen(10, 10, 600), 600),  # too little to tell
+        (Seen(200, 100, 300), 600),  # half as quick
+        (Seen(50, 100, 300), 150),
+        (Seen(200, 100, 300, ((100, 100),)), 300 + 5),  # what runs is never over
+        (Seen(200, 100, 300, ((100, 100), (100, 100))), 300 + 100),  # half of the machine each
+        (Seen(500, 100, 0, ((100, 400),)), 5),  # nearly over, but not over
+        (Seen(10_000, 100, 100), 800),
+        (Seen(600, 700, 0), 0),
+    ],
+)
+def test_what_is_left_follows_this_machines_speed(seen: estimate.Seen, seconds: float) -> None:
+    assert estimate.left(seen) == pytest.approx(seconds)
+
+
+def test_every_line_of_a_step_says_what_is_left(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("KUBEVIRT_STATE", str(tmp_path))
+    with progress.expecting({"Build a": 100, "Build b": 400}):
+        with progress.step("Build a"):
+            pass
+        with progress.step("unexpected"):
+            pass
+    with progress.step("Build b"):
+        pass
+    ended = [line for line in capsys.readouterr().err.splitlines() if "✓" in line]
+    assert "min left)" in ended[0]
+    assert "min left)" in ended[1]
+    assert "left" not in ended[2]
+
+
+def test_the_demo_expects_everything_of_an_empty_cache_and_little_of_a_full_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("KUBEVIRT_CACHE", str(tmp_path))
+    whole = demo._expected(own=True)
+    assert whole[build.title("kubernetes")] == estimate.SECONDS["kubernetes"]
+    assert sum(whole.values()) > 900
+
+    build.directory_of("kubernetes").mkdir()
+    plugin.packages_path().mkdir()
+
+    assert set(whole) - set(demo._expected(own=True)) == {build.title("kubernetes"), plugin.TITLE, installing.TITLE}
+    assert sum(demo._expected(own=False).values()) < 120
