@@ -10,7 +10,7 @@ import subprocess
 from types import TracebackType
 from typing import Any, Self
 
-from tests.testbed import build, layout, progress
+from tests.testbed import caching, layout, progress
 
 SOURCES = pathlib.Path(__file__).parent / "go"
 VERSION = "0.36.3"
@@ -26,7 +26,7 @@ def binary() -> pathlib.Path:
     for file in sorted(SOURCES.iterdir()):
         content.update(file.name.encode() + b"\0" + file.read_bytes())
     directory = layout.cache() / f"encryption-{VERSION}-{content.hexdigest()[:8]}"
-    return build.once(directory, f"Build the encryption of apiserver {VERSION}", _make) / "encryption"
+    return caching.once(directory, f"Build the encryption of apiserver {VERSION}", _make) / "encryption"
 
 
 def _make(directory: pathlib.Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import pathlib
 
-from tests.testbed import build, layout
+from tests.testbed import build, caching, layout
 
 CLIENT_GO = "0.36.3"
 
@@ -24,4 +24,4 @@ RECIPE = Informers("informers", CLIENT_GO, (".",))
 def binary() -> pathlib.Path:
     """Return the path of the program, building it first if need be."""
     directory = layout.cache() / f"{RECIPE.tool}-{RECIPE.version}-{RECIPE.digest()}"
-    return build.once(directory, f"Build {RECIPE.tool} with client-go {RECIPE.version}", RECIPE.make) / RECIPE.main
+    return caching.once(directory, f"Build {RECIPE.tool} with client-go {RECIPE.version}", RECIPE.make) / RECIPE.main

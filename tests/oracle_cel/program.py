@@ -14,7 +14,7 @@ from typing import Any, Self
 
 import orjson
 
-from tests.testbed import build, layout, progress
+from tests.testbed import caching, layout, progress
 
 SOURCES = pathlib.Path(__file__).parent / "go"
 VERSION = "0.36.3"
@@ -26,7 +26,7 @@ def binary() -> pathlib.Path:
     for file in sorted(SOURCES.iterdir()):
         content.update(file.name.encode() + b"\0" + file.read_bytes())
     directory = layout.cache() / f"oracle-cel-{VERSION}-{content.hexdigest()[:8]}"
-    return build.once(directory, f"Build the oracle on apiserver {VERSION}", _make) / "oracle"
+    return caching.once(directory, f"Build the oracle on apiserver {VERSION}", _make) / "oracle"
 
 
 def _make(directory: pathlib.Path) -> None:

@@ -4,7 +4,7 @@ import dataclasses
 import pathlib
 import sys
 
-from tests.testbed import build, layout, progress
+from tests.testbed import build, caching, layout, progress
 
 KUBERNETES = "0.36.3"
 HERE = pathlib.Path(__file__).resolve().parent
@@ -38,7 +38,7 @@ def program(recipe: LocalProgram) -> pathlib.Path:
         progress.StepFailed: the build failed; the message names the log.
     """
     directory = layout.cache() / f"{recipe.tool}-{recipe.version}-{recipe.digest()}"
-    return build.once(directory, f"Build {recipe.tool} {recipe.version}", recipe.make) / recipe.main
+    return caching.once(directory, f"Build {recipe.tool} {recipe.version}", recipe.make) / recipe.main
 
 
 def main() -> int:
