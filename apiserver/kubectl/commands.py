@@ -88,10 +88,8 @@ async def _do(parsed: argparse.Namespace, ended_by: list[signal.Signals]) -> int
         found = await access.load(parsed.selection)
         try:
             VIRTUAL_MACHINES.path(found.namespace, parsed.name)
-        except UnicodeError as error:
-            raise Failure(f"error: the name {parsed.name!r} or the namespace {found.namespace!r} is not UTF-8") from error
         except errors.BadRequest as error:  # a name or a namespace that no object can have
-            raise Failure(str(error)) from error
+            raise Failure(f"error: {error}") from error
         return found
 
     match parsed.command:
