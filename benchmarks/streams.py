@@ -39,8 +39,8 @@ from certs.reloading import ClientTls, Files, ServerTls
 from handler.streams.limits import Limits
 from handler.streams.server import Server, Target
 from tests.component.handler.tls import Authority
-from tests.fakes.etcd_server import free_port
 from tests.fakes.launcher import run_directory
+from tests.ports import free_port
 
 NAMES: Final = ("virt-api", "virt-handler")
 NODE: Final = "node1"

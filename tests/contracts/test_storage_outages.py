@@ -12,8 +12,9 @@ from storage.etcd import connection
 from storage.etcd.connection import Tls
 from storage.etcd.store import EtcdStorage, Settings
 from storage.port import Batch, Change, Compacted, Condition, Put, RevisionMismatch, Unavailable
-from tests.fakes.etcd_server import EtcdServer, free_port
+from tests.fakes.etcd_server import EtcdServer
 from tests.fakes.etcd_tls import Authority
+from tests.ports import free_port
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ import functools
 import os
 import shutil
 import signal
-import socket
 import ssl
 import subprocess
 import sys
@@ -16,6 +15,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from tests.ports import free_port
 
 STARTING_SECONDS = 20.0
 
@@ -28,12 +29,6 @@ def etcd_binary() -> str:
     command = [sys.executable, "-m", "tests.testbed.build", "etcd"]
     built = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2])
     return built.stdout.split()[-1]
-
-
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
 
 
 class EtcdServer:

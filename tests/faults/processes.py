@@ -15,6 +15,7 @@ import aiohttp
 
 from apiserver.server import dev
 from tests.faults import building
+from tests.ports import free_port
 
 STARTING_SECONDS: Final = 180.0
 STOPPING_SECONDS: Final = 60.0
@@ -27,7 +28,7 @@ class Server:
     """virt-api over an etcd, always on the same port."""
 
     def __init__(self, paths: dev.Paths, etcd: str, session: aiohttp.ClientSession) -> None:
-        self.port = dev.free_port()
+        self.port = free_port()
         self.log = paths.directory / "server.log"
         self._session = session
         self._command = [sys.executable, "-m", "apiserver.server", *dev.server_arguments(paths, self.port, etcd)]

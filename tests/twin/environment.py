@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from tests.ports import free_port
 from tests.testbed import build
 from tests.twin import certificates, programs
 from tests.twin.certificates import ADMIN, HOST, USER, Certificates
@@ -105,14 +106,14 @@ def environment(directory: Path, *, cluster: bool = True, others: frozenset[int]
     """
     made = certificates.make(directory / "pki")
     with ExitStack() as stack:
-        port, peer = programs.free_port(), programs.free_port()
+        port, peer = free_port(), free_port()
         url = f"http://{HOST}:{port}"
         etcd = programs.start("etcd", _etcd(directory, url, f"http://{HOST}:{peer}"), directory, cpus=others)
         stack.callback(etcd.end)
         _wait_for_etcd(etcd, port)
         kubernetes, kubernetes_port = None, 0
         if cluster:
-            kubernetes_port = programs.free_port()
+            kubernetes_port = free_port()
             command = _kube_apiserver(made, url, kubernetes_port)
             kubernetes = programs.start("kube-apiserver", command, directory, cpus=others)
             stack.callback(kubernetes.end)

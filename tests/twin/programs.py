@@ -6,7 +6,6 @@ import contextlib
 import http.client
 import os
 import signal
-import socket
 import ssl
 import subprocess
 import time
@@ -23,13 +22,6 @@ _GRACE_SECONDS: Final = 15.0
 
 class ProgramFailed(Exception):
     """A program did not start, or did not become ready; the message has the end of its log."""
-
-
-def free_port() -> int:
-    """Return a port of loopback that nobody uses now."""
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        return int(probe.getsockname()[1])
 
 
 @dataclass

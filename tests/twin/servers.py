@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
+from tests.ports import free_port
 from tests.testbed import layout
 from tests.twin import build, programs
 from tests.twin.certificates import ADMIN, HOST
@@ -53,7 +54,7 @@ class Server:
     variant: Variant
     here: Environment
     cpus: frozenset[int] = frozenset()
-    port: int = field(default_factory=programs.free_port)
+    port: int = field(default_factory=free_port)
     tree: Path = layout.REPOSITORY
     """Where our sources are: another revision's, perhaps."""
     program: Program | None = None

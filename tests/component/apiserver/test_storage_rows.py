@@ -19,8 +19,9 @@ from storage.etcd.store import EtcdStorage, Settings
 from storage.port import Delete, Entry, Put
 from tests.component.apiserver.conftest import NAMESPACE, Api, Pki, serving
 from tests.component.apiserver.widgets import widget
-from tests.fakes.etcd_server import EtcdServer, etcd_server, free_port
+from tests.fakes.etcd_server import EtcdServer, etcd_server
 from tests.fakes.kms import FakeKms
+from tests.ports import free_port
 
 __all__ = ["etcd_server"]
 

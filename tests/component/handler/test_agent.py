@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
-from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,16 +17,11 @@ from tests.component.handler.test_identity import World, claimed
 from tests.component.handler.test_identity import world as world  # noqa: PLC0414 - a fixture
 from tests.component.handler.tls import NAMESPACE
 from tests.component.handler.world import eventually
-
-
-def free_ports(count: int) -> list[int]:
-    with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
-        return [each.getsockname()[1] for each in sockets]
+from tests.ports import free_port
 
 
 async def test_a_node_without_a_certificate_gets_one_and_serves_with_it(world: World, tmp_path: Path) -> None:
-    streams_port, relay_port, health_port, metrics_port = free_ports(4)
+    streams_port, relay_port, health_port, metrics_port = (free_port() for _ in range(4))
     given = options.parse(
         [
             "--node-name=n1",
