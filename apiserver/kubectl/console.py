@@ -37,7 +37,7 @@ FINAL: Final = frozenset({401, 403, 404, 405, 410, 422})
 
 
 REPLAY_SECONDS: Final = 1.0
-"""How long the beginning of a new connection is compared with what was seen before the old one broke."""
+"""Seconds for which the beginning of a new connection is compared with what was seen before the old one broke."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -108,7 +108,7 @@ class Identity:
             until = f"until {self._held.not_after}" if self._held is not None else "there is none"
             logger.warning("no new certificate: %s", error, extra={"node": self._node, "present_one": until})
             return
-        self._spread = random.random()  # noqa: S311  as above
+        self._spread = random.random()  # noqa: S311  not a secret
         self._look()
         logger.info("took a new certificate into use", extra={"node": self._node, "until": str(self.not_after)})
 

@@ -19,7 +19,7 @@ TABLE: Final = "kubevirt"
 DHCP_PER_SECOND: Final = 20
 """Packets of a guest that virt-launcher reads; a client sends one every few seconds."""
 _DHCP_SERVERS: Final = f"{{ {network.GATEWAY}, {network.BROADCAST}, 255.255.255.255 }}"
-"""Where virt-launcher hears of requests: counted at the tap, and let in for no other address of the pod."""
+"""Addresses to which a guest sends requests of DHCP: counted at the tap, and let in for no other address of the pod."""
 KERNEL_OPTIONS: Final = (
     "CONFIG_NF_TABLES_NETDEV",
     "CONFIG_NETFILTER_INGRESS",

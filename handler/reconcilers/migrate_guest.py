@@ -102,7 +102,7 @@ class Ports:
 
 
 class _Side:
-    """What both sides share: knowing a Migration again, and writing it."""
+    """Base of both sides: knows a Migration again, and writes it."""
 
     def __init__(self, ports: Ports) -> None:
         self._ports = ports

@@ -69,7 +69,7 @@ class Observation:
     """libvirt's word; ``panicked`` also of a domain that is off because its guest panicked, which libvirt calls crashed by then."""
     agent_connected: bool = False
     reboots: int = 0
-    """How often the guest was seen to reboot, since this process watches it."""
+    """Number of the guest's reboots since this process watches it."""
     disk_errors: tuple[tuple[str, str], ...] = ()
     """Of a domain that is paused by an I/O error: libvirt's name of the disk, and its word for the error."""
 

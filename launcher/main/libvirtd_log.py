@@ -1,4 +1,4 @@
-"""What libvirtd writes to its standard error, without what it says at each start in a container that has what it needs."""
+"""Filter of libvirtd's standard error: drops what it says at each start in a container that has what it needs."""
 
 from __future__ import annotations
 

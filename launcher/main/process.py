@@ -34,7 +34,7 @@ VERSION: Final = "0.1.0"
 RESTART_SECONDS: Final = (0.1, 5.0)
 STOP_LIBVIRTD_SECONDS: Final = 3.0
 UNUSED_LIBVIRTD_SECONDS: Final = 0.5
-"""Where no guest ran, libvirtd has nothing to write down; it may be at its slow first questions to QEMU."""
+"""Limit of libvirtd's end where no guest ran: it has nothing to write down, and may be at its slow first questions to QEMU."""
 FLUSH_SECONDS: Final = 1.0
 
 

@@ -158,7 +158,7 @@ class DomainStatus:
     reason: str
     """libvirt's word for how it came into this state, e.g. ``booted``, ``user``, ``migrated``."""
     detail: str = ""
-    """What else is known of a pause that nobody asked for: the disks that failed."""
+    """Detail of a pause that nobody asked for: the disks that failed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,7 +238,7 @@ class Status:
     consoles: int = 0
     """Connections to the console socket."""
     reboots: int = 0
-    """How often the guest rebooted in this pod."""
+    """Number of the guest's reboots in this pod."""
     interfaces: tuple[InterfaceStatus, ...] = ()
     agent: AgentStatus = field(default_factory=AgentStatus)
     migrations: tuple[MigrationStatus, ...] = ()

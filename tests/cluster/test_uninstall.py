@@ -49,7 +49,7 @@ _LINE = "|".join(f"{{{each}}}" for each in _FIELDS) + '{"\\n"}'
 
 
 class Journal:
-    """What the API server told of some objects, in the order in which it came."""
+    """Watch events of some objects, in the order in which they came."""
 
     def __init__(self) -> None:
         self.events: list[Seen] = []

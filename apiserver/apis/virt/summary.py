@@ -53,14 +53,14 @@ def word(vm: Object) -> str:
     if phase == phases.PENDING:
         return _what_is_missing(vm, phase)
     if phase in phases.ENDED and power.decide(vm).on:
-        return BACK_OFF if _condition(vm, "Ready").get("reason") == BACK_OFF else STARTING
+        return BACK_OFF if _condition(vm, conditions.READY).get("reason") == BACK_OFF else STARTING
     return phase or phases.PENDING
 
 
 def reason(vm: Object) -> str | None:
     """Return why the machine is not ready, in one line; None for one that is."""
-    found = _condition(vm, "Paused") if word(vm) == PAUSED else _condition(vm, "Ready")
-    if found.get("type") == "Ready" and found.get("status") == "True":
+    found = _condition(vm, conditions.PAUSED) if word(vm) == PAUSED else _condition(vm, conditions.READY)
+    if found.get("type") == conditions.READY and found.get("status") == "True":
         return None
     return one_line(str(found.get("message") or ""), MAX_REASON) or None
 
@@ -71,12 +71,12 @@ def _of_running(vm: Object) -> str:
     migration = objects.dig(vm, "status", "migration") or {}
     if migration.get("name") and migration.get("phase") not in phases.MIGRATION_FINAL:
         return MIGRATING
-    return PAUSED if _condition(vm, "Paused").get("status") == "True" else phases.RUNNING
+    return PAUSED if _condition(vm, conditions.PAUSED).get("status") == "True" else phases.RUNNING
 
 
 def _what_is_missing(vm: Object, otherwise: str) -> str:
     disks = _condition(vm, conditions.DISKS_READY)
-    told = disks if disks.get("status") == "False" else _condition(vm, "Ready")
+    told = disks if disks.get("status") == "False" else _condition(vm, conditions.READY)
     found = str(told.get("reason") or "") if told.get("status") == "False" else ""
     return _WORDS.get(found, found) or otherwise
 

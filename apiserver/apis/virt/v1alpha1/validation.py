@@ -1,4 +1,4 @@
-"""What a VirtualMachine or Migration may say. Sees defaulted objects; returns everything that is wrong at once.
+"""Validation of VirtualMachines and Migrations. Sees defaulted objects; returns everything that is wrong at once.
 
 Of an object of wrong shape the rest is judged, too, so that its author mends everything at once; then what the schema requires may be
 absent.
