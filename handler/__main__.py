@@ -14,7 +14,7 @@ from apiserver.client.config import Config, ConfigError
 from apiserver.client.rest import Client
 from handler import options
 from handler.agent import Agent
-from handler.devices import acceleration
+from handler.devices.judging import Judging
 
 logger = logging.getLogger("handler")
 
@@ -43,9 +43,10 @@ async def run(given: options.Options, config: Config) -> None:
     assert task is not None  # noqa: S101 - inside a coroutine
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, task.cancel)
-    verdict = await acceleration.decide(given.acceleration)
+    judging = Judging(given.acceleration)
+    await judging.judge()
     async with Client(config, user_agent=f"virt-handler/{given.node_name}") as client:
-        await Agent(given, client, verdict).run()
+        await Agent(given, client, judging).run()
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -25,6 +25,7 @@ from controller.serving.health import Checks, Health
 from controller.serving.metrics import MetricsServer
 from handler import heartbeat
 from handler.devices.acceleration import Verdict
+from handler.devices.judging import Judging
 from handler.identity.keeping import Identity
 from handler.metrics import Metrics
 from handler.node import Node
@@ -52,15 +53,18 @@ class Agent:
         self,
         options: Options,
         client: Client,
-        verdict: Verdict,
+        judging: Judging,
         *,
         node: run_guest.Node | None = None,
         identify: Callable[[int, str], Launcher] = Launcher.of,
     ) -> None:
-        """``node`` and ``identify`` are what touches the pods of a real node: tests have pods that are only directories."""
+        """``judging`` has judged once.
+
+        ``node`` and ``identify`` are what touches the pods of a real node: tests have pods that are only directories.
+        """
         self._options = options
         self._client = client
-        self._verdict = verdict
+        self._judging = judging
         clock = SystemClock()
         name = options.node_name
         trim = objects.without_managed_fields
@@ -68,7 +72,8 @@ class Agent:
         self.leaving = Informer(client, MIGRATIONS, field_selector=f"status.sourceNode={name}", trim=trim)
         self.coming = Informer(client, MIGRATIONS, field_selector=f"status.targetNode={name}", trim=trim)
         self.metrics = Metrics()
-        self.metrics.verdict(verdict)
+        self.metrics.verdict(judging.verdict)
+        judging.subscribe(self.metrics.verdict)
         self._clock = clock
         self._recorder = Recorder(client, names.HANDLER, clock, host=name)
         connect = functools.partial(launcher.connect, kubelet=options.kubelet, identify=identify)
@@ -78,7 +83,7 @@ class Agent:
         self._tls: ClientTls | None = None
         self._streams: Server | None = None
         self._incoming = _Door()
-        self._loops = self._controllers(node or Node(verdict.accelerator))
+        self._loops = self._controllers(node or Node())
 
     def _controllers(self, node: run_guest.Node) -> dict[str, Controller]:
         run = run_guest.Ports(self.machines, self._client, self._recorder, node, self.links, self._clock)
@@ -106,10 +111,9 @@ class Agent:
                 tasks.create_task(part.run())
             for loop in self._loops.values():
                 tasks.create_task(loop.run(self._synced))
-            tasks.create_task(
-                heartbeat.run(self._client, self._options.node_name, self._options.node_lease_namespace, self._verdict, self._clock)
-            )
+            tasks.create_task(self._beat())
             tasks.create_task(Health(self._options.health_port, self._checks()).run())
+            tasks.create_task(self._judging.run())
             tasks.create_task(self._offer_devices())
             tasks.create_task(self._serve())
             tasks.create_task(self._count())
@@ -184,18 +188,26 @@ class Agent:
             tasks.create_task(incoming.run())
             tasks.create_task(MetricsServer(options.metrics_port, self.metrics.text, Access(self._client), files).run())
 
+    async def _beat(self) -> None:
+        options = self._options
+        await heartbeat.run(self._client, options.node_name, options.node_lease_namespace, lambda: self._judging.verdict, self._clock)
+
     async def _offer_devices(self) -> None:
         # gRPC and protobuf are the largest import after aiohttp; a process that only looks at its flags need not pay for it.
         from handler.devices.plugin import Device, Plugin
 
         directory = self._options.kubelet / "device-plugins"
-        offers = (
-            Plugin(Device(names.TUN_RESOURCE, "/dev/net/tun", *TUN_NUMBER), directory, offered=True),
-            Plugin(Device(names.KVM_RESOURCE, "/dev/kvm", *KVM_NUMBER), directory, offered=self._verdict.accelerated),
-        )
+        tun = Plugin(Device(names.TUN_RESOURCE, "/dev/net/tun", *TUN_NUMBER), directory, offered=True)
+        kvm = Plugin(Device(names.KVM_RESOURCE, "/dev/kvm", *KVM_NUMBER), directory, offered=self._judging.verdict.accelerated)
+
+        def judged(verdict: Verdict) -> None:
+            if verdict.accelerated:
+                kvm.offer()
+
+        self._judging.subscribe(judged)
         async with asyncio.TaskGroup() as tasks:
-            for offer in offers:
-                tasks.create_task(offer.run())
+            for plugin in (tun, kvm):
+                tasks.create_task(plugin.run())
 
     async def _count(self) -> None:
         while True:

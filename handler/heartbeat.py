@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from typing import Final
 
 from apiserver.apis.core.resources import LEASES
@@ -42,10 +43,10 @@ def lease(node: str, namespace: str, verdict: Verdict, now: str) -> Object:
     }
 
 
-async def run(client: Client, node: str, namespace: str, verdict: Verdict, clock: Clock) -> None:
+async def run(client: Client, node: str, namespace: str, verdict: Callable[[], Verdict], clock: Clock) -> None:
     """Renew until cancelled; while the API server is away, try again at the next beat."""
     while True:
-        wanted = lease(node, namespace, verdict, times.to_rfc3339_micro(clock.now()))
+        wanted = lease(node, namespace, verdict(), times.to_rfc3339_micro(clock.now()))
         try:
             async with asyncio.timeout(RENEW_SECONDS):
                 await _write(client, wanted, namespace)

@@ -37,7 +37,8 @@ class Metrics:
         )
 
     def verdict(self, verdict: Verdict) -> None:
-        """Tell whether guests are accelerated."""
+        """Tell whether guests are accelerated, and nothing of what was told before."""
+        self.accelerated.clear()
         self.accelerated.labels(verdict.reason).set(1 if verdict.accelerated else 0)
 
     def reconciled(self, name: str, outcome: Outcome, seconds: float) -> None:

@@ -20,13 +20,12 @@ AT_ONCE: Final = 8
 """Networks that are set up side by side: each runs half a dozen programs, and after a restart all pods of the node come at once."""
 
 
-def device_nodes(vm: Mapping[str, Any], accelerator: messages.Accelerator) -> Iterator[ownership.Node]:
-    """Yield the device nodes that the guest of ``vm`` needs."""
+def device_nodes(vm: Mapping[str, Any]) -> Iterator[ownership.Node]:
+    """Yield the device nodes that the pod of ``vm`` may have for its guest."""
     domain = vm["spec"]["domain"]
     if hardware.interfaces(domain):
         yield ownership.TUN
-    if accelerator == "kvm":
-        yield ownership.KVM
+    yield ownership.KVM
     for disk in hardware.disks(domain):
         if disk.get("type", "PersistentVolumeClaim") == "PersistentVolumeClaim":
             yield ownership.disk(disk["name"])
@@ -35,26 +34,27 @@ def device_nodes(vm: Mapping[str, Any], accelerator: messages.Accelerator) -> It
 class Node:
     """This node."""
 
-    def __init__(self, accelerator: messages.Accelerator) -> None:
-        self.accelerator = accelerator
+    def __init__(self) -> None:
         self._turns = asyncio.Semaphore(AT_ONCE)
-        self._calls = hanging.Calls()
+        self._calls = hanging.Calls[messages.Accelerator]()
 
-    async def give_devices(self, vm: Mapping[str, Any], pod_uid: str, connection: Connection) -> None:
-        """Give the pod's device nodes to its user; harmless when it is done again.
+    async def give_devices(self, vm: Mapping[str, Any], pod_uid: str, connection: Connection) -> messages.Accelerator:
+        """Give the pod's device nodes to its user, and return what its guest can run with; harmless when it is done again.
+
+        Whether that is KVM is decided by the device that the kubelet put into the pod, and not by what this node offers by now.
 
         Raises:
             NotTheDevice: something else lies where a device belongs.
             StorageHangs: a disk of the pod does not answer, or has not so far.
             OSError: refused.
         """
-        nodes = list(device_nodes(vm, self.accelerator))
+        nodes = list(device_nodes(vm))
 
-        def begin() -> Callable[[], None]:
+        def begin() -> Callable[[], messages.Accelerator]:
             root = os.dup(connection.process.root)  # the connection may be gone before the call is over
             return functools.partial(_give, root, nodes)
 
-        await self._calls.run(pod_uid, begin)
+        return await self._calls.run(pod_uid, begin)
 
     async def prepare_network(self, vm: Mapping[str, Any], connection: Connection) -> tuple[Interface, ...]:
         """Set up the pod's network; harmless when it is done again.
@@ -67,9 +67,9 @@ class Node:
             return await setup.prepare(vm, connection.process)
 
 
-def _give(root: int, nodes: Sequence[ownership.Node]) -> None:
+def _give(root: int, nodes: Sequence[ownership.Node]) -> messages.Accelerator:
     try:
-        for node in nodes:
-            ownership.give(root, node)
+        given = {node for node in nodes if ownership.give(root, node)}
     finally:
         os.close(root)
+    return "kvm" if ownership.KVM in given else "qemu"

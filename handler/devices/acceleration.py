@@ -66,31 +66,46 @@ def judge(report: str, *, ended: bool) -> Verdict:
     return Verdict(accelerated=True, reason=f"a guest ran its trial in {stages['L']:.3f} s")
 
 
-async def _run_trial() -> tuple[str, bool]:
-    """Return what the trial printed and whether it ended by itself."""
-    child = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "handler.devices.kvm", stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE
-    )
-    assert child.stdout is not None  # noqa: S101 - asked for above
-    report = b""
-    try:
-        async with asyncio.timeout(TRIAL_SECONDS):
-            while len(report) < _REPORT_BYTES and (data := await child.stdout.read(_REPORT_BYTES)):
-                report += data
-            await child.wait()
-            return report.decode(errors="replace"), True
-    except TimeoutError:
-        return report.decode(errors="replace"), False
-    finally:
-        if child.returncode is None:
-            child.kill()
-            # A process that hangs in the kernel dies when its ioctl returns; nobody waits for that.
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(1):
-                    await child.wait()
+class Trials:
+    """The child process in which the trial guest runs, one after another."""
+
+    def __init__(self) -> None:
+        self._child: asyncio.subprocess.Process | None = None
+
+    @property
+    def hangs(self) -> bool:
+        """True while the process of the last trial has not ended."""
+        return self._child is not None and self._child.returncode is None
+
+    async def run(self) -> tuple[str, bool]:
+        """Return what the trial printed and whether it ended by itself.
+
+        Raises:
+            OSError: it could not be started.
+        """
+        self._child = child = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "handler.devices.kvm", stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE
+        )
+        assert child.stdout is not None  # noqa: S101 - asked for above
+        report = b""
+        try:
+            async with asyncio.timeout(TRIAL_SECONDS):
+                while len(report) < _REPORT_BYTES and (data := await child.stdout.read(_REPORT_BYTES)):
+                    report += data
+                await child.wait()
+                return report.decode(errors="replace"), True
+        except TimeoutError:
+            return report.decode(errors="replace"), False
+        finally:
+            if child.returncode is None:
+                child.kill()
+                # A process that hangs in the kernel dies when its ioctl returns; nobody waits for that.
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(1):
+                        await child.wait()
 
 
-async def decide(choice: Choice) -> Verdict:
+async def decide(choice: Choice, trials: Trials) -> Verdict:
     """Return the verdict for this node, logged with its reason; ``kvm`` and ``emulation`` are answered without a trial."""
     verdict = Verdict(accelerated=False, reason="")
     match choice:
@@ -100,7 +115,7 @@ async def decide(choice: Choice) -> Verdict:
             verdict = Verdict(accelerated=False, reason="forced by --acceleration=emulation")
         case "auto":
             try:
-                report, ended = await _run_trial()
+                report, ended = await trials.run()
             except OSError as error:
                 verdict = Verdict(accelerated=False, reason=f"the trial could not be started: {error}")
             else:

@@ -48,7 +48,7 @@ def disk(name: str) -> Node:
 
 
 def give(root: int, node: Node, user: int = layout.USER_ID) -> bool:
-    """Give ``node`` below the directory ``root`` (the pod's root) to ``user``; return whether anything had to change.
+    """Give ``node`` below the directory ``root`` (the pod's root) to ``user``; return whether the pod has it.
 
     A path that is absent or a directory (a claim with a file system) is left alone unless the node is required.
 
@@ -82,7 +82,7 @@ def _give(descriptor: int, node: Node, user: int) -> bool:
         wanted = f"{node.kind} device" + (f" {node.number[0]}:{node.number[1]}" if node.number else "")
         raise NotTheDevice(f"{node.path} in the pod is not a {wanted}")
     if (found.st_uid, found.st_gid, stat.S_IMODE(found.st_mode)) == (user, user, MODE):
-        return False
+        return True
     handle = f"/proc/self/fd/{descriptor}"
     os.chown(handle, user, user)
     os.chmod(handle, MODE)  # noqa: PTH101 - of a descriptor

@@ -78,8 +78,8 @@ def advertised(device: Device, *, offered: bool, fault: str) -> api_pb2.ListAndW
 class Plugin:
     """Serves one device to the kubelet for as long as :meth:`run` runs.
 
-    ``offered`` is false where the device exists and must not be used (KVM without acceleration): the resource is then registered with
-    no devices, so that the node says 0 instead of the figure of an earlier run.
+    ``offered`` is false where the device must not be used (KVM without acceleration): until :meth:`offer` the resource is then registered
+    with no devices, so that the node says 0 instead of the figure of an earlier run.
     """
 
     def __init__(self, device: Device, directory: Path, *, offered: bool, check: Callable[[Device], str] = problem) -> None:
@@ -90,7 +90,18 @@ class Plugin:
         self._offered = offered
         self._check = check
         self._fault = check(device) if offered else ""
-        self._changed = asyncio.Condition()
+        self._changed = asyncio.Event()
+        """Replaced by another when it is set: whoever waits holds on to the one that it saw."""
+
+    def offer(self) -> None:
+        """Offer the device from now on."""
+        if not self._offered:
+            self._offered, self._fault = True, self._check(self.device)
+            self._tell()
+
+    def _tell(self) -> None:
+        self._changed.set()
+        self._changed = asyncio.Event()
 
     async def run(self) -> None:
         """Register, watch over the registration, and register again whenever the kubelet forgot; until cancelled."""
@@ -140,14 +151,13 @@ class Plugin:
             await register(request)
 
     async def _watch_health(self) -> None:
-        while self._offered:
+        while True:
             await asyncio.sleep(HEALTH_SECONDS)
-            fault = self._check(self.device)
+            fault = self._check(self.device) if self._offered else ""
             if fault != self._fault:
                 logger.warning("%s is %s", self.device.resource, fault or "healthy again")
-                async with self._changed:
-                    self._fault = fault
-                    self._changed.notify_all()
+                self._fault = fault
+                self._tell()
 
     def __mapping__(self) -> dict[str, Handler]:
         """Return what grpclib serves."""
@@ -165,13 +175,10 @@ class Plugin:
 
     async def _list_and_watch(self, stream: Stream[api_pb2.Empty, api_pb2.ListAndWatchResponse]) -> None:
         await stream.recv_message()
-        told: str | None = None
         while True:
-            async with self._changed:
-                while told == self._fault:
-                    await self._changed.wait()
-                told = self._fault
-            await stream.send_message(advertised(self.device, offered=self._offered, fault=told))
+            changed = self._changed
+            await stream.send_message(advertised(self.device, offered=self._offered, fault=self._fault))
+            await changed.wait()
 
     async def _allocate(self, stream: Stream[api_pb2.AllocateRequest, api_pb2.AllocateResponse]) -> None:
         request = await stream.recv_message()

@@ -7,26 +7,30 @@ again meanwhile waits for the same call. So there are never more threads than po
 from __future__ import annotations
 
 import asyncio
+import functools
 import threading
 from collections.abc import Callable
-from typing import Final
+from typing import Final, Generic, TypeVar
 
 PATIENCE_SECONDS: Final = 5.0
 """Of one wait; the call goes on."""
+
+
+T = TypeVar("T")
 
 
 class StorageHangs(Exception):
     """A call has not returned yet."""
 
 
-class Calls:
-    """The calls of this process."""
+class Calls(Generic[T]):
+    """The calls of one kind, and what they return."""
 
     def __init__(self) -> None:
-        self._running: dict[str, asyncio.Future[None]] = {}
+        self._running: dict[str, asyncio.Future[T]] = {}
 
-    async def run(self, pod_uid: str, begin: Callable[[], Callable[[], None]]) -> None:
-        """Carry out the call that ``begin`` returns, or wait for the one of this pod that hangs.
+    async def run(self, pod_uid: str, begin: Callable[[], Callable[[], T]]) -> T:
+        """Return what the call that ``begin`` returns does, or the one of this pod that hangs.
 
         Raises:
             StorageHangs: it has not returned in time.
@@ -41,25 +45,25 @@ class Calls:
         await asyncio.wait((future,), timeout=PATIENCE_SECONDS)
         if not future.done():
             raise StorageHangs(f"what is mounted in pod {pod_uid} does not answer; a disk of the virtual machine may be away")
-        future.result()
+        return future.result()
 
 
-def _carry_out(call: Callable[[], None], future: asyncio.Future[None]) -> None:
-    failed: BaseException | None = None
+def _carry_out(call: Callable[[], T], future: asyncio.Future[T]) -> None:
     try:
-        call()
+        settle = functools.partial(_return, future, call())
     except Exception as error:  # noqa: BLE001 - whatever it is, who waits gets it
-        failed = error
+        settle = functools.partial(_raise, future, error)
     loop = future.get_loop()
     if not loop.is_closed():
-        loop.call_soon_threadsafe(_settle, future, failed)
+        loop.call_soon_threadsafe(settle)
 
 
-def _settle(future: asyncio.Future[None], failed: BaseException | None) -> None:
-    if future.done():
-        return
-    if failed is None:
-        future.set_result(None)
-    else:
-        future.set_exception(failed)
+def _return(future: asyncio.Future[T], result: T) -> None:
+    if not future.done():
+        future.set_result(result)
+
+
+def _raise(future: asyncio.Future[T], error: Exception) -> None:
+    if not future.done():
+        future.set_exception(error)
         future.exception()  # nobody may be waiting any more

@@ -335,9 +335,12 @@ class MigrateTarget(_Side):
 
     async def _prepare(self, migration: Object, link: Link) -> None:
         vm, connection = await self._machine(migration), _live(link)
-        await self._ports.node.give_devices(vm, link.pod_uid, connection)
-        interfaces = await self._wire(vm, migration, link)
+        given = await self._ports.node.give_devices(vm, link.pod_uid, connection)
+        # The guest runs already, and goes on as it is.
         accelerator: messages.Accelerator = "kvm" if objects.dig(vm, "status", "domain", "type") == "kvm" else "qemu"
+        if accelerator == "kvm" and given != "kvm":
+            raise ownership.NotTheDevice("the guest runs with KVM, and there is no /dev/kvm in the pod")
+        interfaces = await self._wire(vm, migration, link)
         request = messages.PrepareMigrationTarget(objects.uid_of(migration), machine_of(vm, accelerator, interfaces))
         await connection.call(request)
 

@@ -82,10 +82,8 @@ class Writer(Protocol):
 class Node(Protocol):
     """What is done to a pod before its guest starts."""
 
-    accelerator: messages.Accelerator
-
-    async def give_devices(self, vm: Mapping[str, Any], pod_uid: str, connection: Connection) -> None:
-        """Give the pod's device nodes to its user. Raises NotTheDevice, StorageHangs, OSError."""
+    async def give_devices(self, vm: Mapping[str, Any], pod_uid: str, connection: Connection) -> messages.Accelerator:
+        """Give the pod's device nodes to its user; return what they let its guest run with. Raises NotTheDevice, StorageHangs, OSError."""
         ...
 
     async def prepare_network(self, vm: Mapping[str, Any], connection: Connection) -> tuple[Interface, ...]:
@@ -125,6 +123,8 @@ class RunGuest:
         self._ports = ports
         self._wired: dict[str, tuple[Interface, ...]] = {}
         """Interfaces by uid of the pod whose network was set up since this process began."""
+        self._accelerators: dict[str, messages.Accelerator] = {}
+        """By uid of the pod: what its devices, which were given since this process began, let its guest run with."""
         self._faulty_since: dict[str, datetime] = {}
         """By uid of the pod: since when its network cannot be set up."""
         self._agreed: dict[str, tuple[Object, Object]] = {}
@@ -185,11 +185,13 @@ class RunGuest:
     async def _start(self, vm: Object, link: Link, *, paused: bool) -> Result | None:
         connection = _live(link)
         try:
-            interfaces = self._wired.get(link.pod_uid)  # a pod that waits for an image is asked again and again, and wired once
+            accelerator = self._accelerators.get(link.pod_uid)  # a pod that waits for an image is asked again and again, and prepared once
+            if accelerator is None:
+                accelerator = self._accelerators[link.pod_uid] = await self._ports.node.give_devices(vm, link.pod_uid, connection)
+            interfaces = self._wired.get(link.pod_uid)
             if interfaces is None:
-                await self._ports.node.give_devices(vm, link.pod_uid, connection)
                 interfaces = await self._wire(vm, link, connection)
-            if not await self._sync(vm, link, connection, interfaces, paused=paused):
+            if not await self._sync(link, connection, machine_of(vm, accelerator, interfaces), paused=paused):
                 return Result(requeue_after=START_AGAIN_SECONDS)
         except StorageHangs as error:
             if await self._write(vm, guest_status.with_disks_problem(vm, str(error), self._ports.clock.now())):
@@ -211,15 +213,14 @@ class RunGuest:
             return await self._not_started(vm, refused)
         return None
 
-    async def _sync(self, vm: Object, link: Link, connection: Connection, interfaces: Sequence[Interface], *, paused: bool) -> bool:
+    async def _sync(self, link: Link, connection: Connection, machine: messages.Machine, *, paused: bool) -> bool:
         """Have the launcher start the guest; return whether it has answered.
 
         Nothing waits for its answer for long, because the machine may have to be off by then: a later pass takes it.
         """
         pending = self._starting.get(link.pod_uid)
         if pending is None or pending.connection is not connection:
-            request = messages.Sync(machine_of(vm, self._ports.node.accelerator, interfaces), paused=paused)
-            pending = self._starting[link.pod_uid] = connection.begin(request)
+            pending = self._starting[link.pod_uid] = connection.begin(messages.Sync(machine, paused=paused))
         try:
             answered = await pending.answered(within=START_PATIENCE_SECONDS)
         except (Refused, Disconnected):
@@ -332,6 +333,7 @@ class RunGuest:
 
     def _forget(self) -> None:
         self._wired = {uid: wired for uid, wired in self._wired.items() if self._ports.links.is_alive(uid)}
+        self._accelerators = {uid: which for uid, which in self._accelerators.items() if self._ports.links.is_alive(uid)}
         self._faulty_since = {uid: since for uid, since in self._faulty_since.items() if self._ports.links.is_alive(uid)}
         self._starting = {uid: pending for uid, pending in self._starting.items() if self._ports.links.is_alive(uid)}
         self._reboots = {uid: count for uid, count in self._reboots.items() if self._ports.links.is_alive(uid)}

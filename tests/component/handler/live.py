@@ -13,7 +13,7 @@ from apiserver.apis.virt import names, network
 from apiserver.client.rest import Client
 from handler import node as nodes
 from handler.agent import Agent
-from handler.devices.acceleration import Verdict
+from handler.devices.judging import Judging
 from handler.network import masquerade, setup
 from handler.network.setup import Interface
 from handler.options import Options
@@ -34,10 +34,9 @@ L = TypeVar("L", bound=FakeLauncher)
 class PureNode:
     """What the real node reads of a machine, without what it then does to a pod."""
 
-    accelerator: messages.Accelerator = "qemu"
-
-    async def give_devices(self, vm: Mapping[str, Any], pod_uid: str, connection: Connection) -> None:
-        assert all(each.path.startswith("/") for each in nodes.device_nodes(vm, self.accelerator))
+    async def give_devices(self, vm: Mapping[str, Any], pod_uid: str, connection: Connection) -> messages.Accelerator:
+        assert all(each.path.startswith("/") for each in nodes.device_nodes(vm))
+        return "qemu"
 
     async def prepare_network(self, vm: Mapping[str, Any], connection: Connection) -> tuple[Interface, ...]:
         interface = setup.wanted(vm)
@@ -145,7 +144,7 @@ async def live(kubelet: Path, *, admit: Callable[[Live], None] | None = None) ->
         vm = a_vm()
         del vm["metadata"]["resourceVersion"]
         await api.put(VMS, vm)
-        agent = Agent(options(kubelet), client, Verdict(False, "a test"), node=PureNode(), identify=world.identify)
+        agent = Agent(options(kubelet), client, Judging("emulation"), node=PureNode(), identify=world.identify)
         async with asyncio.TaskGroup() as tasks:
             running = tasks.create_task(agent.run())
             await eventually(lambda: world.vm()["status"]["phase"] == "Running")

@@ -348,6 +348,18 @@ async def test_a_machine_that_waits_for_an_image_can_be_stopped(world: World) ->
     assert "nodeName" not in world.status()
 
 
+@pytest.mark.parametrize(("device", "type_"), [("kvm", "kvm"), ("qemu", "qemu")])
+async def test_the_device_of_its_pod_decides_what_a_guest_runs_with(world: World, device: messages.Accelerator, type_: str) -> None:
+    """Before, the verdict about the node at virt-handler's start did: a pod without the device was told to use KVM, and failed."""
+    await world.vm()
+    async with world.handler() as handler:
+        handler.node.accelerators = {"pod-1": device, "pod-2": "kvm"}
+        await world.launcher("pod-1")
+        await eventually(lambda: phase_is(world, "Running"))
+
+    assert world.status()["domain"]["type"] == type_
+
+
 async def test_a_fault_of_the_network_that_heals_at_once_is_no_event(world: World) -> None:
     await world.vm()
     launcher = await world.launcher("pod-1")

@@ -24,7 +24,7 @@ async def test_the_lease_is_made_and_renewed_where_nothing_else_is(monkeypatch: 
     api.authorize = rbac.authorizer("virt-handler")
     async with api.serving() as config, Client(config, user_agent="test") as client, asyncio.TaskGroup() as tasks:
         verdict = Verdict(accelerated=False, reason="test")
-        beating = tasks.create_task(heartbeat.run(client, "node1", NAMESPACE, verdict, SystemClock()))
+        beating = tasks.create_task(heartbeat.run(client, "node1", NAMESPACE, lambda: verdict, SystemClock()))
         async with asyncio.timeout(10):
             while len(api.writes) < 3:
                 await asyncio.sleep(0.01)

@@ -313,6 +313,27 @@ async def test_a_copy_at_the_target_of_a_failed_migration_is_never_released(scen
     assert scene.at_target() == "paused"
 
 
+async def test_a_guest_that_runs_with_kvm_goes_into_no_pod_without_the_device(scene: Scene) -> None:
+    domain = scene.source.status.domain
+    assert domain is not None
+    async with AsyncExitStack() as stack:
+        _, target = await both(stack, scene)
+        scene.source.change(domain=replace(domain, type="kvm"))
+        await eventually(lambda: scene.world.status()["domain"]["type"] == "kvm")
+        await scene.begin()
+        await eventually(
+            lambda: (
+                str(scene.world.api.get(MIGS, "default", "m")["status"].get("message"))
+                == "the target on node n2 is not ready: the guest runs with KVM, and there is no /dev/kvm in the pod"
+            )
+        )
+        assert scene.target.received == []
+        target.node.accelerators = {"pod-2": "kvm"}
+        await eventually(lambda: scene.state() == "running")
+        (prepared,) = (each for each in scene.target.received if isinstance(each, messages.PrepareMigrationTarget))
+        assert prepared.machine.accelerator == "kvm"
+
+
 async def test_what_keeps_a_target_from_being_ready_is_told_in_the_migration_until_it_is(scene: Scene) -> None:
     async with AsyncExitStack() as stack:
         _, target = await both(stack, scene)

@@ -140,6 +140,24 @@ async def test_a_device_that_must_not_be_used_is_registered_with_none(tmp_path: 
             assert list((await watch(channel).read()).devices) == []
 
 
+async def test_a_device_that_can_be_used_later_is_offered_then(tmp_path: Path) -> None:
+    """Before, a node whose KVM was judged too early offered none until virt-handler was restarted."""
+    faults = {"now": "open /dev/net/tun: No such file or directory"}
+    kubelet, tun = Kubelet(tmp_path), Plugin(TUN, tmp_path, offered=False, check=lambda _: faults["now"])
+    async with kubelet.running(), offering(tun):
+        await registrations(kubelet, 1)
+        async with kubelet.channel() as channel, asyncio.timeout(10):
+            stream = watch(channel)
+            assert list((await stream.read()).devices) == []
+            faults["now"] = ""
+            tun.offer()
+            tun.offer()
+            assert {each.health for each in (await stream.read()).devices} == {"Healthy"}
+            faults["now"] = "open /dev/net/tun: No such device"
+            assert {each.health for each in (await stream.read()).devices} == {"Unhealthy"}  # its health is looked at from then on
+    assert len(kubelet.registered) == 1
+
+
 def test_a_plain_file_is_no_device(tmp_path: Path) -> None:
     path = tmp_path / "tun"
     path.write_text("")

@@ -55,16 +55,18 @@ class FakeNode:
     """Counts what is done to pods."""
 
     def __init__(self) -> None:
-        self.accelerator: messages.Accelerator = "qemu"
+        self.accelerators: dict[str, messages.Accelerator] = {}
+        """By uid of the pod: what its devices let a guest run with, where that is not emulation."""
         self.given = 0
         self.wired = 0
         self.fault: Exception | None = None
         self.no_network: Exception | None = None
 
-    async def give_devices(self, vm: Mapping[str, Any], pod_uid: str, connection: Connection) -> None:
+    async def give_devices(self, vm: Mapping[str, Any], pod_uid: str, connection: Connection) -> messages.Accelerator:
         self.given += 1
         if self.fault is not None:
             raise self.fault
+        return self.accelerators.get(pod_uid, "qemu")
 
     async def prepare_network(self, vm: Mapping[str, Any], connection: Connection) -> tuple[Interface, ...]:
         if self.no_network is not None:

@@ -30,11 +30,11 @@ def node(path: Path, kind: int, major: int, minor: int) -> Path:
     return path
 
 
-def test_the_expected_device_is_given_once(pod: tuple[Path, int]) -> None:
+def test_the_expected_device_is_given_and_stays_so(pod: tuple[Path, int]) -> None:
     path = node(pod[0] / "dev/net/tun", stat.S_IFCHR, 10, 200)
 
     assert ownership.give(pod[1], ownership.TUN)
-    assert not ownership.give(pod[1], ownership.TUN)
+    assert ownership.give(pod[1], ownership.TUN)  # it has it, and keeps it
     found = path.stat()
     assert (found.st_uid, found.st_gid, stat.S_IMODE(found.st_mode)) == (107, 107, 0o660)
 

@@ -91,7 +91,7 @@ async def test_the_verdict_on_this_machine_agrees_with_what_the_trial_printed() 
     """Whether KVM works here or not, the answer comes in time and has a reason."""
     report = subprocess.run([sys.executable, "-m", "handler.devices.kvm"], capture_output=True, text=True, timeout=30, check=True).stdout
     async with asyncio.timeout(acceleration.TRIAL_SECONDS + 5):
-        verdict = await acceleration.decide("auto")
+        verdict = await acceleration.decide("auto", acceleration.Trials())
 
     assert verdict.accelerated == acceleration.judge(report, ended=True).accelerated
     assert verdict.reason

@@ -67,7 +67,7 @@ async def test_a_renewal_that_fails_is_made_up_for_by_the_next(monkeypatch: pyte
     monkeypatch.setattr(heartbeat, "RENEW_SECONDS", 0.02)
     leases = Leases(fault)
     async with asyncio.timeout(5), asyncio.TaskGroup() as tasks:
-        beating = tasks.create_task(heartbeat.run(cast(Client, leases), "node1", "leases", VERDICT, Clock()))
+        beating = tasks.create_task(heartbeat.run(cast(Client, leases), "node1", "leases", lambda: VERDICT, Clock()))
         while len(leases.written) < 3:
             await asyncio.sleep(0.005)
         beating.cancel()

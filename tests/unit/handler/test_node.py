@@ -35,7 +35,7 @@ async def test_a_pod_whose_storage_hangs_stalls_neither_the_others_nor_their_eve
         return "hung" not in threading.current_thread().name or answers.wait(30)
 
     monkeypatch.setattr(ownership, "give", give)
-    node, connection = Node("qemu"), SimpleNamespace(process=SimpleNamespace(root=root))
+    node, connection = Node(), SimpleNamespace(process=SimpleNamespace(root=root))
     before = {each.name for each in Path("/proc/self/fd").iterdir()}
 
     async def start(pod_uid: str) -> None:
@@ -57,6 +57,16 @@ async def test_a_pod_whose_storage_hangs_stalls_neither_the_others_nor_their_eve
     assert {each.name for each in Path("/proc/self/fd").iterdir()} == before
 
 
+@pytest.mark.parametrize(("there", "accelerator"), [({ownership.KVM, ownership.TUN}, "kvm"), ({ownership.TUN}, "qemu"), (set(), "qemu")])
+async def test_kvm_is_what_a_guest_gets_whose_pod_has_the_device(
+    root: int, monkeypatch: pytest.MonkeyPatch, there: set[ownership.Node], accelerator: str
+) -> None:
+    monkeypatch.setattr(ownership, "give", lambda _root, node: node in there)
+    connection = SimpleNamespace(process=SimpleNamespace(root=root))
+    given = await Node().give_devices(a_vm(), "pod-1", connection)  # type: ignore[arg-type]  # of a connection it takes the root alone
+    assert given == accelerator
+
+
 async def test_what_is_wrong_with_a_disk_is_raised(root: int, monkeypatch: pytest.MonkeyPatch) -> None:
     def give(*_arguments: Any) -> bool:
         raise ownership.NotTheDevice("/dev/kvm in the pod is reached through a link")
@@ -64,4 +74,4 @@ async def test_what_is_wrong_with_a_disk_is_raised(root: int, monkeypatch: pytes
     monkeypatch.setattr(ownership, "give", give)
     for _ in range(2):
         with pytest.raises(ownership.NotTheDevice):
-            await Node("qemu").give_devices(a_vm(), "pod-1", SimpleNamespace(process=SimpleNamespace(root=root)))  # type: ignore[arg-type]
+            await Node().give_devices(a_vm(), "pod-1", SimpleNamespace(process=SimpleNamespace(root=root)))  # type: ignore[arg-type]

@@ -36,7 +36,7 @@ def test_anything_less_is_emulation_with_a_reason(report: str, ended: bool, reas
 
 @pytest.mark.parametrize(("choice", "accelerated"), [("kvm", True), ("emulation", False)])
 async def test_an_administrator_can_force_either_answer(choice: acceleration.Choice, accelerated: bool) -> None:
-    verdict = await acceleration.decide(choice)
+    verdict = await acceleration.decide(choice, acceleration.Trials())
 
     assert verdict.accelerated is accelerated
     assert choice in verdict.reason
