@@ -14,7 +14,7 @@ import contextlib
 import os
 import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -124,7 +124,7 @@ class Session:
         while True:
             try:
                 async with streams.opened(access, self._settings.name, "console") as connection:
-                    self._welcome()
+                    self._welcome(streams.warnings_of(connection))
                     end = await self._pass_on(connection)
                 if end.wanted:
                     self._say(f"The console was closed: {end}.")
@@ -196,11 +196,13 @@ class Session:
             self._unsent = b""
             self._keys.task_done()
 
-    def _welcome(self) -> None:
+    def _welcome(self, warnings: Iterable[str]) -> None:
         if self._attached.is_set():
             self._say("Reconnected.")
         else:
             self._say(f"Connected to the console of {self._settings.name}. Ctrl-] leaves; press Enter for a prompt.")
+        for warning in warnings:
+            self._say(warning)
         self._attached.set()
 
     def _say(self, text: str) -> None:

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
+from typing import Final
+
 from apiserver.apis.meta.errors import StatusError
+
+_WARNING: Final = re.compile(r'(?P<code>[0-9]{3}) [^\s"]+ "(?P<text>(?:[^"\\]|\\.)*)"')
+_ESCAPED: Final = re.compile(r"\\(.)")
 
 
 class Failure(Exception):
@@ -20,6 +27,18 @@ def of_status(error: StatusError, doing: str) -> Failure:
 def of_transport(error: Exception, server: str, doing: str) -> Failure:
     """Return the failure for a server that did not answer."""
     return Failure(f"Unable to connect to the server {server}: {doing}: {describe(error)}")
+
+
+def of_warnings(headers: Iterable[str]) -> list[str]:
+    """Return the lines to print for ``Warning`` headers, as kubectl prints them: those of code 299, each once.
+
+    Control characters become question marks, and what is no warning (RFC 7234, section 5.5) is left out.
+    """
+    found = (each for header in headers for each in _WARNING.finditer(header))
+    texts = (
+        "".join(one if one.isprintable() else "?" for one in _ESCAPED.sub(r"\1", each["text"])) for each in found if each["code"] == "299"
+    )
+    return [f"Warning: {text}" for text in dict.fromkeys(texts) if text]
 
 
 def describe(error: BaseException) -> str:

@@ -102,6 +102,11 @@ async def opened(access: Access, name: str, stream: streams.Stream) -> AsyncIter
         yield connection
 
 
+def warnings_of(connection: ClientConnection) -> list[str]:
+    """Return the lines to print for what the server said when it opened the stream."""
+    return messages.of_warnings(connection.response.headers.get_all("Warning") if connection.response is not None else ())
+
+
 def end_of(closed: ConnectionClosed) -> End:
     """Return why the peer, or the network, ended it."""
     received = closed.rcvd

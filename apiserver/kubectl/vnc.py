@@ -64,6 +64,7 @@ class Proxy:
                 self._first = await stack.enter_async_context(streams.opened(await self._load(), self._name, "vnc"))
             except (streams.Refused, streams.Unreachable) as error:
                 raise error.failure from error
+            _warn(self._first)
             try:
                 server = await asyncio.start_server(self._serve, ADDRESS, port)
             except OSError as error:
@@ -128,6 +129,7 @@ class Proxy:
                     await first.close()
                 return
             async with streams.opened(await self._load(), self._name, "vnc") as connection:
+                _warn(connection)
                 self._ended(await _copy(connection, reader, writer))
         except (streams.Refused, streams.Unreachable, Failure) as error:
             sys.stderr.write(f"{error}\n")
@@ -168,6 +170,10 @@ async def _copy(connection: ClientConnection, reader: asyncio.StreamReader, writ
     except* (ConnectionClosed, OSError) as ended:
         ends = [streams.end_of(each) for each in ended.exceptions if isinstance(each, ConnectionClosed)]
     return ends[0] if ends else None
+
+
+def _warn(connection: ClientConnection) -> None:
+    sys.stderr.write("".join(f"{each}\n" for each in streams.warnings_of(connection)))
 
 
 async def _closed(server: asyncio.Server) -> None:

@@ -149,6 +149,16 @@ async def test_a_connection_that_breaks_is_dialled_again(server: FakeStreams, wa
     assert "Reconnected." in said
 
 
+async def test_a_warning_of_the_server_is_printed_as_kubectl_prints_it(
+    server: FakeStreams, way: Access, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.warnings = ['299 - "virtual machine \\"testvm\\" is paused: asked for"']
+    async with attached(way) as (one, _):
+        await until(lambda: one.read() == SCREENFUL)
+    said = capsys.readouterr().err
+    assert said.index("Connected to the console") < said.index('\r\nWarning: virtual machine "testvm" is paused: asked for\r\n')
+
+
 async def test_a_server_that_goes_away_is_dialled_again_and_an_end_of_the_guest_is_the_end(
     server: FakeStreams, way: Access, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -340,6 +350,8 @@ async def test_a_viewer_on_the_port_speaks_to_the_guest_and_each_has_a_websocket
             await asyncio.sleep(0.01)
             said = capsys.readouterr().out
         port = json.loads(said)["port"]
+        assert not capsys.readouterr().err
+        server.warnings = ['299 - "virtual machine \\"testvm\\" is paused"']
         for text in (b"hello", b"again"):
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
             assert await reader.readexactly(len(RFB)) == RFB
@@ -349,6 +361,7 @@ async def test_a_viewer_on_the_port_speaks_to_the_guest_and_each_has_a_websocket
             await until(lambda: not server.open)
         task.cancel()
     assert server.typed == b"helloagain"
+    assert capsys.readouterr().err == 'Warning: virtual machine "testvm" is paused\n'  # the second websocket alone was opened since
 
 
 async def test_a_viewer_is_found_started_and_awaited(

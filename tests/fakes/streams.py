@@ -27,6 +27,8 @@ class FakeStreams:
         self.typed = b""
         self.scrollback = SCREENFUL
         """What the guest printed; each connection to the console gets it first."""
+        self.warnings: list[str] = []
+        """Values of Warning headers of every stream's upgrade."""
         self.subprotocols: list[str] = []
         self.open: set[web.WebSocketResponse] = set()
         self.answers: dict[str, dict[str, Any]] = {}
@@ -76,6 +78,8 @@ class FakeStreams:
             return refusal
         self.subprotocols.append(request.headers.get("Sec-WebSocket-Protocol", ""))
         socket = web.WebSocketResponse(protocols=[streams.SUBPROTOCOL])
+        for warning in self.warnings:
+            socket.headers.add("Warning", warning)
         await socket.prepare(request)
         self.open.add(socket)
         try:

@@ -67,6 +67,8 @@ async def connect(served: Served, call: Call, stream: Connect, streams: Streams)
         socket_bytes=bounded.SOCKET_BYTES,
     )
     async with streams.open.one(call.user, call.info) as holder, joining.dialled(destination, stream, holder) as server:
+        for warning in stream.warnings(item.object):
+            call.warn(warning)
         responses.add_headers(call, client)
         await client.accept()
         call.started(client.status)

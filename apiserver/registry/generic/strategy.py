@@ -20,7 +20,7 @@ did not change. A status is defaulted and validated by the same functions as the
 from __future__ import annotations
 
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
 from datetime import datetime
@@ -132,6 +132,10 @@ class Connect:
                 The client gets it as an answer, before any upgrade.
         """
         raise NotImplementedError
+
+    def warnings(self, obj: Object) -> Iterable[str]:  # noqa: ARG002 - for those that have any
+        """Return what whoever connects to the stream of ``obj`` is to be told: each a ``Warning`` header of the upgrade."""
+        return ()
 
 
 class Strategy:

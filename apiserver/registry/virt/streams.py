@@ -6,9 +6,9 @@ import ssl
 from collections.abc import Awaitable, Callable
 from typing import ClassVar, Final
 
-from apiserver.apis.meta import errors
+from apiserver.apis.meta import errors, objects
 from apiserver.apis.meta.objects import Object
-from apiserver.apis.virt import hardware, names, phases, streams
+from apiserver.apis.virt import conditions, hardware, names, phases, streams
 from apiserver.apis.virt.resources import VIRTUAL_MACHINES
 from apiserver.registry.generic.strategy import Connect, Destination
 from apiserver.registry.virt.revoking import RevokedNodes
@@ -45,6 +45,15 @@ def check(vm: Object, stream: streams.Stream) -> None:
     raise errors.BadRequest(f'cannot connect to {stream} of virtual machine "{name}": {reason}', details)
 
 
+def warnings(vm: Object) -> tuple[str, ...]:
+    """Return what whoever connects should know: a guest that stands still neither echoes nor repaints."""
+    paused = objects.condition(objects.dig(vm, "status", "conditions"), conditions.PAUSED) or {}
+    if paused.get("status") != "True":
+        return ()
+    why = f": {message}" if (message := paused.get("message")) else ""
+    return (f'virtual machine "{vm["metadata"]["name"]}" is paused{why}',)
+
+
 class HandlerStream(Connect):
     """A stream that virt-handler of the machine's node serves."""
 
@@ -76,3 +85,7 @@ class HandlerStream(Connect):
         path = streams.handler_path(metadata["namespace"], metadata["name"], metadata["uid"], self._stream)
         shown = f"[{host}]" if ":" in host else host
         return Destination(f"https://{shown}:{port}{path}", server_name, self._tls(), self._revoked.of_node(node))
+
+    def warnings(self, obj: Object) -> tuple[str, ...]:
+        """Return that the guest is paused, if it is."""
+        return warnings(obj)

@@ -88,6 +88,17 @@ async def test_sub_07_a_keystroke_is_passed_on_at_once_and_the_stream_is_counted
                 await asyncio.sleep(0.02)
 
 
+async def test_whoever_connects_is_warned_in_the_answer_to_the_upgrade(pki: Pki, api: Api) -> None:
+    async with tapped(pki, api) as url:
+        async with api.session.ws_connect(url) as socket:
+            assert "Warning" not in socket._response.headers
+        api.strategy.tap.told = ('the widget "w1" stands still', "one\nline")
+        async with api.session.ws_connect(url) as socket:
+            assert socket._response.headers.getall("Warning") == ['299 - "the widget \\"w1\\" stands still"', '299 - "one?line"']
+            await socket.send_bytes(b"x")
+            assert await socket.receive_bytes() == b"x"
+
+
 async def test_text_stays_text_and_a_broken_server_is_told(pki: Pki, api: Api) -> None:
     async def serve(request: web.BaseRequest) -> web.StreamResponse:
         socket = web.WebSocketResponse()

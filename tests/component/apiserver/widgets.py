@@ -101,11 +101,15 @@ class Tap(Connect):
 
     def __init__(self) -> None:
         self.destination: Destination | None = None
+        self.told: tuple[str, ...] = ()
 
     async def locate(self, obj: Object) -> Destination:
         if self.destination is None:
             raise BadRequest("the widget is off")
         return self.destination
+
+    def warnings(self, obj: Object) -> tuple[str, ...]:
+        return self.told
 
 
 class WidgetStrategy(Strategy):

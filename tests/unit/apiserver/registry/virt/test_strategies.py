@@ -348,6 +348,23 @@ def test_the_row_of_a_machine_shows_what_people_look_for() -> None:
 
 
 @pytest.mark.parametrize(
+    ("conditions", "warnings"),
+    [
+        (None, ()),
+        ([{"type": "Paused", "status": "False", "message": ""}], ()),
+        ([{"type": "Paused", "status": "True"}], ('virtual machine "vm1" is paused',)),
+        (
+            [{"type": "Ready", "status": "False"}, {"type": "Paused", "status": "True", "message": "a disk failed"}],
+            ('virtual machine "vm1" is paused: a disk failed',),
+        ),
+    ],
+    ids=["never looked at", "goes on", "paused", "told why"],
+)
+def test_whoever_connects_to_a_paused_machine_is_told(conditions: Any, warnings: tuple[str, ...]) -> None:
+    assert streams.warnings(_vm(conditions=conditions)) == warnings
+
+
+@pytest.mark.parametrize(
     ("vm", "stream", "reason"),
     [
         (_vm(), "console", None),
