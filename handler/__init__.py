@@ -30,8 +30,8 @@ hostPath ``/dev``                         device nodes that appear after the sta
 ========================================= ================================================================================
 
 It needs no host network. RBAC: ``virtualmachines`` and ``migrations`` get, list, watch; their ``status`` update; ``events`` create,
-patch; ``certificatesigningrequests`` create, get; ``system:auth-delegator``, for metrics; in the namespace of node Leases ``leases``
-create, patch; in its own the ConfigMap ``kubevirt-trust`` list, watch.
+patch; ``certificatesigningrequests`` create, get; ``selfsubjectreviews`` create, as everybody; ``system:auth-delegator``, for metrics; in
+the namespace of node Leases ``leases`` create, patch; in its own the ConfigMap ``kubevirt-trust`` list, watch.
 
 Programs in its image: ``nsenter`` (util-linux), ``sh``, ``ip``, ``nft``, ``openssl``. None of them reads what a guest sends.
 """

@@ -3,22 +3,26 @@
 It lies in a namespace where there is nothing else, and a policy of the chart holds each virt-handler to the Lease of the node that its
 token names. virt-controller reads it: a node is silent when its kubelet does not report and this Lease was not renewed in time. Its
 annotation says whether guests are accelerated here, and why.
+
+The Node owns it, as it owns the kubelet's Lease, so that the garbage collector removes it with the Node. A Node that was made anew under
+its name has another uid: a Lease that is gone is a reason to ask for the uid again.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final
 
-from apiserver.apis.core.resources import LEASES
+from apiserver.apis.core.resources import LEASES, NODES
 from apiserver.apis.meta import errors, times
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.virt import names
 from apiserver.client.rest import Client, TransportError
 from controller.runtime.clock import Clock
 from handler.devices.acceleration import Verdict
+from handler.nodeuid import NodeUid
 
 logger = logging.getLogger(__name__)
 
@@ -28,8 +32,13 @@ DURATION_SECONDS: Final = 40
 ACCELERATION_ANNOTATION: Final = f"{names.GROUP}/acceleration"
 
 
-def lease(node: str, namespace: str, verdict: Verdict, now: str) -> Object:
-    """Return the lease as it should be."""
+def owner(node: str, uid: str) -> Object:
+    """Return the ownerReference to a node, which holds up no deletion: for that one needs rights to the Node."""
+    return {"apiVersion": NODES.api_version, "kind": NODES.kind, "name": node, "uid": uid}
+
+
+def lease(node: str, namespace: str, verdict: Verdict, now: str, uid: str = "") -> Object:
+    """Return the lease as it should be, with an owner where the node's uid is known."""
     return {
         "apiVersion": LEASES.api_version,
         "kind": LEASES.kind,
@@ -38,6 +47,7 @@ def lease(node: str, namespace: str, verdict: Verdict, now: str) -> Object:
             "namespace": namespace,
             "labels": {names.COMPONENT_LABEL: names.HANDLER},
             "annotations": {ACCELERATION_ANNOTATION: f"{verdict.accelerator}: {verdict.reason}"},
+            **({"ownerReferences": [owner(node, uid)]} if uid else {}),
         },
         "spec": {"holderIdentity": node, "leaseDurationSeconds": DURATION_SECONDS, "renewTime": now},
     }
@@ -45,18 +55,33 @@ def lease(node: str, namespace: str, verdict: Verdict, now: str) -> Object:
 
 async def run(client: Client, node: str, namespace: str, verdict: Callable[[], Verdict], clock: Clock) -> None:
     """Renew until cancelled; while the API server is away, try again at the next beat."""
+    uid, name = NodeUid(client, node), names.handler_lease(node)
+
+    async def wanted() -> Object:
+        return lease(node, namespace, verdict(), times.to_rfc3339_micro(clock.now()), await uid.get())
+
     while True:
-        wanted = lease(node, namespace, verdict(), times.to_rfc3339_micro(clock.now()))
         try:
             async with asyncio.timeout(RENEW_SECONDS):
-                await _write(client, wanted, namespace)
+                try:
+                    await _send(lambda obj: client.patch(LEASES, name, obj, namespace), await wanted())
+                except errors.NotFound:  # it is the first, or it went with its Node
+                    uid.doubt()
+                    await _send(lambda obj: client.create(LEASES, obj, namespace), await wanted())
         except (errors.StatusError, TransportError, TimeoutError) as error:
-            logger.warning("renew lease %s: %s", wanted["metadata"]["name"], str(error) or "no answer in time")
+            logger.warning("renew lease %s: %s", name, str(error) or "no answer in time")
         await asyncio.sleep(RENEW_SECONDS)
 
 
-async def _write(client: Client, wanted: Object, namespace: str) -> None:
+async def _send(send: Callable[[Object], Awaitable[Object]], wanted: Object) -> None:
+    """Send it, and where it may have no owner, without.
+
+    Where the admission plugin OwnerReferencesPermissionEnforcement is on, only those who may delete an object give it one.
+    """
     try:
-        await client.patch(LEASES, wanted["metadata"]["name"], wanted, namespace)
-    except errors.NotFound:
-        await client.create(LEASES, wanted, namespace)
+        await send(wanted)
+    except errors.Forbidden:
+        metadata = {key: value for key, value in wanted["metadata"].items() if key != "ownerReferences"}
+        if metadata == wanted["metadata"]:
+            raise
+        await send({**wanted, "metadata": metadata})

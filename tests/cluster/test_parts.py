@@ -45,6 +45,19 @@ def test_nodes_offer_tun_and_only_honest_kvm(kubectl: Kubectl, running: dict[str
             assert verdict.startswith(running["status"]["domain"]["type"])
 
 
+def test_each_node_owns_the_lease_of_its_virt_handler(kubectl: Kubectl, running: dict[str, Any]) -> None:
+    """What the garbage collector goes by when the Node is deleted."""
+    assert running["status"]["nodeName"]
+    nodes = {each["metadata"]["name"]: each["metadata"]["uid"] for each in kubectl.json("get", "nodes")["items"]}
+    wanted = {name: [{"apiVersion": "v1", "kind": "Node", "name": name, "uid": uid}] for name, uid in nodes.items()}
+
+    def owners() -> dict[str, Any]:
+        found = kubectl.within(names.node_lease_namespace("kubevirt")).json("get", "leases")["items"]
+        return {each["spec"]["holderIdentity"]: each["metadata"].get("ownerReferences") for each in found}
+
+    eventually(lambda: owners() == wanted, timeout=30, what="an owner of each Lease")
+
+
 def test_another_pod_reaches_the_guest_at_the_address_in_its_status(kubectl: Kubectl, running: dict[str, Any]) -> None:
     address = running["status"]["interfaces"][0]["ipAddress"]
     with console(kubectl, "parts") as guest:

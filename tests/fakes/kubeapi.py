@@ -23,6 +23,7 @@ from apiserver.apis.meta import errors
 from apiserver.client.config import Config
 
 SIGNING_REQUESTS = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
+SELF_REVIEWS = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 DECISIONS = ("Approved", "Denied")
 Object = dict[str, Any]
 Key = tuple[str, str, str]
@@ -193,6 +194,9 @@ class FakeAPI:
             return self._list(request, collection, namespace)
         if request.method == "POST":
             made = await request.json()
+            if collection == SELF_REVIEWS:
+                user = self.users.get(request.headers.get("Authorization", "").removeprefix("Bearer "), {"username": "system:admin"})
+                return web.json_response({**made, "status": {"userInfo": user}}, status=201)
             if collection == SIGNING_REQUESTS:
                 _stamp(made, self.users.get(request.headers.get("Authorization", "").removeprefix("Bearer "), {"username": "system:admin"}))
             return web.json_response(await self._create(collection, namespace, made), status=201)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import yaml
 
@@ -16,6 +16,9 @@ CHART = Path(__file__).parents[1] / "unit" / "charts" / "golden.yaml"
 Rule = dict[str, Any]
 Grant = tuple[str, Rule]
 """(namespace, empty for all; rule)."""
+
+EVERYBODY: Final = frozenset({("authentication.k8s.io", "selfsubjectreviews", "", "create", "")})
+"""What of ``system:basic-user``, the role of all who are logged in, is used."""
 
 
 def grants(account: str) -> list[Grant]:
@@ -44,7 +47,7 @@ def permissions(account: str) -> Iterator[tuple[str, str, str, str, str]]:
 
 def authorizer(account: str) -> Callable[[str, str, Mapping[str, str]], bool]:
     """Return whether the account may send a request: method, path, query."""
-    allowed = set(permissions(account))
+    allowed = {*permissions(account), *EVERYBODY}
 
     def authorize(method: str, path: str, query: Mapping[str, str]) -> bool:
         core = path.startswith("/api/")

@@ -36,6 +36,8 @@ HANDLER_USAGES: Final = ("digital signature", "server auth", "client auth")
 """``spec.usages`` of these requests."""
 NODE_CLAIM: Final = "authentication.kubernetes.io/node-name"
 """Key of a user's extra under which kube-apiserver passes on the node that a service account's token is bound to (KEP-4193)."""
+NODE_UID_CLAIM: Final = "authentication.kubernetes.io/node-uid"
+"""The same for the uid that its Node had when the token was made."""
 
 CONTAINER: Final = "compute"
 """The container of a launcher pod that holds virt-launcher, libvirtd and QEMU."""

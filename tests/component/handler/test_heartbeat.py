@@ -22,6 +22,7 @@ async def test_the_lease_is_made_and_renewed_where_nothing_else_is(monkeypatch: 
     monkeypatch.setattr(heartbeat, "RENEW_SECONDS", 0.02)
     api = FakeAPI()
     api.authorize = rbac.authorizer("virt-handler")
+    api.users["secret"] = {"extra": {names.NODE_CLAIM: ["node1"], names.NODE_UID_CLAIM: ["uid-1"]}}
     async with api.serving() as config, Client(config, user_agent="test") as client, asyncio.TaskGroup() as tasks:
         verdict = Verdict(accelerated=False, reason="test")
         beating = tasks.create_task(heartbeat.run(client, "node1", NAMESPACE, lambda: verdict, SystemClock()))
@@ -31,6 +32,7 @@ async def test_the_lease_is_made_and_renewed_where_nothing_else_is(monkeypatch: 
         beating.cancel()
     lease = api.get(LEASES, NAMESPACE, "virt-handler-node1")
     assert lease["spec"]["holderIdentity"] == "node1"
+    assert lease["metadata"]["ownerReferences"] == [{"apiVersion": "v1", "kind": "Node", "name": "node1", "uid": "uid-1"}]
     assert api.forbidden == []
 
 

@@ -82,6 +82,13 @@ async def test_a_virt_handler_writes_the_lease_of_its_node_and_no_other(world: W
         assert await refusal(world, a_lease(), operation=operation, namespace=namespace)
 
 
+async def test_the_node_may_own_the_lease(world: World) -> None:
+    lease = heartbeat.lease("node1", NAMESPACE, Verdict(accelerated=False, reason="test"), "2026-11-22T00:00:00.000000Z", "uid-1")
+    assert lease["metadata"]["ownerReferences"]
+    for operation in ("CREATE", "UPDATE"):
+        assert not await refusal(world, lease, operation=operation)
+
+
 @pytest.mark.parametrize("claims", [None, (), ("",), ("node1", "node2")])
 async def test_a_token_that_names_no_node_writes_no_lease(world: World, claims: tuple[str, ...] | None) -> None:
     assert "names no node" in await refusal(world, a_lease(), claims=claims)

@@ -9,7 +9,9 @@ from typing import Any, cast
 
 import pytest
 
+from apiserver.apis.core.resources import SELF_SUBJECT_REVIEWS
 from apiserver.apis.meta import errors
+from apiserver.apis.virt import names
 from apiserver.client.rest import Client, TransportError
 from handler import heartbeat
 from handler.devices.acceleration import Verdict
@@ -35,6 +37,10 @@ class Leases:
         self._faults: Iterator[Exception | None] = iter((fault,))
         self.asked = 0
         self.written: list[dict[str, Any]] = []
+        self.uid = ""
+        """Of the node, as the token names it."""
+        self.reviews = 0
+        self.refuses_owners = False
 
     async def patch(self, _resource: object, name: str, obj: dict[str, Any], namespace: str) -> dict[str, Any]:
         self.asked += 1
@@ -45,7 +51,12 @@ class Leases:
             raise fault
         return await self.create(_resource, obj, namespace, name)
 
-    async def create(self, _resource: object, obj: dict[str, Any], namespace: str, name: str = "") -> dict[str, Any]:
+    async def create(self, resource: object, obj: dict[str, Any], namespace: str = "", name: str = "") -> dict[str, Any]:
+        if resource == SELF_SUBJECT_REVIEWS:
+            self.reviews += 1
+            return {"status": {"userInfo": {"extra": {names.NODE_CLAIM: ["node1"], names.NODE_UID_CLAIM: [self.uid]}}}}
+        if self.refuses_owners and "ownerReferences" in obj["metadata"]:
+            raise errors.Forbidden("cannot set an ownerRef on a resource you can't delete")
         assert (namespace, name or obj["metadata"]["name"]) == ("leases", "virt-handler-node1")
         self.written.append(obj)
         return obj
@@ -75,6 +86,49 @@ async def test_a_renewal_that_fails_is_made_up_for_by_the_next(monkeypatch: pyte
     renewed = [each["spec"]["renewTime"] for each in leases.written]
     assert renewed == sorted(set(renewed))
     assert leases.asked == len(renewed) + (fault is not None and not isinstance(fault, errors.NotFound))
+
+
+async def beats(monkeypatch: pytest.MonkeyPatch, leases: Leases, count: int) -> list[Any]:
+    """Return the owners of that many renewals."""
+    monkeypatch.setattr(heartbeat, "RENEW_SECONDS", 0.02)
+    async with asyncio.timeout(5), asyncio.TaskGroup() as tasks:
+        beating = tasks.create_task(heartbeat.run(cast(Client, leases), "node1", "leases", lambda: VERDICT, Clock()))
+        while len(leases.written) < count:
+            await asyncio.sleep(0.005)
+        beating.cancel()
+    return [each["metadata"].get("ownerReferences") for each in leases.written[:count]]
+
+
+async def test_the_node_owns_its_lease(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before, nobody did, and the Leases of nodes that were gone stayed."""
+    leases = Leases(None)
+    leases.uid = "uid-1"
+
+    assert await beats(monkeypatch, leases, 3) == [[{"apiVersion": "v1", "kind": "Node", "name": "node1", "uid": "uid-1"}]] * 3
+    assert leases.reviews == 1
+
+
+async def test_a_lease_that_went_with_its_node_comes_back_with_the_uid_of_the_new_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    leases = Leases(None)
+    leases.uid = "uid-1"
+    first = await beats(monkeypatch, leases, 1)
+    leases = Leases(errors.NotFound("the garbage collector was here"))
+    uids = iter(("uid-1", "uid-2"))
+    monkeypatch.setattr(Leases, "uid", property(lambda _: next(uids), lambda *_: None), raising=False)
+
+    second = await beats(monkeypatch, leases, 2)
+    assert [each[0]["uid"] for each in (*first, *second)] == ["uid-1", "uid-2", "uid-2"]
+    assert leases.reviews == 2
+
+
+@pytest.mark.parametrize("fault", [None, errors.NotFound("first")], ids=["patch", "create"])
+async def test_where_only_those_who_may_delete_give_owners_the_lease_is_renewed_all_the_same(
+    monkeypatch: pytest.MonkeyPatch, fault: Exception | None
+) -> None:
+    leases = Leases(fault)
+    leases.uid, leases.refuses_owners = "uid-1", True
+
+    assert await beats(monkeypatch, leases, 2) == [None, None]
 
 
 def test_a_node_is_silent_after_several_renewals_that_did_not_come_and_not_after_one() -> None:
