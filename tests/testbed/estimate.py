@@ -27,10 +27,13 @@ SHORTEST_REST = 0.05
 
 @dataclasses.dataclass(frozen=True)
 class Seen:
-    """How far the work is: recorded seconds of what is done and what waits, and what runs as (recorded, elapsed)."""
+    """How far the work is: recorded seconds of what is done and what waits, and what runs as (recorded, used).
 
-    elapsed: float
+    ``used`` are seconds of the machine: while two steps run side by side, each of them uses half of every second.
+    """
+
     done: float
+    used: float
     waiting: float
     running: tuple[tuple[float, float], ...] = ()
 
@@ -39,14 +42,13 @@ def speed(seen: Seen) -> float:
     """Return by how much this machine is slower than the one of the records; 1 while too little is done to tell."""
     if seen.done < FEWEST_SECONDS:
         return 1.0
-    under_way = sum(elapsed for _, elapsed in seen.running) / max(len(seen.running), 1)
-    return min(max((seen.elapsed - under_way) / seen.done, QUICKEST), SLOWEST)
+    return min(max(seen.used / seen.done, QUICKEST), SLOWEST)
 
 
 def left(seen: Seen) -> float:
     """Return the seconds that are left."""
-    factor, side_by_side = speed(seen), max(len(seen.running), 1)
-    rest = sum(max(recorded * factor - elapsed / side_by_side, recorded * factor * SHORTEST_REST) for recorded, elapsed in seen.running)
+    factor = speed(seen)
+    rest = sum(max(recorded * factor - used, recorded * factor * SHORTEST_REST) for recorded, used in seen.running)
     return seen.waiting * factor + rest
 
 
@@ -63,27 +65,44 @@ class Course:
     def __init__(self, expected: Mapping[str, float], clock: Callable[[], float] = time.monotonic) -> None:
         """``expected``: recorded seconds of each step that will run, by its title."""
         self._clock = clock
-        self._began = clock()
+        self._counted = clock()
         self._waiting = dict(expected)
-        self._running: dict[str, tuple[float, float]] = {}
-        self._done = 0.0
+        self._running: dict[str, _Step] = {}
+        self._done = _Step(0.0)
         self._lock = threading.Lock()
 
     def begin(self, title: str) -> None:
         """Take note that a step begins; one that was not expected is nothing to count with."""
         with self._lock:
+            self._count()
             if title in self._waiting:
-                self._running[title] = (self._waiting.pop(title), self._clock())
+                self._running[title] = _Step(self._waiting.pop(title))
 
     def end(self, title: str) -> None:
         """Take note of its end."""
         with self._lock:
-            self._done += self._running.pop(title, (0.0, 0.0))[0]
+            self._count()
+            if (step := self._running.pop(title, None)) is not None:
+                self._done.recorded += step.recorded
+                self._done.used += step.used
 
     def told(self) -> str:
         """Return what is left, in words."""
-        now = self._clock()
         with self._lock:
-            running = tuple((recorded, now - since) for recorded, since in self._running.values())
-            seen = Seen(now - self._began, self._done, sum(self._waiting.values()), running)
+            self._count()
+            running = tuple((step.recorded, step.used) for step in self._running.values())
+            seen = Seen(self._done.recorded, self._done.used, sum(self._waiting.values()), running)
         return told(seen)
+
+    def _count(self) -> None:
+        """Share the time since the last count among the steps that ran in it."""
+        now = self._clock()
+        for step in self._running.values():
+            step.used += (now - self._counted) / len(self._running)
+        self._counted = now
+
+
+@dataclasses.dataclass
+class _Step:
+    recorded: float
+    used: float = 0.0

@@ -94,18 +94,34 @@ Seen = estimate.Seen
     ("seen", "seconds"),
     [
         (Seen(0, 0, 600), 600),
-        (Seen(10, 10, 600), 600),  # too little to tell
-        (Seen(200, 100, 300), 600),  # half as quick
-        (Seen(50, 100, 300), 150),
-        (Seen(200, 100, 300, ((100, 100),)), 300 + 5),  # what runs is never over
-        (Seen(200, 100, 300, ((100, 100), (100, 100))), 300 + 100),  # half of the machine each
-        (Seen(500, 100, 0, ((100, 400),)), 5),  # nearly over, but not over
-        (Seen(10_000, 100, 100), 800),
-        (Seen(600, 700, 0), 0),
+        (Seen(10, 30, 600), 600),  # too little to tell
+        (Seen(100, 200, 300), 600),  # half as quick
+        (Seen(100, 50, 300), 150),
+        (Seen(100, 100, 300, ((100, 0), (100, 90))), 300 + 100 + 10),
+        (Seen(100, 100, 300, ((100, 100),)), 300 + 5),  # what runs is never over
+        (Seen(100, 100, 0, ((100, 400),)), 5),  # nearly over, but not over
+        (Seen(100, 10_000, 100), 800),
+        (Seen(100, 1, 100), 25),
+        (Seen(700, 600, 0), 0),
     ],
 )
 def test_what_is_left_follows_this_machines_speed(seen: estimate.Seen, seconds: float) -> None:
     assert estimate.left(seen) == pytest.approx(seconds)
+
+
+def test_two_steps_side_by_side_share_the_machine() -> None:
+    now = [0.0]
+    course = estimate.Course({"long": 1000, "short": 100, "later": 100}, lambda: now[0])
+    course.begin("long")
+    course.begin("unexpected")
+    course.begin("short")
+    now[0] = 400.0
+
+    course.end("short")  # it used 200 seconds of the machine, and this one is half as quick as the recorded one
+
+    assert course.told() == "about 34 min left"  # (1000 * 2 - 200) + 100 * 2 seconds
+    now[0] = 1000.0
+    assert course.told() == "about 24 min left"
 
 
 def test_every_line_of_a_step_says_what_is_left(
