@@ -32,12 +32,12 @@ def is_open(vm: Object) -> bool:
 
 def is_stopped(vm: Object) -> bool:
     """True if virt-controller asked for the end of the newest attempt: however its pod ends then, it is no failure."""
-    return bool(_newest(vm).get("stopTime"))
+    return bool(power.newest_attempt(vm).get("stopTime"))
 
 
 def is_outdated(vm: Object) -> bool:
     """True if the spec was edited since the newest attempt was begun, and no guest of it was started: its pod is of the spec before."""
-    return phases.phase_of(vm) == phases.SCHEDULING and power.is_older(_newest(vm), _generation(vm))
+    return phases.phase_of(vm) == phases.SCHEDULING and power.is_older(power.newest_attempt(vm), _generation(vm))
 
 
 def changed(vm: Object, number: int, changes: Mapping[str, str]) -> list[Object]:
@@ -76,7 +76,7 @@ def pause_seconds(wish: power.Power) -> float:
 
 def last_words(vm: Object) -> str:
     """Return how the newest attempt ended, in one line."""
-    return one_line(str(_newest(vm).get("message") or "it said nothing"), MAX_WORDS)
+    return one_line(str(power.newest_attempt(vm).get("message") or "it said nothing"), MAX_WORDS)
 
 
 def start_left(vm: Object, pod: Object, now: datetime) -> timedelta | None:
@@ -104,11 +104,6 @@ def start_seconds(vm: Object) -> int:
 
 def _generation(vm: Object) -> int:
     return int(dig(vm, "metadata", "generation") or 0)
-
-
-def _newest(vm: Object) -> Object:
-    current = power.current_attempt(vm)
-    return next((each for each in _all(vm) if int(each["number"]) == current), {})
 
 
 def _all(vm: Object) -> list[Object]:

@@ -13,11 +13,11 @@ from typing import Final
 from apiserver.apis.meta import times
 from apiserver.apis.meta.lines import one_line
 from apiserver.apis.meta.objects import condition, dig, name_of, with_condition, without_condition
+from apiserver.apis.virt import conditions as words
 from controller.reconcilers import attempts, pod_state, saying
 from controller.reconcilers.actions import Action, Emit, WriteStatus
 from controller.reconcilers.observed import Observed, own_pod
 
-DISRUPTION_TARGET: Final = "DisruptionTarget"
 _WHO: Final[Mapping[str, str]] = MappingProxyType(
     {
         "EvictionByEvictionAPI": "was evicted, as by kubectl drain",
@@ -31,31 +31,31 @@ _WHO: Final[Mapping[str, str]] = MappingProxyType(
 
 def told(seen: Observed) -> tuple[Action, ...]:
     """Return what says that the machine's pod is ended on purpose, or takes it back of a machine that is in another pod; once each."""
-    found, known = _of_pod(seen), condition(dig(seen.vm, "status", "conditions"), DISRUPTION_TARGET)
+    found, known = _of_pod(seen), condition(dig(seen.vm, "status", "conditions"), words.DISRUPTION_TARGET)
     if found is not None and known is None:
         reason, message = found
-        new = saying.a_condition(seen, DISRUPTION_TARGET, "True", reason, message)
+        new = saying.a_condition(seen, words.DISRUPTION_TARGET, "True", reason, message)
         conditions = with_condition(dig(seen.vm, "status", "conditions"), new, now=times.to_rfc3339(seen.now))
         return (WriteStatus({**saying.status_of(seen), "conditions": conditions}), Emit("Warning", reason, message))
     own = own_pod(seen, seen.pods)
     if found is None and known is not None and own is not None and attempts.is_open(seen.vm) and not pod_state.is_over(own):
-        conditions = without_condition(dig(seen.vm, "status", "conditions"), DISRUPTION_TARGET)
+        conditions = without_condition(dig(seen.vm, "status", "conditions"), words.DISRUPTION_TARGET)
         return (WriteStatus({**saying.status_of(seen), "conditions": conditions}),)
     return ()
 
 
 def added(seen: Observed, message: str) -> str:
     """Return how an attempt ended, and that it was ended on purpose where it was."""
-    known = condition(dig(seen.vm, "status", "conditions"), DISRUPTION_TARGET)
+    known = condition(dig(seen.vm, "status", "conditions"), words.DISRUPTION_TARGET)
     return message if known is None else f"{known.get('message')} ({message})"
 
 
 def _of_pod(seen: Observed) -> tuple[str, str] | None:
     pod = own_pod(seen, seen.pods)
-    found = condition(dig(pod, "status", "conditions"), DISRUPTION_TARGET)
+    found = condition(dig(pod, "status", "conditions"), words.DISRUPTION_TARGET)
     if pod is None or found is None or found.get("status") != "True":
         return None
     reason = pod_state.word(found.get("reason"), "Disrupted")
-    words = _WHO.get(reason) or "is ended on purpose"
+    who = _WHO.get(reason) or "is ended on purpose"
     detail = one_line(str(found.get("message") or ""), pod_state.MAX_MESSAGE)
-    return reason, f"pod {name_of(pod)} on node {pod_state.node_of(pod)} {words}" + (f": {detail}" if detail else "")
+    return reason, f"pod {name_of(pod)} on node {pod_state.node_of(pod)} {who}" + (f": {detail}" if detail else "")

@@ -218,7 +218,7 @@ def _limit_start(seen: Observed, pod: Object) -> tuple[Action, ...]:
     if left > timedelta():
         return (LookAgain(max(left.total_seconds(), MIN_LOOK_SECONDS)),)
     message = f"the guest did not run within {attempts.start_seconds(seen.vm)} s on node {pod_state.node_of(pod)}"
-    return (*saying.say(seen, "False", "StartTimeout", message, warn=True), DeletePod(name_of(pod), uid_of(pod)))
+    return (*saying.say(seen, "False", words.START_TIMEOUT, message, warn=True), DeletePod(name_of(pod), uid_of(pod)))
 
 
 def _record_end(seen: Observed, wish: power.Power) -> tuple[Action, ...]:
@@ -252,7 +252,7 @@ def _result(seen: Observed, wish: power.Power, current: int) -> tuple[str, str]:
         why = "the spec was edited before the guest was started" if attempts.is_outdated(seen.vm) else "it was asked to stop"
         return power.RESULT_STOPPED, why
     ready = condition(dig(seen.vm, "status", "conditions"), "Ready") or {}
-    if ready.get("reason") == "StartTimeout":
+    if ready.get("reason") == words.START_TIMEOUT:
         return power.RESULT_FAILED, str(ready.get("message"))
     if last is None:
         return power.RESULT_FAILED, "the pod was deleted, not by virt-controller"
@@ -315,7 +315,7 @@ def _record_start(seen: Observed, pod: Object, attempt: int) -> tuple[Action, ..
         "attempts": [*(dig(seen.vm, "status", "attempts") or []), begun][-power.MAX_ATTEMPTS_KEPT :],
         "observedGeneration": saying.generation(seen),
     }
-    status["conditions"] = without_condition(status["conditions"], disruptions.DISRUPTION_TARGET)
+    status["conditions"] = without_condition(status["conditions"], words.DISRUPTION_TARGET)
     for key in phases.OF_A_PLACE:  # of the attempt before
         status.pop(key, None)
     return (WriteStatus(status, "podUID"), Emit("Normal", "SuccessfulCreate", f"created pod {name_of(pod)} for attempt {attempt}"))

@@ -13,7 +13,7 @@ from typing import Any, Final
 from apiserver.apis.meta import objects, times
 from apiserver.apis.virt import conditions as words
 from apiserver.apis.virt import phases, power
-from handler.reconcilers import guest_status
+from handler.reconcilers import ending_causes, guest_status
 from handler.reconcilers.guest_status import End
 from launcher.protocol import messages
 
@@ -77,7 +77,7 @@ def plan(observed: Observed) -> Action:
     launcher = observed.launcher
     if launcher is not None and launcher.ending is not None:
         end = guest_status.end_of(launcher.ending)
-        return Finish(end) if end is not None else Wait()
+        return Finish(ending_causes.of_end(observed.vm, launcher, end)) if end is not None else Wait()
     if observed.gone:
         # Of one that was leaving the last word may be lost: its pod has it, and virt-controller reads it there.
         return Wait() if _left(launcher) or _is_leaving(launcher) else Finish(_vanished())

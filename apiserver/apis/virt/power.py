@@ -161,6 +161,17 @@ def current_attempt(vm: Mapping[str, Any]) -> int:
     return _current(status, status.get("attempts") or [])
 
 
+def newest_attempt(vm: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the current attempt's entry of ``status.attempts``; empty where there is none."""
+    current = current_attempt(vm)
+    return next((each for each in (vm.get("status") or {}).get("attempts") or () if int(each["number"]) == current), {})
+
+
+def has_run(vm: Mapping[str, Any]) -> bool:
+    """Return whether the guest was seen to run in the current attempt."""
+    return bool(newest_attempt(vm).get("runningTime"))
+
+
 def has_ended(attempt: Mapping[str, Any]) -> bool:
     """Whether an entry of ``status.attempts`` tells of something over."""
     return bool(attempt.get("result"))

@@ -1,0 +1,89 @@
+"""The cause of an end that the machine did not ask for, by what was done to its pod."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from apiserver.apis.virt.v1alpha1 import status_validation
+from handler.reconcilers import guest_plan, guest_status
+from handler.reconcilers.guest_plan import Finish, Observed
+from launcher.protocol import messages
+from tests.unit.handler.reconcilers.builders import NOW, a_request, a_vm, an_ended
+
+ASKED = "the guest powered off as it was asked to"
+EVICTED = {
+    "type": "DisruptionTarget",
+    "status": "True",
+    "reason": "EvictionByEvictionAPI",
+    "message": "pod p on node n was evicted, as by kubectl drain",
+}
+LATE = {"type": "Ready", "status": "False", "reason": "StartTimeout", "message": "the guest did not run within 180 s on node n"}
+DELETED = "its pod was deleted while the guest ran, not by virt-controller"
+
+
+def an_attempt(**more: str) -> dict[str, Any]:
+    return {"number": 1, "podName": "p", "nodeName": "n", "runningTime": "2026-11-21T07:59:10Z", **more}
+
+
+def a_run(*conditions: dict[str, Any], request: dict[str, Any] | None = None, deleting: bool = False, **attempt: str) -> dict[str, Any]:
+    return a_vm("Running", deleting=deleting, request=request, conditions=list(conditions), attempts=[an_attempt(**attempt)])
+
+
+@pytest.mark.parametrize(
+    ("vm", "kind", "end"),
+    [
+        (a_run(), "shutdown-requested", ("Stopped", "PodDeleted", f"{DELETED} ({ASKED})")),
+        (a_run(), "destroyed", ("Stopped", "PodDeleted", f"{DELETED} ({ASKED})")),
+        (a_run(EVICTED), "shutdown-requested", ("Stopped", EVICTED["reason"], f"{EVICTED['message']} ({ASKED})")),
+        (a_run(LATE), "destroyed", ("Failed", "StartTimeout", LATE["message"])),
+        (a_run(request=a_request("Stop")), "shutdown-requested", ("Stopped", "ShutDown", ASKED)),
+        (a_run(request=a_request("Restart", 2)), "shutdown-requested", ("Stopped", "ShutDown", ASKED)),
+        (a_run(request=a_request("Start", 2), stopTime="2026-11-21T07:59:20Z"), "destroyed", ("Stopped", "PoweredOff", ASKED)),
+        (a_run(stopTime="2026-11-21T07:59:20Z"), "shutdown-requested", ("Stopped", "ShutDown", ASKED)),
+        (a_run(EVICTED, deleting=True), "shutdown-requested", ("Stopped", "ShutDown", ASKED)),
+        (a_run(), "shutdown", ("Succeeded", "GuestPoweredOff", ASKED)),
+        (a_run(EVICTED), "crashed", ("Failed", "Crashed", ASKED)),
+    ],
+    ids=[
+        "deleted",
+        "deleted hard",
+        "evicted",
+        "late",
+        "stop",
+        "restart",
+        "start again",
+        "halted and back",
+        "vm deleted",
+        "itself",
+        "crashed",
+    ],
+)
+def test_an_end_that_the_machine_did_not_ask_for_has_its_cause(
+    vm: dict[str, Any], kind: messages.EndingKind, end: tuple[str, str, str]
+) -> None:
+    action = guest_plan.plan(Observed(vm, replace(an_ended(kind, ASKED), stopping=True), connected=True, gone=False))
+
+    assert isinstance(action, Finish)
+    assert (action.end.result, action.end.reason, action.end.message) == end
+    status = guest_status.ended(vm, action.end, NOW)
+    assert status["attempts"][-1]["message"] == end[2]
+    assert not status_validation.validate_virtual_machine_status({"status": status}, {})
+
+
+def test_a_pod_that_was_deleted_before_its_guest_ran_says_so() -> None:
+    vm = a_vm("Scheduled")
+    action = guest_plan.plan(Observed(vm, replace(an_ended("destroyed", "x" * 2000), stopping=True), connected=True, gone=False))
+
+    assert isinstance(action, Finish)
+    assert action.end.message.startswith("its pod was deleted before the guest ran, not by virt-controller (x")
+    assert len(action.end.message) <= guest_status.MAX_MESSAGE
+
+
+def test_a_domain_that_somebody_destroyed_in_a_pod_that_was_not_asked_to_end_is_no_deleted_pod() -> None:
+    action = guest_plan.plan(Observed(a_run(), an_ended("destroyed", "the domain was destroyed"), connected=True, gone=False))
+
+    assert isinstance(action, Finish)
+    assert (action.end.reason, action.end.message) == ("PoweredOff", "the domain was destroyed")
