@@ -62,6 +62,13 @@ class WriteStatus:
 
 
 @dataclass(frozen=True, slots=True)
+class AddFinalizer:
+    """Hold the object again."""
+
+    finalizer: str
+
+
+@dataclass(frozen=True, slots=True)
 class RemoveFinalizer:
     """Let the object go."""
 
@@ -84,7 +91,7 @@ class LookAgain:
     seconds: float
 
 
-Action: TypeAlias = CreatePod | DeletePod | WriteStatus | RemoveFinalizer | Emit | LookAgain
+Action: TypeAlias = CreatePod | DeletePod | WriteStatus | AddFinalizer | RemoveFinalizer | Emit | LookAgain
 
 
 class PodRefused(Exception):
@@ -125,6 +132,9 @@ class Deeds:
                 case WriteStatus():
                     named = {action.uid_field: made} if action.uid_field else {}
                     obj = await self._write_status(obj, {**action.status, **named})
+                case AddFinalizer():
+                    obj = await self._set_finalizers(obj, [*finalizers_of(obj), action.finalizer])
+                    self._objects.remember(obj)
                 case RemoveFinalizer():
                     obj = await self._remove_finalizer(obj, action.finalizer)
                 case Emit():
@@ -184,12 +194,14 @@ class Deeds:
         return written
 
     async def _remove_finalizer(self, obj: Object, finalizer: str) -> Object:
-        left = [each for each in finalizers_of(obj) if each != finalizer]
-        patch = {"metadata": {"resourceVersion": resource_version_of(obj), "uid": uid_of(obj), "finalizers": left or None}}
         try:
-            return await self._client.patch(self._resource, name_of(obj), patch, namespace_of(obj), field_manager=FIELD_MANAGER)
+            return await self._set_finalizers(obj, [each for each in finalizers_of(obj) if each != finalizer])
         except errors.NotFound:
             return obj
+
+    async def _set_finalizers(self, obj: Object, finalizers: list[str]) -> Object:
+        patch = {"metadata": {"resourceVersion": resource_version_of(obj), "uid": uid_of(obj), "finalizers": finalizers or None}}
+        return await self._client.patch(self._resource, name_of(obj), patch, namespace_of(obj), field_manager=FIELD_MANAGER)
 
 
 def sooner(first: float | None, second: float | None) -> float | None:

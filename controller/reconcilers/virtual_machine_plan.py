@@ -36,6 +36,7 @@ from controller.reconcilers import attempts, disks, disruptions, launcher_pod, p
 from controller.reconcilers.actions import (
     MIN_LOOK_SECONDS,
     Action,
+    AddFinalizer,
     CreatePod,
     DeletePod,
     Emit,
@@ -55,7 +56,13 @@ SLOW_SECONDS: Final = 60.0
 
 def plan(seen: Observed) -> tuple[Action, ...]:
     """Return what brings the machine closer to what it should be."""
-    return (*(disruptions.told(seen) or _decide(seen)), *silent_nodes.until_silent(seen))
+    return (*_hold(seen), *(disruptions.told(seen) or _decide(seen)), *silent_nodes.until_silent(seen))
+
+
+def _hold(seen: Observed) -> tuple[Action, ...]:
+    """Put the finalizer back that somebody took off: a deletion would be over before the guest is, and nobody would wait for it."""
+    held = is_deleting(seen.vm) or names.VM_FINALIZER in finalizers_of(seen.vm)
+    return () if held else (AddFinalizer(names.VM_FINALIZER),)
 
 
 def _decide(seen: Observed) -> tuple[Action, ...]:

@@ -265,6 +265,17 @@ async def test_a_deleted_machine_goes_when_its_pod_is_gone(api: FakeAPI, cluster
     await cluster.until(lambda: api.all(VMS) == [], "the end of the machine")
 
 
+async def test_a_machine_whose_finalizer_was_taken_off_goes_no_earlier_than_its_pod(api: FakeAPI, cluster: Cluster) -> None:
+    pod = await cluster.running()
+    await api.edit(VMS, "ns", "testvm", lambda obj: obj["metadata"].pop("finalizers"))
+    await cluster.until(lambda: cluster.vm()["metadata"].get("finalizers") == [names.VM_FINALIZER], "the finalizer")
+    await api.edit(VMS, "ns", "testvm", lambda obj: obj["metadata"].update(deletionTimestamp="2026-01-01T00:00:00Z"))
+    await cluster.until(lambda: api.get(PODS, "ns", name_of(pod))["metadata"].get("deletionTimestamp"), "deletion of the pod")
+    assert cluster.vm()["metadata"]["finalizers"] == [names.VM_FINALIZER]
+    await cluster.end_pod(pod)
+    await cluster.until(lambda: api.all(VMS) == [], "the end of the machine")
+
+
 async def test_a_machine_deleted_while_its_pod_is_made_leaves_no_pod(api: FakeAPI, cluster: Cluster) -> None:
     for number in range(5):
         await api.put(VMS, a_vm(f"vm{number}"))

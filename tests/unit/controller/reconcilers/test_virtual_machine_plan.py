@@ -17,6 +17,7 @@ from apiserver.apis.virt.v1alpha1 import status_validation
 from controller.reconcilers import pod_state
 from controller.reconcilers.actions import (
     Action,
+    AddFinalizer,
     CreatePod,
     DeletePod,
     Emit,
@@ -580,6 +581,18 @@ def test_a_pod_that_waits_on_a_silent_node_is_said_once_whatever_else_is_in_its_
     assert [each for each in again if not isinstance(each, LookAgain)] == []
 
 
+@pytest.mark.parametrize("phase", ["", *phases.VM_PHASES])
+def test_a_finalizer_that_was_taken_off_is_put_back_unless_the_machine_is_being_deleted(phase: str) -> None:
+    vm = a_vm(phase=phase, attempts=[an_attempt()] if phase else None)
+    vm["metadata"]["finalizers"] = ["somebody/else"]
+    before = plan(seen({**vm, "metadata": {**vm["metadata"], "finalizers": [names.VM_FINALIZER]}}, a_pod()))
+    first, *rest = plan(seen(vm, a_pod()))
+    assert first == AddFinalizer(names.VM_FINALIZER)
+    assert [type(each) for each in rest] == [type(each) for each in before]
+    vm["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    assert "AddFinalizer" not in kinds(plan(seen(vm, a_pod())))
+
+
 def test_failures_in_a_row_are_followed_by_growing_pauses() -> None:
     attempts = [an_attempt(number, result="Failed", endTime="2026-01-01T00:00:58Z") for number in (1, 2)]
     vm = a_vm(phase="Failed", attempts=attempts, runStrategy="Always")
@@ -670,6 +683,8 @@ def observations(draw: st.DrawFn) -> Observed:
         runStrategy=draw(st.sampled_from(power.RUN_STRATEGIES)),
     )
     vm["metadata"]["generation"] = draw(st.integers(1, 2))
+    if not is_deleting(vm):
+        vm["metadata"]["finalizers"] = draw(st.sampled_from([[names.VM_FINALIZER], []]))
     if request := draw(REQUESTS):
         # Verbs ask for the next attempt at most.
         vm["status"]["request"] = {**request, "attempt": min(request["attempt"], len(attempts) + 1)}
@@ -702,6 +717,8 @@ def apply(observed: Observed, actions: tuple[Action, ...]) -> Observed:
                     pod["metadata"]["deletionTimestamp"] = "2026-01-01T00:01:00Z"
             case WriteStatus():
                 vm["status"] = copy.deepcopy(action.status) | ({action.uid_field: made} if action.uid_field else {})
+            case AddFinalizer():
+                vm["metadata"]["finalizers"].append(action.finalizer)
             case RemoveFinalizer():
                 vm["metadata"]["finalizers"].remove(action.finalizer)
             case Emit() | LookAgain():
