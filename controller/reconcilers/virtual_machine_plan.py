@@ -139,12 +139,21 @@ def _watch_over(seen: Observed, alive: tuple[Object, ...]) -> tuple[Action, ...]
     if pod_state.node_of(pod) in seen.silence.whole or is_deleting(pod):
         return silent_nodes.wait_for(seen, alive)  # deleted by somebody else: what follows is decided when it is over
     if phase in (phases.SCHEDULED, phases.RUNNING, phases.STOPPING, phases.UNKNOWN):
-        return _limit_start(seen, pod) if phase == phases.SCHEDULED else ()
+        return _limit_start(seen, pod) if phase == phases.SCHEDULED else _follow(seen)
     if pod_state.is_running(pod):
         return _hand_over(seen, pod)
     if pod_state.node_of(pod) in seen.silence.of_kubelet:
         return silent_nodes.wait_for(seen, alive)
     return _say_obstacle(seen, pod)
+
+
+def _follow(seen: Observed) -> tuple[Action, ...]:
+    """The guest moved: the attempt is where the machine is. Where it came from stays in ``status.migration``."""
+    place = {key: str(dig(seen.vm, "status", key) or "") for key in ("nodeName", "podName")}
+    newest = power.newest_attempt(seen.vm)
+    if not newest or not all(place.values()) or all(newest.get(key) == value for key, value in place.items()):
+        return ()
+    return (WriteStatus({**saying.status_of(seen), "attempts": attempts.changed(seen.vm, power.current_attempt(seen.vm), place)}),)
 
 
 def _withoutown_pod(seen: Observed, alive: tuple[Object, ...]) -> tuple[Action, ...]:
@@ -189,11 +198,9 @@ def _hand_over(seen: Observed, pod: Object) -> tuple[Action, ...]:
         "attempts": attempts.changed(seen.vm, power.current_attempt(seen.vm), {"nodeName": node}),
         "observedGeneration": saying.generation(seen),
     }
-    return (
-        WriteStatus(status),
-        Emit("Normal", "Scheduled", f"pod {name_of(pod)} runs on node {node}"),
-        LookAgain(attempts.start_seconds(seen.vm)),
-    )
+    told = power.newest_attempt(seen.vm).get("nodeName") == node  # and somebody edited the status since
+    event = () if told else (Emit("Normal", "Scheduled", f"pod {name_of(pod)} runs on node {node}"),)
+    return (WriteStatus(status), *event, LookAgain(attempts.start_seconds(seen.vm)))
 
 
 def _say_obstacle(seen: Observed, pod: Object) -> tuple[Action, ...]:

@@ -63,6 +63,18 @@ async def test_a_restarted_handler_learns_everything_and_starts_nothing(world: W
     assert [type(each) for each in launcher.received] == [messages.Sync]
 
 
+async def test_a_phase_that_somebody_edited_is_put_right_and_nothing_is_told_twice(world: World) -> None:
+    await world.vm()
+    await world.launcher("pod-1")
+    async with world.handler():
+        await eventually(lambda: phase_is(world, "Running") and world.events() == ["Started"])
+        await world.api.edit(VMS, "default", "testvm", lambda obj: obj["status"].update(phase="Scheduled"))
+        await eventually(lambda: phase_is(world, "Running"))
+        await asyncio.sleep(0.2)
+
+    assert [(each["reason"], each["count"]) for each in world.api.all("/api/v1/events")] == [("Started", 1)]
+
+
 async def test_a_broken_connection_is_made_again_and_changes_nothing(world: World) -> None:
     await world.vm()
     launcher = await world.launcher("pod-1")

@@ -593,6 +593,26 @@ def test_a_finalizer_that_was_taken_off_is_put_back_unless_the_machine_is_being_
     assert "AddFinalizer" not in kinds(plan(seen(vm, a_pod())))
 
 
+@pytest.mark.parametrize("phase", ["Running", "Stopping", "Unknown"])
+def test_the_attempt_follows_a_guest_that_moved(phase: str) -> None:
+    target = a_pod(migration="m", node="node2")
+    vm = a_vm(phase=phase, attempts=[an_attempt(nodeName="node1", runningTime="2026-01-01T00:00:10Z")])
+    vm["status"] |= {"nodeName": "node2", "podName": name_of(target), "podUID": uid_of(target)}
+    (action,) = plan(seen(vm, a_pod(), target, targets=TARGETS))
+    assert isinstance(action, WriteStatus)
+    attempt = {**vm["status"]["attempts"][0], "nodeName": "node2", "podName": name_of(target)}
+    assert action.status == {**vm["status"], "attempts": [attempt]}
+    vm["status"] = written((action,))
+    assert plan(seen(vm, a_pod(), target, targets=TARGETS)) == ()
+
+
+def test_what_was_told_is_not_told_again_when_somebody_edited_the_phase() -> None:
+    vm = a_vm(phase="Scheduling", attempts=[an_attempt()])
+    assert kinds(plan(seen(vm, a_pod()))) == ["WriteStatus", "Emit", "LookAgain"]
+    vm["status"]["attempts"][0]["nodeName"] = "node1"
+    assert kinds(plan(seen(vm, a_pod()))) == ["WriteStatus", "LookAgain"]
+
+
 def test_failures_in_a_row_are_followed_by_growing_pauses() -> None:
     attempts = [an_attempt(number, result="Failed", endTime="2026-01-01T00:00:58Z") for number in (1, 2)]
     vm = a_vm(phase="Failed", attempts=attempts, runStrategy="Always")
