@@ -35,6 +35,8 @@ class Silence:
     """Nodes whose virt-handler does not report either."""
     of_kubelet: Mapping[str, float] = field(default_factory=dict)
     """Nodes whose virt-handler does: for how many seconds more that is known. No event tells when they have passed."""
+    missing: frozenset[str] = field(default_factory=frozenset)
+    """Of ``whole``: there is no Node of this name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +118,7 @@ class NodeReports:
                 of_kubelet[node] = left
             else:
                 whole.add(node)
-        return Silence(frozenset(whole), of_kubelet)
+        return Silence(frozenset(whole), of_kubelet, frozenset(node for node in whole if self._nodes.get("", node) is None))
 
     async def _ask(self, node: str) -> None:
         """Look at the Lease as the server has it: its expiry decides something, and the copy here may be behind."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from apiserver.apis.meta.objects import Object, name_of
+from apiserver.apis.meta.objects import Object, dig, name_of
 from apiserver.apis.virt import phases
 from controller.reconcilers import pod_state, saying
 from controller.reconcilers.actions import MIN_LOOK_SECONDS, Action, Emit, LookAgain
@@ -12,6 +12,8 @@ from controller.reconcilers.observed import Observed, own_pod
 
 NODE_UNREACHABLE: Final = "NodeUnreachable"
 KUBELET_UNREACHABLE: Final = "KubeletUnreachable"
+NODE_NOT_FOUND: Final = "NodeNotFound"
+REASONS: Final = frozenset({NODE_UNREACHABLE, KUBELET_UNREACHABLE, NODE_NOT_FOUND})
 
 
 def until_silent(seen: Observed) -> tuple[Action, ...]:
@@ -28,6 +30,8 @@ def wait_for(seen: Observed, pods: tuple[Object, ...]) -> tuple[Action, ...]:
     if handled and own is not None:
         pods = (own,)  # of the other side of a migration, the machine's virt-handler is not silenced
     lost = next((pod for pod in pods if pod_state.node_of(pod) in seen.silence.whole), None)
+    if lost is not None and pod_state.node_of(lost) in seen.silence.missing and not handled and not pod_state.has_run(lost):
+        return _say_missing(seen, lost)
     if lost is not None:
         return _say_lost(seen, lost)
     stuck = next((pod for pod in pods if pod_state.node_of(pod) in seen.silence.of_kubelet), None)
@@ -42,6 +46,15 @@ def _say_stuck(seen: Observed, pod: Object) -> tuple[Action, ...]:
         f"Pod {name_of(pod)} neither starts nor ends until the kubelet is back: look at it on the node; do not delete the pod by force"
     )
     return saying.say(seen, "False", KUBELET_UNREACHABLE, message, warn=True)
+
+
+def _say_missing(seen: Observed, pod: Object) -> tuple[Action, ...]:
+    """The pod was bound past the scheduler, which knows the nodes there are; nothing ever ran in it."""
+    node = pod_state.node_of(pod)
+    mending = "spec.nodeName names it: edit that; kubectl get nodes lists those there are"
+    message = f'there is no node "{node}", which pod {name_of(pod)} is for'
+    pinned = dig(seen.vm, "spec", "nodeName") == node
+    return saying.say(seen, "False", NODE_NOT_FOUND, f"{message}; {mending}" if pinned else message, warn=True)
 
 
 def _say_lost(seen: Observed, lost: Object) -> tuple[Action, ...]:

@@ -355,7 +355,7 @@ def _rest(seen: Observed, wish: power.Power) -> tuple[Action, ...]:
     if phases.phase_of(seen.vm) not in phases.ENDED:
         status = phases.enter(status, phases.STOPPED, seen.now)
         status["conditions"] = saying.ready(seen, "False", wish.reason, wish.message)
-    elif ready.get("status") == "True" or ready.get("reason") in (silent_nodes.NODE_UNREACHABLE, silent_nodes.KUBELET_UNREACHABLE):
+    elif ready.get("status") == "True" or ready.get("reason") in silent_nodes.REASONS:
         status["conditions"] = saying.ready(seen, "False", wish.reason, wish.message)
     status["observedGeneration"] = saying.generation(seen)
     return saying.write(seen, status)

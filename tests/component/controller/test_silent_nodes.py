@@ -14,7 +14,7 @@ from apiserver.apis.meta.objects import condition, name_of
 from apiserver.apis.virt import names
 from handler import heartbeat
 from handler.devices.acceleration import Verdict
-from tests.component.controller.test_controller import LEASES, NODES, PODS, VMS, Cluster, working
+from tests.component.controller.test_controller import LEASES, NODES, PODS, VMS, Cluster, a_vm, working
 from tests.fakes.kubeapi import FakeAPI
 
 LEASE_NAMESPACE = names.node_lease_namespace("kubevirt")
@@ -86,6 +86,17 @@ async def test_nothing_is_written_while_only_the_kubelet_is_silent(api: FakeAPI,
         assert node.phase() == "Running"
         assert len(node.status_writes()) == before
         assert "NodeUnreachable" not in node.events()
+
+
+async def test_a_machine_that_is_for_a_node_that_there_is_not_hears_so(api: FakeAPI, node: Node) -> None:
+    machine = a_vm()
+    machine["spec"]["nodeName"] = "node9"
+    await api.put(VMS, machine)
+    await api.edit(PODS, "ns", name_of(await node.pod()), lambda obj: obj["spec"].update(nodeName="node9"))
+    await node.until(lambda: "NodeNotFound" in node.events(), "an event")
+    ready = condition(node.vm()["status"]["conditions"], "Ready") or {}
+    assert ready["message"].startswith('there is no node "node9", which pod virt-launcher-testvm-')
+    assert "NodeUnreachable" not in node.events()
 
 
 async def test_a_node_without_any_voice_is_said_once_and_its_handler_is_believed_when_it_is_back(api: FakeAPI, node: Node) -> None:

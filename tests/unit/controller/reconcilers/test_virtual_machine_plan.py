@@ -581,6 +581,32 @@ def test_a_pod_that_waits_on_a_silent_node_is_said_once_whatever_else_is_in_its_
     assert [each for each in again if not isinstance(each, LookAgain)] == []
 
 
+@pytest.mark.parametrize(
+    ("phase", "pinned", "missing", "reason"),
+    [
+        ("Scheduling", True, True, "NodeNotFound"),
+        ("Scheduling", False, True, "NodeNotFound"),
+        ("Scheduling", True, False, "NodeUnreachable"),
+        ("Running", True, True, "NodeUnreachable"),  # it was there, and the guest may run still
+    ],
+)
+def test_a_node_that_there_is_not_is_not_called_silent(phase: str, pinned: bool, missing: bool, reason: str) -> None:
+    vm = a_vm(phase=phase, attempts=[an_attempt()], nodeName="ghost" if pinned else "")
+    pod = a_pod(phase="Pending" if phase == "Scheduling" else "Running", node="ghost")
+    if phase == "Scheduling":
+        del pod["status"]["containerStatuses"]
+    ghost = frozenset({"ghost"})
+    silence = Silence(whole=ghost, missing=ghost if missing else frozenset())
+    actions = plan(seen(vm, pod, silence=silence))
+    ready = condition(written(actions)["conditions"], "Ready")
+    assert ready is not None
+    assert ready["reason"] == reason
+    assert ('there is no node "ghost"' in ready["message"]) == (reason == "NodeNotFound")
+    assert ("spec.nodeName" in ready["message"]) == (pinned and reason == "NodeNotFound")
+    vm["status"] = written(actions)
+    assert plan(seen(vm, pod, silence=silence)) == ()
+
+
 @pytest.mark.parametrize("phase", ["", *phases.VM_PHASES])
 def test_a_finalizer_that_was_taken_off_is_put_back_unless_the_machine_is_being_deleted(phase: str) -> None:
     vm = a_vm(phase=phase, attempts=[an_attempt()] if phase else None)
@@ -710,7 +736,8 @@ def observations(draw: st.DrawFn) -> Observed:
         vm["status"]["request"] = {**request, "attempt": min(request["attempt"], len(attempts) + 1)}
     silent = draw(st.sets(st.sampled_from(["node1", "node2"])))
     mute = draw(st.sets(st.sampled_from(["node1", "node2"]))) - silent
-    silence = Silence(frozenset(silent), dict.fromkeys(sorted(mute), 17.0))
+    missing = draw(st.sampled_from([silent, set[str]()]))
+    silence = Silence(frozenset(silent), dict.fromkeys(sorted(mute), 17.0), frozenset(missing))
     targets = draw(st.sampled_from([frozenset(), TARGETS]))
     now = NOW + timedelta(hours=draw(st.integers(0, 1)))
     return seen(vm, *draw(PODS), silence=silence, now=now, targets=targets, lingers=draw(st.sampled_from([0.0, 50.0])))
