@@ -87,6 +87,16 @@ def is_labelled(pod: Object) -> bool:
     return labels_of(pod).get(names.COMPONENT_LABEL) == names.LAUNCHER
 
 
+def mending(pod: Object, vm: Object) -> str:
+    """Return what gives a pod of the machine its marks back. virt-controller may not: of pods it may create and delete, no more."""
+    marks = {names.COMPONENT_LABEL: names.LAUNCHER, names.VM_NAME_LABEL: name_of(vm), names.CREATED_BY_LABEL: uid_of(vm)}
+    lost = [f"{key}={value}" for key, value in marks.items() if labels_of(pod).get(key) != value]
+    words = [f"kubectl label pod {name_of(pod)} -n {namespace_of(pod)} --overwrite {' '.join(lost)}"] if lost else []
+    if not is_controlled_by(pod, vm):
+        words.append("a restart of the machine, whose next pod has its owner")
+    return "; ".join(words)
+
+
 def is_meant(pod: Object, reference: Reference, vm: Object | None) -> bool:
     """True if the reference means this very pod, and not one that was made later under its name.
 

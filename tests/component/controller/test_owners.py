@@ -224,6 +224,9 @@ async def test_a_running_pod_without_its_marks_is_still_the_machines(api: FakeAP
     await tenant.nothing_happens(tenant.vm(), [own])
     await tenant.until(lambda: "PodNotMarked" in tenant.events(), "an event")
     assert tenant.events().count("PodNotMarked") == 1
+    (told,) = [each["message"] for each in api.all(EVENTS) if each["reason"] == "PodNotMarked"]
+    assert ("kubectl label pod" in told) == ("labels" in fields)
+    assert ("restart" in told) == ("ownerReferences" in fields)
     lists = [query for method, path, query in api.requests if method == "GET" and path.endswith("/ns/pods") and "watch" not in query]
     assert bool(lists) == ("labels" in fields)  # the copy does not know it any more
     assert {query["limit"] for query in lists} <= {"2"}  # whatever a tenant puts into its pods, no more of them are in memory at once

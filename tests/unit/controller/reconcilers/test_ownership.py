@@ -40,6 +40,19 @@ def test_a_pod_is_controlled_by_the_machine_that_its_controller_reference_names(
     assert ownership.owners_of(pod) == ([f"default/{UID}"] if controls else ownership.owners_of(pod))
 
 
+@pytest.mark.parametrize("lost", [(), ("labels",), ("ownerReferences",), ("labels", "ownerReferences")])
+def test_what_mends_a_pod_names_what_it_lacks(lost: tuple[str, ...]) -> None:
+    pod = a_pod()
+    if "labels" in lost:
+        pod["metadata"]["labels"] = {names.VM_NAME_LABEL: "testvm", names.CREATED_BY_LABEL: "another", "a": "b"}
+    pod["metadata"] |= {each: [] for each in lost if each != "labels"}
+    labels = f"kubectl label pod {OWN} -n default --overwrite kubevirt.io=virt-launcher kubevirt.io/created-by={UID}"
+    owner = "a restart of the machine, whose next pod has its owner"
+    assert ownership.mending(pod, a_vm()) == "; ".join(
+        ([labels] if "labels" in lost else []) + ([owner] if "ownerReferences" in lost else [])
+    )
+
+
 def test_a_pod_of_another_namespace_is_nobodys() -> None:
     pod = a_pod()
     pod["metadata"]["namespace"] = "elsewhere"
