@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from apiserver.apis.meta import times
-from apiserver.apis.meta.objects import Object, condition, dig, finalizers_of, is_deleting, name_of, uid_of, with_condition
+from apiserver.apis.meta.objects import Object, condition, dig, finalizers_of, is_deleting, name_of, namespace_of, uid_of, with_condition
 from apiserver.apis.virt import conditions as words
 from apiserver.apis.virt import names, phases, power, release
 from controller.reconcilers import disks, launcher_pod, ownership, pod_state
@@ -29,6 +29,8 @@ SOURCE_END_SECONDS: Final = 10
 """For virt-launcher of the source to end by itself after the guest left, which takes it a second."""
 STALE_SECONDS: Final = 1
 """Before a machine that is known to be newer on the server is looked at again."""
+SUCCEEDED: Final = "Succeeded"
+"""The type of the condition that says whether the migration did."""
 _OURS: Final = frozenset({"", phases.PENDING, phases.SCHEDULING, phases.PREPARING_TARGET})
 
 
@@ -68,7 +70,10 @@ def _impossible(seen: Observed) -> tuple[str, str] | None:
     """Return (reason, message) of why the machine cannot migrate now, if there is such a reason."""
     vm, selected = seen.vm, dig(seen.migration, "spec", "selector", "name")
     if vm is None:
-        return "VirtualMachineNotFound", f"there is no virtual machine {selected!r}"
+        message = (
+            f"there is no virtual machine {selected!r} in namespace {namespace_of(seen.migration)}; create another Migration once there is"
+        )
+        return "VirtualMachineNotFound", message
     wish = power.decide(vm)
     if phases.phase_of(vm) == phases.UNKNOWN:
         return "SourceUnknown", f"the node of virtual machine {name_of(vm)} does not report"
@@ -152,7 +157,7 @@ def _oversee(seen: Observed) -> tuple[Action, ...]:
         return _finish(seen, phases.FAILED, "VirtualMachineNotFound", "the virtual machine was deleted")
     if dig(seen.vm, "status", "podName") == target_name:
         # virt-handler of the target moves the machine to itself as the last thing before it writes this.
-        return _finish(seen, phases.SUCCEEDED, "Succeeded", f"the guest runs on node {dig(seen.migration, 'status', 'targetNode')}")
+        return _finish(seen, phases.SUCCEEDED, "Succeeded", f"the guest moved to node {dig(seen.migration, 'status', 'targetNode')}")
     if phases.phase_of(seen.vm) in phases.ENDED:
         return _finish(seen, phases.FAILED, "NotRunning", f"virtual machine {name_of(seen.vm)} ended: {phases.phase_of(seen.vm)}")
     if (ended := _target_ended(seen)) is not None:
@@ -197,6 +202,20 @@ def _tidy_up(seen: Observed) -> tuple[Action, ...]:
     """Delete the pod that lost, which is the one that the machine is not in; then let the object go when somebody wants it to."""
     if names.MIGRATION_FINALIZER not in finalizers_of(seen.migration):
         return ()
+    return (*_conclude(seen), *_put_away(seen))
+
+
+def _conclude(seen: Observed) -> tuple[Action, ...]:
+    """virt-handler writes the phase and the message of an end that is its to say; the condition follows here."""
+    phase, known = phases.phase_of(seen.migration), condition(dig(seen.migration, "status", "conditions"), SUCCEEDED) or {}
+    outcome = "True" if phase == phases.SUCCEEDED else "False"
+    if known.get("status") == outcome:
+        return ()
+    message = str(dig(seen.migration, "status", "message") or "")
+    return (WriteStatus({**_status(seen), "conditions": _conditions(seen, outcome, phase, message)}),)
+
+
+def _put_away(seen: Observed) -> tuple[Action, ...]:
     held = dig(seen.vm, "status", "podName")
     # The target's name is computed, not read: its pod may have been made by a pass that could not write it down.
     sides = (dig(seen.migration, "status", "sourcePod"), ownership.target_name(seen.migration))
@@ -245,7 +264,7 @@ def _say(seen: Observed, phase: str, reason: str, message: str) -> tuple[Action,
 
 def _conditions(seen: Observed, status: str, reason: str, message: str) -> list[Object]:
     generation = int(dig(seen.migration, "metadata", "generation") or 0)
-    new = {"type": "Succeeded", "status": status, "reason": reason, "message": message, "observedGeneration": generation}
+    new = {"type": SUCCEEDED, "status": status, "reason": reason, "message": message, "observedGeneration": generation}
     return with_condition(dig(seen.migration, "status", "conditions"), new, now=times.to_rfc3339(seen.now))
 
 

@@ -366,7 +366,7 @@ class MigrateTarget(_Side):
             status = self._moved(guest_status.running(vm, link.status, interfaces, self._ports.clock.now()), migration)
             written = await self._ports.api.update(VIRTUAL_MACHINES, {**vm, "status": status}, subresource="status")
             self._ports.machines.remember(written)
-        await self._write(migration, phases.SUCCEEDED, message=f"the guest runs on {objects.dig(migration, 'status', 'targetNode')}")
+        await self._write(migration, phases.SUCCEEDED, message=f"the guest moved to node {objects.dig(migration, 'status', 'targetNode')}")
         self._say(migration, "Normal", "Migrated", f"the guest moved from node {source}")
 
     def _moved(self, status: Object, migration: Object) -> Object:

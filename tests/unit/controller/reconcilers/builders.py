@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from apiserver.apis.meta.objects import owner_reference
-from apiserver.apis.virt import layout, names
+from apiserver.apis.virt import layout, names, phases
 from apiserver.apis.virt.resources import VIRTUAL_MACHINES
 
 UID = "6b0a1c1e-0000-4000-8000-000000000001"
@@ -97,5 +97,6 @@ def a_migration(*, phase: str = "", deleting: bool = False, **status: Any) -> di
         metadata["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     migration: dict[str, Any] = {"metadata": metadata, "spec": {"selector": {"name": "testvm"}}}
     if phase:
-        migration["status"] = {"phase": phase, **status}
+        said = {"type": "Succeeded", "status": "True" if phase == "Succeeded" else "False", "reason": phase, "message": ""}
+        migration["status"] = {"phase": phase, **({"conditions": [said]} if phase in phases.MIGRATION_FINAL else {}), **status}
     return migration

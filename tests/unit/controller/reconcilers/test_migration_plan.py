@@ -229,6 +229,38 @@ def test_a_target_pod_that_was_never_written_down_is_deleted_all_the_same() -> N
     assert [each.name for each in actions if isinstance(each, DeletePod)] == [TARGET]
 
 
+@pytest.mark.parametrize("known", [[], [{"type": "Succeeded", "status": "Unknown", "reason": "Unschedulable", "message": "no node"}]])
+@pytest.mark.parametrize("phase", sorted(phases.MIGRATION_FINAL))
+def test_an_end_that_virt_handler_wrote_gets_its_condition_at_once(phase: str, known: list[dict[str, Any]]) -> None:
+    migration = a_migration(phase=phase, conditions=known, message="how it ended", endTime=ENDED, **SIDES)
+    holder = TARGET if phase == "Succeeded" else SOURCE
+    observed = seen(migration, vm=a_running_vm(holder), target=a_target())
+    first, *rest = plan(observed)
+    assert isinstance(first, WriteStatus)
+    assert outcome((first,)) == (phase, "how it ended")
+    (found,) = first.status["conditions"]
+    assert found | {"lastTransitionTime": ""} == {
+        "type": "Succeeded",
+        "status": "True" if phase == "Succeeded" else "False",
+        "reason": phase,
+        "message": "how it ended",
+        "observedGeneration": 1,
+        "lastTransitionTime": "",
+    }
+    assert list(plan(apply(observed, (first,)))) == rest
+
+
+def test_a_migration_of_no_machine_says_where_it_looked_and_what_to_do() -> None:
+    phase, message = outcome(plan(seen(a_migration(), vm=None, source=None)))
+    assert phase == "Failed"
+    assert message == "there is no virtual machine 'testvm' in namespace default; create another Migration once there is"
+
+
+def test_how_a_migration_ended_does_not_say_that_a_paused_guest_runs() -> None:
+    observed = seen(a_migration(phase="Running", targetNode="node2", **SIDES), vm=a_running_vm(TARGET), target=a_target())
+    assert outcome(plan(observed)) == ("Succeeded", "the guest moved to node node2")
+
+
 def test_both_pods_go_with_a_machine_that_is_gone() -> None:
     actions = plan(seen(a_migration(phase="Failed", **SIDES), vm=None, target=a_target()))
     assert kinds(actions) == ["DeletePod", "DeletePod", "RemoveFinalizer"]
