@@ -31,7 +31,7 @@ RESULTS: Final[Mapping[messages.EndingKind, str]] = {
 """``migrated`` is no end: the guest runs on elsewhere."""
 
 PAUSES: Final[Mapping[str, tuple[str, str]]] = {
-    "user": ("User", "it was asked for"),
+    "user": ("User", words.PAUSED_ON_REQUEST),
     "I/O error": ("IOError", "a disk could not be read or written; unpause lets the guest try again once it can"),
     "watchdog": ("Watchdog", "the guest's watchdog fired; unpause lets the guest go on"),
     "crashed": ("GuestPanicked", "the guest panicked"),
@@ -138,7 +138,7 @@ def _conditions(observed: messages.Status, domain: messages.DomainStatus, genera
     if observed.stopping:
         ready = ("False", "Stopping", "the guest was asked to shut down")
     elif paused:
-        ready = ("False", "Paused", f"the guest is paused: {_pause(domain)[1]}")
+        ready = ("False", "Paused", f"the guest is {words.paused(_pause(domain)[1])}")
     else:
         ready = ("True", "GuestRunning", "the guest runs")
     pause = ("True", *_pause(domain)) if paused else ("False", "Running", "")

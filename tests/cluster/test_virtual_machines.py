@@ -109,7 +109,7 @@ def test_stop_start_restart_pause_and_unpause(kubectl: Kubectl) -> None:
     kubectl("virt", "pause", "verbs")
     eventually(lambda: kubectl.json("get", "vm", "verbs")["status"]["domain"]["state"] == "paused", timeout=20, what="paused")
     with console(kubectl, "verbs") as guest:
-        guest.expect('Warning: virtual machine "verbs" is paused: ', timeout=20)
+        guest.expect('Warning: virtual machine "verbs" is paused on request', timeout=20)
     kubectl("virt", "unpause", "verbs")
     eventually(lambda: kubectl.json("get", "vm", "verbs")["status"]["domain"]["state"] == "running", timeout=20, what="running")
     kubectl("virt", "stop", "verbs")

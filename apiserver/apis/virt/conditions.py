@@ -9,13 +9,15 @@ from apiserver.apis.meta import objects
 
 READY: Final = "Ready"
 PAUSED: Final = "Paused"
+PAUSED_ON_REQUEST: Final = "paused on request"
+"""Message of Paused=True, by virt-handler, where the verb was called and nothing else stands in the way of the guest."""
 MIGRATABLE: Final = "Migratable"
-DISKS_READY: Final = "DisksReady"
-DISKS_NOT_READY: Final = "DisksNotReady"
 DISRUPTION_TARGET: Final = "DisruptionTarget"
 """By virt-controller: something in the cluster ends the machine's pod on purpose, as the pod's condition of this name says."""
 START_TIMEOUT: Final = "StartTimeout"
 """Reason of Ready=False, by virt-controller: it deletes the pod, because the guest did not run in time."""
+DISKS_READY: Final = "DisksReady"
+DISKS_NOT_READY: Final = "DisksNotReady"
 """Reason of Ready=False while DisksReady is False."""
 CLAIM_NOT_FOUND: Final = "ClaimNotFound"
 """Reason of DisksReady=False, by virt-controller: a PersistentVolumeClaim does not exist yet."""
@@ -28,6 +30,13 @@ NETWORK_NOT_READY: Final = "NetworkNotReady"
 """Reason of NetworkReady=False while it is tried again, and of an Event."""
 NETWORK_NOT_SUPPORTED: Final = "NetworkNotSupported"
 """Reason of NetworkReady=False where it cannot be as the machine asks, and of an Event."""
+
+
+def paused(message: str) -> str:
+    """Return "paused" with the message of Paused=True, to stand after "is"."""
+    if message == PAUSED_ON_REQUEST:
+        return message
+    return f"paused: {message}" if message else "paused"
 
 
 def waits_for_image(vm: Mapping[str, Any]) -> bool:

@@ -50,8 +50,7 @@ def warnings(vm: Object) -> tuple[str, ...]:
     paused = objects.condition(objects.dig(vm, "status", "conditions"), conditions.PAUSED) or {}
     if paused.get("status") != "True":
         return ()
-    why = f": {message}" if (message := paused.get("message")) else ""
-    return (f'virtual machine "{vm["metadata"]["name"]}" is paused{why}',)
+    return (f'virtual machine "{vm["metadata"]["name"]}" is {conditions.paused(str(paused.get("message") or ""))}',)
 
 
 class HandlerStream(Connect):

@@ -49,7 +49,10 @@ def test_a_paused_guest_is_not_ready() -> None:
     assert objects.is_true(conditions, "Paused")
     ready = objects.condition(conditions, "Ready")
     assert ready is not None
-    assert (ready["status"], ready["reason"]) == ("False", "Paused")
+    assert (ready["status"], ready["reason"], ready["message"]) == ("False", "Paused", "the guest is paused on request")
+    assert (objects.condition(conditions, "Paused") or {})["message"] == "paused on request"
+    failed = guest_status.running(a_vm("Running"), a_running("paused", "I/O error"), None, NOW)["conditions"]
+    assert str((objects.condition(failed, "Ready") or {})["message"]).startswith("the guest is paused: a disk could not be read or written")
 
 
 @pytest.mark.parametrize(

@@ -357,8 +357,9 @@ def test_the_row_of_a_machine_shows_what_people_look_for() -> None:
             [{"type": "Ready", "status": "False"}, {"type": "Paused", "status": "True", "message": "a disk failed"}],
             ('virtual machine "vm1" is paused: a disk failed',),
         ),
+        ([{"type": "Paused", "status": "True", "message": "paused on request"}], ('virtual machine "vm1" is paused on request',)),
     ],
-    ids=["never looked at", "goes on", "paused", "told why"],
+    ids=["never looked at", "goes on", "paused", "told why", "by somebody"],
 )
 def test_whoever_connects_to_a_paused_machine_is_told(conditions: Any, warnings: tuple[str, ...]) -> None:
     assert streams.warnings(_vm(conditions=conditions)) == warnings
