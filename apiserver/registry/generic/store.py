@@ -384,13 +384,20 @@ class Store:
         given = item.object["metadata"]
         attributes = self._attributes("UPDATE", part, given.get("namespace", ""), given["name"], options)
         if attributes is None:
-            return self._planner.update(self.strategy.to_hub(wanted), item.object, part, refused)
+            return self._warned(self._planner.update(self.strategy.to_hub(wanted), item.object, part, refused), item, options, part)
         live = self.shown(item)
         if part == "scale" and self.strategy.scaling is not None:
             return await self._scaled(self.strategy.scaling, attributes, item, wanted)
         wanted = await self._mutated(attributes, wanted, live)
         planned = self._planner.update(self.strategy.to_hub(wanted), item.object, part, refused)
         await self._validated(attributes, planned.obj, live)
+        return self._warned(planned, item, options, part)
+
+    def _warned(self, planned: Plan, item: Item, options: WriteOptions, part: Part) -> Plan:
+        """Tell whoever updates what the kind has to say about it."""
+        if not part:
+            for each in self.strategy.hub.warnings_on_update(planned.obj, item.object):
+                options.caller.warn(each)
         return planned
 
     async def _scaled(self, scaling: Scaling, attributes: Attributes, item: Item, wanted: Object) -> Plan:

@@ -212,6 +212,11 @@ class Strategy:
         del obj, old
         return []
 
+    def warnings_on_update(self, obj: Object, old: Object) -> Iterable[str]:
+        """Return what whoever updates all but the status is to be told although it is done: each a ``Warning`` header."""
+        del obj, old
+        return ()
+
     def selectable_fields(self, obj: Object) -> dict[str, str]:
         """Return the fields that field selectors may name, besides ``metadata.name`` and ``metadata.namespace``.
 

@@ -4,17 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 from apiserver.apis.meta import objects, quantity
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.meta.validation import FieldError
 from apiserver.apis.virt import conditions as words
-from apiserver.apis.virt import hardware, names, power, summary
+from apiserver.apis.virt import hardware, names, phases, power, summary
 from apiserver.apis.virt.resources import VIRTUAL_MACHINES
 from apiserver.apis.virt.v1alpha1 import defaults, status_validation, types, validation
 from apiserver.registry.generic.strategy import Column, Connect, Strategy
 from apiserver.registry.virt.verbs import VERBS
+
+OF_ITS_PLACE: Final = (
+    "nodeName",
+    "nodeSelector",
+    "affinity",
+    "tolerations",
+    "topologySpreadConstraints",
+    "priorityClassName",
+    "schedulerName",
+)
+"""Fields of the spec that say where a pod of the machine goes. A migration heeds all of them but ``nodeName``."""
 
 
 class VirtualMachineStrategy(Strategy):
@@ -55,6 +66,14 @@ class VirtualMachineStrategy(Strategy):
         """Return what would harm the readers of a status."""
         return status_validation.validate_virtual_machine_status(obj, old)
 
+    def warnings_on_update(self, obj: Object, old: Object) -> tuple[str, ...]:
+        """Return that a machine which has a pod stays in it, wherever its next one is to go."""
+        changed = [field for field in OF_ITS_PLACE if obj["spec"].get(field) != old["spec"].get(field)]
+        if not changed or phases.phase_of(old) not in phases.WITH_GUEST:
+            return ()
+        fields, name = ", ".join(f"spec.{each}" for each in changed), obj["metadata"]["name"]
+        return (f'{fields}: virtual machine "{name}" stays in the pod that it is in; this counts from its next start or migration on',)
+
     def selectable_fields(self, obj: Object) -> dict[str, str]:
         """Return what virt-handler selects its own machines by, and what people look for."""
         spec, status = obj.get("spec") or {}, obj.get("status") or {}
@@ -90,7 +109,7 @@ class VirtualMachineStrategy(Strategy):
             ready,
             status.get("nodeName"),
             next((each for each in addresses if each), None),
-            status.get("podName"),
+            status.get("podName") if phases.phase_of(obj) in phases.WITH_POD else None,
             hardware.vcpus(domain),
             str(quantity.parse(str((domain.get("memory") or {}).get("guest", hardware.MEMORY)))),
             spec.get("runStrategy"),

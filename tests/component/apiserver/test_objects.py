@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from typing import Any
 
 import pytest
 
@@ -71,6 +72,22 @@ async def test_unknown_and_duplicate_fields_give_warnings_and_are_dropped(api: A
     assert "Warning" not in silent.headers
     refused = await api.call("POST", "?fieldValidation=Strict", raw.replace(b'"w"', b'"w2"'))
     assert refused.code == 422
+
+
+async def test_what_a_kind_has_to_say_about_an_update_is_a_warning_of_its_answer(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    def grown(obj: dict[str, Any], old: dict[str, Any]) -> list[str]:
+        before, after = (each["spec"].get("size", 0) for each in (old, obj))
+        return [f"it grows from {before} to {after}"] if after > before else []
+
+    made = await api.make(widget(size=1))
+    monkeypatch.setattr(api.strategy, "warnings_on_update", grown)
+    told = await api.call("PUT", "w1?dryRun=All", made | {"spec": {"size": 2}})
+    assert (told.code, told.headers.getall("Warning")) == (200, ['299 - "it grows from 1 to 2"'])
+    told = await api.patch("w1", {"spec": {"size": 3}})
+    assert (told.code, told.headers.getall("Warning")) == (200, ['299 - "it grows from 1 to 3"'])
+    for path, change in (("w1", {"spec": {"size": 2}}), ("w1/status", {"spec": {"size": 9}, "status": {}})):
+        silent = await api.patch(path, change)
+        assert (silent.code, "Warning" in silent.headers) == (200, False)
 
 
 async def test_a_second_create_is_already_exists(api: Api) -> None:

@@ -9,7 +9,7 @@ import pytest
 from apiserver.apis.core.resources import CONFIG_MAPS
 from apiserver.apis.meta import errors
 from apiserver.apis.meta.users import User
-from apiserver.apis.virt import power
+from apiserver.apis.virt import phases, power
 from apiserver.apis.virt.resources import VIRTUAL_MACHINES
 from apiserver.apis.virt.streams import CLOSE_GOING_AWAY, CLOSE_POLICY_VIOLATION, Stream
 from apiserver.client.config import Config
@@ -345,6 +345,29 @@ def test_the_row_of_a_machine_shows_what_people_look_for() -> None:
         "Reason": None,
     }
     assert strategy.selectable_fields(vm) == {"spec.nodeName": "", "status.nodeName": "node1", "status.phase": "Running"}
+
+
+@pytest.mark.parametrize("phase", ["", *phases.VM_PHASES])
+def test_the_table_names_a_pod_only_while_there_is_one(phase: str) -> None:
+    strategy = VirtualMachineStrategy()
+    row = dict(zip([each.name for each in strategy.columns()], strategy.cells(_vm(phase, podName="p"), NOW), strict=True))
+    assert row["Pod"] == ("p" if phase in {"Scheduling", "Scheduled", "Running", "Stopping", "Unknown"} else None)
+
+
+def _moved(vm: dict[str, Any], **spec: Any) -> list[str]:
+    """Return what whoever edits the spec so is told."""
+    return list(VirtualMachineStrategy().warnings_on_update({**vm, "spec": {**vm["spec"], **spec}}, vm))
+
+
+@pytest.mark.parametrize("phase", ["", *phases.VM_PHASES])
+def test_whoever_edits_where_a_machine_goes_while_it_is_somewhere_is_told_when_that_counts(phase: str) -> None:
+    text = 'virtual machine "vm1" stays in the pod that it is in; this counts from its next start or migration on'
+    is_somewhere = phase in {"Scheduled", "Running", "Stopping", "Unknown"}
+    warnings = [f"spec.nodeSelector: {text}"] if is_somewhere else []
+    assert _moved(_vm(phase), nodeSelector={"disk": "none has this"}) == warnings
+    assert _moved(_vm(phase), runStrategy="Always", rerun={"limit": 1}) == []
+    both = [f"spec.nodeSelector, spec.tolerations: {text}"] if is_somewhere else []
+    assert _moved(_vm(phase), tolerations=[{"operator": "Exists"}], nodeSelector={"a": "b"}) == both
 
 
 @pytest.mark.parametrize(
