@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal
+from typing import Final, Literal
 
 from apiserver.apis.meta import objectmeta
 from apiserver.apis.meta.objects import Object, name_of
@@ -17,11 +17,12 @@ from apiserver.apis.meta.validation import FieldError, to_invalid, unknown_field
 from apiserver.registry.generic import deletion, metadata
 from apiserver.registry.generic.codec import copy
 from apiserver.registry.generic.options import DeleteOptions, WriteOptions
-from apiserver.registry.generic.strategy import NOTHING_WRONG, Strategy
+from apiserver.registry.generic.strategy import NOTHING_WRONG, Reading, Strategy
 from apiserver.registry.generic.watchcache import DECODING_ERRORS
 
 Part = Literal["", "status", "scale"]
 """Which part of an object a write is about: all but the status, the status, or the replicas."""
+_STATUS: Final = frozenset({"status"})
 
 
 @dataclass(slots=True)
@@ -41,10 +42,10 @@ class Planner:
         self._hub = strategy.hub
         self._resource = strategy.resource
 
-    def read(self, obj: Object, options: WriteOptions, old: Object | None = None) -> list[FieldError]:
+    def read(self, obj: Object, options: WriteOptions, old: Object | None = None, *, part: Part = "") -> list[FieldError]:
         """Hold a client's object against the schema, in place; return what is wrong with unknown fields (``Strict``).
 
-        ``old``: the object that it replaces.
+        ``old``: the object that it replaces. ``part``: where the status is none of what is written, one that is wrong is dropped.
 
         Raises:
             Invalid: it does not have the schema's shape. Whatever else can be found wrong is named, too.
@@ -56,6 +57,10 @@ class Planner:
         if not wrong:
             metadata.drop_empty(obj["metadata"])
         reading = self._strategy.read(obj)
+        if part != "status" and self._hub.has_status and any(_is_within(each.path, _STATUS) for each in reading.errors):
+            del obj["status"]
+            rest = self._strategy.read(obj)  # what is nested too deeply keeps everything else from being judged
+            reading = Reading((*reading.unknown, *rest.unknown), rest.errors)
         if reading is NOTHING_WRONG and not unknown and not wrong and not options.superfluous:
             return []
         superfluous = [*options.superfluous, *map(unknown_field, [*unknown, *reading.unknown])]
@@ -99,7 +104,7 @@ class Planner:
         self._raise(found, obj)
         return metadata.tidy(obj)
 
-    def receive(self, wanted: Object, old: Object, options: WriteOptions) -> list[FieldError]:
+    def receive(self, wanted: Object, old: Object, options: WriteOptions, part: Part) -> list[FieldError]:
         """Hold what shall become of ``old`` (both of the request's version) against the schema, in place, and default it.
 
         Returns what is wrong with unknown fields (``Strict``).
@@ -110,7 +115,7 @@ class Planner:
         """
         before = old["metadata"]
         metadata.match_request(wanted, self._resource, before.get("namespace", ""), before["name"])
-        refused = self.read(wanted, options, old)
+        refused = self.read(wanted, options, old, part=part)
         self._strategy.default(wanted)
         return refused
 

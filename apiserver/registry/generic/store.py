@@ -188,7 +188,7 @@ class Store:
         async def plan(item: Item, cohort: Cohort) -> Plan:
             live = self.shown(item)
             wanted = change(self._copier(item))
-            refused = self._planner.receive(wanted, live, options)
+            refused = self._planner.receive(wanted, live, options, part)
             await cohort.stage()
             self._own(owners, live, wanted, options)
             await cohort.stage()
@@ -230,7 +230,7 @@ class Store:
             wanted = owners.apply(self._copier(item)(), applied, options.manager, force=options.force, now=self._now())
             metadata.must_be_named(wanted, name)
             await cohort.stage()
-            refused = self._planner.receive(wanted, live, options)
+            refused = self._planner.receive(wanted, live, options, part)
             await cohort.stage()
             return await self._settled(item, wanted, refused, options, part)
 
@@ -447,7 +447,7 @@ class Store:
     def _read_mutated(self, obj: Object, mutators: Iterable[str]) -> None:
         """Hold what admission made against the schema: it was no mistake of the client if it has not its shape."""
         try:
-            self._planner.read(obj, WriteOptions(field_validation="Ignore"))
+            self._planner.read(obj, WriteOptions(field_validation="Ignore"), part="status")
         except Invalid as error:
             why = f"{', '.join(mutators) or 'mutating admission'} left an object that cannot be read: {error.message}"
             raise InternalError(f"Internal error occurred: {why}", Details(causes=(Cause("", why),))) from error

@@ -15,7 +15,7 @@ from apiserver.apis.meta.errors import StatusError
 from apiserver.apis.meta.objects import Object
 from apiserver.registry.generic import codec, metadata
 from apiserver.registry.generic.options import WriteOptions
-from apiserver.registry.generic.planning import Planner
+from apiserver.registry.generic.planning import Part, Planner
 from apiserver.registry.generic.strategy import CreatingVerb, Strategy
 from apiserver.registry.virt.migrations import MigrationStrategy
 from apiserver.registry.virt.virtualmachines import VirtualMachineStrategy
@@ -92,8 +92,9 @@ class Subject:
         return new
 
     def update(self, obj: Object, old: Object, *, status: bool) -> None:
-        refused = self.planner.receive(obj, old, WriteOptions())
-        new = self.planner.update(obj, old, "status" if status else "", refused).obj
+        part: Part = "status" if status else ""
+        refused = self.planner.receive(obj, old, WriteOptions(), part)
+        new = self.planner.update(obj, old, part, refused).obj
         self.show(new)
         for verb in self.strategy.verbs.values():
             try:

@@ -119,6 +119,18 @@ async def test_an_update_grows_the_generation_only_with_the_spec(api: Api) -> No
     assert kept["metadata"]["uid"] == made["metadata"]["uid"]
 
 
+@pytest.mark.parametrize("status", [{"phase": 5}, "lost", {"phase": {"deep": []}}, {"replicas": "many"}])
+async def test_a_status_of_wrong_shape_is_ignored_in_the_object_and_refused_as_a_status(api: Api, status: object) -> None:
+    made = await api.make({**widget(size=1), "status": status})
+    assert "status" not in made
+    await api.patch("w1/status", {"status": {"phase": "Done"}})
+    kept = (await api.patch("w1", {"status": status})).json
+    assert kept["status"] == {"phase": "Done"}
+    replaced = await api.call("PUT", "w1", {**kept, "spec": {"size": 2}, "status": status})
+    assert (replaced.json["spec"], replaced.json["status"]) == ({"size": 2}, {"phase": "Done"})
+    assert (await api.patch("w1/status", {"status": status})).code == 422
+
+
 async def test_an_update_from_an_old_revision_is_a_conflict(api: Api) -> None:
     made = await api.make(widget())
     made["spec"]["size"] = 2

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 from datetime import UTC, datetime
 from typing import Any, get_args
 
@@ -79,9 +80,45 @@ def test_start_of_a_machine_that_is_off_asks_for_the_next_attempt() -> None:
     assert (decision.on, decision.attempt) == (True, 2)
 
 
-def _causes(spec: Any, metadata: dict[str, Any] | None = None, strategy: Any = None) -> list[str]:
+@pytest.mark.parametrize(
+    "status",
+    [
+        {"phase": "Mine", "conditions": [{"type": 1}]},
+        {"attempts": [{}]},
+        "up",
+        functools.reduce(lambda inner, _: {"x": inner}, range(100), dict[str, Any]()),
+    ],
+    ids=["wrong values", "missing", "no object", "deep"],
+)
+def test_a_status_in_a_manifest_is_ignored_whatever_it_says_and_the_rest_is_judged(status: Any) -> None:
+    obj = {"metadata": {"name": "a"}, "spec": {"domain": {"bus": 1}}, "status": status}
+    refused = Planner(VirtualMachineStrategy()).read(obj, WriteOptions(field_validation="Strict"))
+    assert [each.path for each in refused] == ["spec.domain.bus"]
+    assert "status" not in obj
+    assert _causes({"domain": 5}, status=status) == ["spec.domain"]
+
+
+def test_of_a_status_in_a_manifest_fields_that_nobody_knows_are_named() -> None:
+    obj = {"metadata": {"name": "a"}, "spec": {"domain": {}}, "status": {"phase": "Mine", "printableStatus": "Up"}}
+    refused = Planner(VirtualMachineStrategy()).read(obj, WriteOptions(field_validation="Strict"))
+    assert [each.path for each in refused] == ["status.printableStatus"]
+
+
+def test_a_status_that_is_written_as_such_is_judged() -> None:
+    obj = {"metadata": {"name": "a"}, "spec": {"domain": {}}, "status": {"phase": "Mine"}}
+    with pytest.raises(errors.Invalid, match=r"status\.phase: Unsupported value"):
+        Planner(VirtualMachineStrategy()).read(obj, WriteOptions(), part="status")
+
+
+def _causes(spec: Any, metadata: dict[str, Any] | None = None, strategy: Any = None, **more: Any) -> list[str]:
     """Return the fields that the one refusal of a creation names."""
-    obj = {"apiVersion": "kubevirt.io/v1alpha1", "kind": "VirtualMachine", "metadata": {"name": "a", **(metadata or {})}, "spec": spec}
+    obj = {
+        "apiVersion": "kubevirt.io/v1alpha1",
+        "kind": "VirtualMachine",
+        "metadata": {"name": "a", **(metadata or {})},
+        "spec": spec,
+        **more,
+    }
     with pytest.raises(errors.Invalid) as caught:
         Planner(strategy or VirtualMachineStrategy()).read(obj, WriteOptions(field_validation="Strict"))
     return [each["field"] for each in caught.value.to_json()["details"]["causes"]]
