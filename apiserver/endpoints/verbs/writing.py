@@ -21,6 +21,7 @@ from apiserver.registry.generic.options import WriteOptions
 from apiserver.registry.generic.planning import Part
 from apiserver.registry.generic.store import Stored
 from apiserver.registry.generic.strategy import CreatingVerb, Verb
+from apiserver.registry.generic.transactions import ClaimTaken
 
 
 async def create(served: Served, call: Call) -> Response:
@@ -108,7 +109,10 @@ async def act_by_creating(
     item = await served.store.get(call.info.namespace, call.info.name)
     created = everything[verb.creates]
     made = verb.make(codec.copy(item.object), body, now())
-    made_item = await created.store.create(call.info.namespace, made, options)
+    try:
+        made_item = await created.store.create(call.info.namespace, made, options)
+    except ClaimTaken as taken:  # of an object that its caller knows nothing of
+        raise ClaimTaken(served.strategy.resource, call.info.name, taken.why) from taken
     return await created.answer_one(call, made_item, representation, code=201)
 
 

@@ -242,9 +242,12 @@ class Strategy:
         del obj
         return frozenset()
 
-    def claim_taken(self, obj: Object, claim: str, holder: str) -> str:
-        """Return the message of the Conflict when ``claim`` is held by the object named ``holder`` (``namespace/name``)."""
-        del obj
+    def claim_taken(self, obj: Object, claim: str, holder: str, held_by: Object | None) -> str:
+        """Return the message of the Conflict when ``claim`` is held by the object named ``holder`` (``namespace/name``).
+
+        ``held_by`` is that object; None if it cannot be read.
+        """
+        del obj, held_by
         return f"{claim} is already held by {holder}"
 
 

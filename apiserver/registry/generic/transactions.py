@@ -11,15 +11,25 @@ from typing import Final
 from apiserver.apis.meta.errors import Conflict, Details, InternalError, RequestEntityTooLarge, ServiceUnavailable, Timeout
 from apiserver.apis.meta.objects import Object, name_of, namespace_of
 from apiserver.apis.meta.resources import Resource
-from apiserver.registry.generic import metadata
+from apiserver.registry.generic import codec, metadata
 from apiserver.registry.generic.codec import claim_key
 from apiserver.registry.generic.items import Item
 from apiserver.registry.generic.strategy import Strategy
+from apiserver.registry.generic.watchcache import DECODING_ERRORS
 from storage.port import Condition, Delete, Entry, Put, RevisionMismatch, Storage, TooLarge, Unavailable
 
 logger = logging.getLogger(__name__)
 
 _RETRY: Final = Details(retry_after_seconds=1)
+
+
+class ClaimTaken(Conflict):
+    """Another object holds what this one wants; ``why`` is the message without the name of this one."""
+
+    def __init__(self, resource: Resource, name: str, why: str) -> None:
+        refusal = metadata.conflict(resource, name, why)
+        super().__init__(refusal.message, refusal.details)
+        self.why = why
 
 
 @dataclass(eq=False)
@@ -111,7 +121,7 @@ class Transactions:
             with reading("read a claim"):
                 entry = await self._storage.get(self._claim_key(claim))
             if entry is not None and entry.value.decode() != key:
-                raise self._taken(new, claim, entry)
+                raise await self._taken(new, claim, entry, is_new=old is None)
 
     async def _commit(
         self, key: str, revision: int, new: tuple[Object, bytes] | None, held: frozenset[str], about: Object, *, repeatable: bool
@@ -135,7 +145,7 @@ class Transactions:
                 if mismatch.actual is None:
                     continue  # given up in this moment
                 if mismatch.actual.value.decode(errors="replace") != key:
-                    raise self._taken(about, gained[mismatch.key], mismatch.actual) from None
+                    raise await self._taken(about, gained[mismatch.key], mismatch.actual, is_new=not revision) from None
                 ours.add(mismatch.key)
             except TooLarge as error:
                 raise RequestEntityTooLarge(f"{self._name(about)} is too large for storage: {error}") from error
@@ -152,6 +162,16 @@ class Transactions:
     def _name(self, obj: Object) -> str:
         return f'{metadata.qualified(self._strategy.resource)} "{name_of(obj)}" in namespace "{namespace_of(obj)}"'
 
-    def _taken(self, obj: Object, claim: str, holder: Entry) -> Exception:
-        named = "/".join(holder.value.decode(errors="replace").split("/")[-2:])
-        return metadata.conflict(self._strategy.resource, name_of(obj), self._strategy.claim_taken(obj, claim, named))
+    async def _taken(self, obj: Object, claim: str, holder: Entry, *, is_new: bool) -> ClaimTaken:
+        key = holder.value.decode(errors="replace")
+        why = self._strategy.claim_taken(obj, claim, "/".join(key.split("/")[-2:]), await self._find(key))
+        name = is_new and obj["metadata"].get("generateName")  # nobody has heard of the name that was made of it
+        return ClaimTaken(self._strategy.resource, name or name_of(obj), why)
+
+    async def _find(self, key: str) -> Object | None:
+        """Return an object that a message is about, if it can be read."""
+        try:
+            entry = await self._storage.get(key)
+            return codec.decode(self._strategy, entry).object if entry is not None else None
+        except (Unavailable, *DECODING_ERRORS):
+            return None

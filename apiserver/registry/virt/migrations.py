@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
+from apiserver.apis.meta import objects
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.meta.validation import FieldError
 from apiserver.apis.virt import names, phases
@@ -84,8 +85,10 @@ class MigrationStrategy(Strategy):
             return frozenset()
         return frozenset({f"migrating/{obj['metadata']['namespace']}/{obj['spec']['selector']['name']}"})
 
-    def claim_taken(self, obj: Object, claim: str, holder: str) -> str:
+    def claim_taken(self, obj: Object, claim: str, holder: str, held_by: Object | None) -> str:
         """Say which Migration is in the way."""
         del claim
         name, other = obj["spec"]["selector"]["name"], holder.rpartition("/")[2]
-        return f'virtual machine "{name}" is already being migrated by migration "{other}"; delete that to cancel it'
+        since = f", begun {made}" if (made := objects.dig(held_by, "metadata", "creationTimestamp")) else ""
+        told = f'a migration of virtual machine "{name}" is already under way: "{other}"{since}'
+        return f"{told}; see kubectl get {MIGRATIONS.plural}/{other}, deleting it cancels it"

@@ -141,7 +141,12 @@ def test_one_unfinished_migration_for_each_machine(kubectl: Kubectl) -> None:
     kubectl("apply", "-f", str(ROOT / "examples" / "slides" / "virtualmachine.yaml"))
     migration = str(ROOT / "examples" / "slides" / "migration.yaml")
     kubectl("create", "-f", migration)
-    assert "already being migrated" in kubectl("create", "-f", migration, fails=True)
+    said = kubectl("create", "-f", migration, fails=True)
+    [holder] = kubectl("get", "migrations", "-o", "name").split()
+    name = holder.rpartition("/")[2]
+    assert f'a migration of virtual machine "testvm" is already under way: "{name}", begun 20' in said
+    assert 'migrations.kubevirt.io "my-migration": ' in said  # of the second one nobody knows the name
+    assert name in kubectl("get", f"migrations/{name}")
     kubectl("delete", "vmmig", "--all", "--wait=false")
 
 

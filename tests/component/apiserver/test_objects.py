@@ -243,6 +243,11 @@ async def test_a_claim_is_held_by_one_object_until_it_gives_it_up(api: Api) -> N
     assert (taken.code, taken.json["reason"]) == (409, "Conflict")
     assert f"{NAMESPACE}/a" in taken.json["message"]
     assert (await api.call("POST", "?dryRun=All", widget("b", slot="one"))).code == 409
+    unnamed = await api.call("POST", "", {**widget(slot="one"), "metadata": {"generateName": "c-"}})
+    assert unnamed.json["message"].startswith('Operation cannot be fulfilled on widgets.example.test "c-": ')
+    twin = await api.call("PUT", "a/twin", {"slot": "one"})
+    assert (twin.code, twin.json["reason"], twin.json["details"]["name"]) == (409, "Conflict", "a")
+    assert twin.json["message"].startswith('Operation cannot be fulfilled on widgets.example.test "a": ')
     assert (await api.patch("a", {"spec": {"slot": "two"}})).code == 200
     await api.make(widget("b", slot="one"))
     assert (await api.patch("a", {"spec": {"slot": "one"}})).code == 409

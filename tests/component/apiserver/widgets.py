@@ -90,7 +90,12 @@ class Twin(CreatingVerb):
 
     def make(self, obj: Object, body: Object, now: datetime) -> Object:
         metadata = {"generateName": f"{obj['metadata']['name']}-", "namespace": obj["metadata"]["namespace"]}
-        return {"apiVersion": WIDGETS.api_version, "kind": WIDGETS.kind, "metadata": metadata, "spec": {"size": obj["spec"]["size"]}}
+        return {
+            "apiVersion": WIDGETS.api_version,
+            "kind": WIDGETS.kind,
+            "metadata": metadata,
+            "spec": {"size": obj["spec"]["size"], **body},
+        }
 
 
 class Tap(Connect):

@@ -12,7 +12,7 @@ from apiserver.apis.meta.resources import Resource
 from apiserver.registry.generic.codec import claim_key
 from apiserver.registry.generic.items import Item
 from apiserver.registry.generic.strategy import Strategy
-from apiserver.registry.generic.transactions import Overtaken, Transactions, Unreadable, reading
+from apiserver.registry.generic.transactions import ClaimTaken, Overtaken, Transactions, Unreadable, reading
 from storage.memory import MAX_COMMIT_BYTES
 from storage.port import Condition, Delete, Entry, Put, RevisionMismatch, Unavailable
 from tests.fakes.storage import UnreliableStorage
@@ -178,6 +178,59 @@ async def test_a_claim_that_storage_says_is_the_objects_own_is_taken_over(world:
     await world.replace(unaware, "x/1")
 
     assert await world.everything() == {A: b"replaced", key_of("x/1"): A.encode()}
+
+
+@pytest.mark.parametrize(
+    ("stored", "found"),
+    [
+        (b'{"metadata":{"name":"a"},"apiVersion":"example.com/v1","kind":"Lease","spec":["x/1"]}', "a"),
+        (b"created", None),
+        (None, None),
+        (Unavailable("down"), None),
+    ],
+    ids=["readable", "unreadable", "gone", "storage away"],
+)
+async def test_whoever_holds_a_claim_is_shown_to_what_words_the_refusal(
+    world: World, monkeypatch: pytest.MonkeyPatch, stored: bytes | Unavailable | None, found: str | None
+) -> None:
+    await world.create(A, "x/1")
+    get = world.storage.get
+
+    async def of_the_holder(key: str) -> Entry | None:
+        if key != A:
+            return await get(key)
+        if isinstance(stored, Unavailable):
+            raise stored
+        return Entry(A, stored, 1, 1) if stored is not None else None
+
+    monkeypatch.setattr(world.storage, "get", of_the_holder)
+    told: list[object] = []
+
+    def claim_taken(_: Strategy, obj: Object, claim: str, holder: str, held_by: Object | None) -> str:
+        told.extend((obj["metadata"]["name"], claim, holder, held_by and held_by["metadata"]["name"]))
+        return "it is held"
+
+    monkeypatch.setattr(Holding, "claim_taken", claim_taken)
+    with pytest.raises(ClaimTaken) as caught:
+        await world.create(B, "x/1")
+    assert told == ["b", "x/1", "ns/a", found]
+    assert (caught.value.why, caught.value.details.name) == ("it is held", "b")
+    assert str(caught.value) == 'Operation cannot be fulfilled on leases.example.com "b": it is held'
+
+
+async def test_a_refusal_names_a_new_object_as_its_author_did_and_an_old_one_as_it_is_called(world: World) -> None:
+    await world.create(A, "x/1")
+    new = lease(B, "x/1")
+    new["metadata"]["generateName"] = "b-"
+    with pytest.raises(ClaimTaken, match='"b-": '):
+        await world.transactions.create(B, new, b"created", repeatable=False)
+    with pytest.raises(ClaimTaken, match='"b-": '):
+        await world.transactions.check_claims(B, None, new)
+    old = await world.create(B)
+    with pytest.raises(ClaimTaken, match='"b": '):
+        await world.transactions.replace(old, new, b"replaced", repeatable=True)
+    with pytest.raises(ClaimTaken, match='"b": '):
+        await world.transactions.check_claims(B, old.object, new)
 
 
 async def test_a_claim_that_is_given_up_in_this_moment_is_taken(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -338,8 +338,14 @@ def test_an_unfinished_migration_claims_its_machine_and_a_final_one_does_not() -
     assert strategy.claims(obj) == {"migrating/acc/vm1"}
     for phase in ("Succeeded", "Failed", "Cancelled"):
         assert strategy.claims({**obj, "status": {"phase": phase}}) == frozenset()
-    text = strategy.claim_taken(obj, "migrating/acc/vm1", "acc/m1")
-    assert text == 'virtual machine "vm1" is already being migrated by migration "m1"; delete that to cancel it'
+    begun = {"metadata": {"name": "m1", "creationTimestamp": "2026-01-02T03:04:05Z"}}
+    text = strategy.claim_taken(obj, "migrating/acc/vm1", "acc/m1", begun)
+    assert text == (
+        'a migration of virtual machine "vm1" is already under way: "m1", begun 2026-01-02T03:04:05Z; '
+        "see kubectl get migrations/m1, deleting it cancels it"
+    )
+    unread = strategy.claim_taken(obj, "migrating/acc/vm1", "acc/m1", None)
+    assert unread == text.replace(", begun 2026-01-02T03:04:05Z", "")
 
 
 def test_a_migration_is_immutable_and_its_end_is_final() -> None:
