@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 KINDS: Final = frozenset({"vm", "vms", "virtualmachine", "virtualmachines", "virtualmachine.kubevirt.io", "virtualmachines.kubevirt.io"})
 
 
+SCROLLBACK: Final = "The guest's newest output comes first, with what others typed there before; whoever opens the console next sees yours."
 LONGEST_SECONDS: Final = 365 * 24 * 3600.0
 
 
@@ -39,12 +40,13 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
-    def command(name: str, text: str) -> Parser:
-        made = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".", parents=[_shared()], allow_abbrev=False)
+    def command(name: str, text: str, more: str = "") -> Parser:
+        description = f"{text[0].upper()}{text[1:]}. {more}".rstrip()
+        made = commands.add_parser(name, help=text, description=description, parents=[_shared()], allow_abbrev=False)
         made.add_argument("name", metavar="NAME", type=_machine, help="the virtual machine: NAME or vm/NAME")
         return made
 
-    console = command("console", "type into the serial console; Ctrl-] leaves")
+    console = command("console", "type into the serial console; Ctrl-] leaves", SCROLLBACK)
     console.add_argument("--wait", type=_seconds, default=0.0, metavar="DURATION", help="for the machine to run (default 0s)")
     console.add_argument(
         "--reconnect",

@@ -504,6 +504,14 @@ def test_a_mistake_in_the_arguments_is_1_and_a_line_as_with_kubectl(
     assert len(lines) == 2
 
 
+def test_the_help_of_the_console_says_whose_words_are_seen_there(capsys: pytest.CaptureFixture[str]) -> None:
+    assert entry.main(["console", "--help"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "with what others typed there before; whoever opens the console next sees yours." in said
+    assert entry.main(["vnc", "--help"]) == 0
+    assert "others typed" not in capsys.readouterr().out
+
+
 @dataclass(frozen=True)
 class Done:
     code: int | None
