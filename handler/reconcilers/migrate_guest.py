@@ -6,6 +6,7 @@ once whatever it is told, relays that are open stay open, writes carry the resou
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import logging
 from collections.abc import Callable, Mapping
@@ -18,6 +19,7 @@ from apiserver.apis.meta.resources import Resource
 from apiserver.apis.virt import phases, power, release, structure
 from apiserver.apis.virt.resources import MIGRATIONS, VIRTUAL_MACHINES
 from controller.runtime.clock import Clock
+from controller.runtime.flowcontrol import TokenBucket
 from controller.runtime.reconciling import InvalidObject, Request, Result
 from controller.runtime.validating import Events
 from handler.devices import ownership
@@ -29,7 +31,7 @@ from handler.pods.hanging import StorageHangs
 from handler.pods.launcher import Connection, Disconnected, Refused
 from handler.pods.links import Link, Links, Who
 from handler.reconcilers import guest_status, migration_causes, migration_plan
-from handler.reconcilers.run_guest import DISAGREE_SECONDS, Node, machine_of
+from handler.reconcilers.run_guest import DISAGREE_SECONDS, WRITE_SECONDS, WRITES_BURST, Node, machine_of
 from handler.relays.incoming import Expected
 from handler.relays.outgoing import Destination
 from launcher.protocol import messages
@@ -263,6 +265,8 @@ class MigrateTarget(_Side):
         self._expected: set[str] = set()
         """uids of the migrations for which the door is open."""
         self._wired: dict[str, tuple[Interface, ...]] = {}
+        self._faults: dict[str, TokenBucket] = {}
+        """By uid: how many faults of its target may still be told, whose words are the launcher's."""
 
     async def reconcile(self, request: Request) -> Result:
         """Bring the target's side closer to its end."""
@@ -298,6 +302,7 @@ class MigrateTarget(_Side):
         self._expected.discard(uid)
         self._door.forget(uid)
         self._wired.pop(uid, None)
+        self._faults.pop(uid, None)
         self._ports.links.release(Who("target", request))
 
     async def _apply(self, request: Request, migration: Object, link: Link, action: migration_plan.Action) -> bool:
@@ -345,9 +350,15 @@ class MigrateTarget(_Side):
         await connection.call(request)
 
     async def _tell_fault(self, migration: Object, error: Exception) -> None:
-        """Say in the Migration why its target is not ready; it is tried again until virt-controller gives up."""
+        """Say in the Migration why its target is not ready; it is tried again until virt-controller gives up.
+
+        A launcher that its guest has taken over finds new words each time: they are told as often as a machine's status is written.
+        """
         message = guest_status.printable(f"the target on node {objects.dig(migration, 'status', 'targetNode')} is not ready: {error}")
-        if objects.dig(migration, "status", "message") != message:
+        if phases.phase_of(migration) != phases.PREPARING_TARGET or objects.dig(migration, "status", "message") == message:
+            return
+        now = asyncio.get_running_loop().time()
+        if self._faults.setdefault(objects.uid_of(migration), TokenBucket(WRITES_BURST, 1 / WRITE_SECONDS, now)).try_accept(now):
             await self._write(migration, phases.PREPARING_TARGET, message=message)
             self._say(migration, "Warning", "MigrationTargetNotReady", message)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from dataclasses import replace
@@ -14,6 +15,8 @@ import pytest
 from apiserver.apis.meta import errors
 from apiserver.apis.virt import release
 from handler.network.namespaces import CommandFailed
+from handler.pods import links
+from handler.reconcilers import run_guest
 from handler.relays.outgoing import Destination
 from launcher.protocol import messages
 from tests.component.handler.world import MIGS, VMS, Handler, World, a_world, eventually, relay
@@ -351,3 +354,46 @@ async def test_what_keeps_a_target_from_being_ready_is_told_in_the_migration_unt
         assert message() == ""
         scene.move()
         await eventually(lambda: scene.phase() == "Succeeded")
+
+
+async def test_a_target_that_finds_new_words_each_time_is_told_of_in_few_writes(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before, each of them was written, as often as its launcher made virt-handler look."""
+    monkeypatch.setattr(links, "TOLD_PER_SECOND", 1000.0)  # so that the writes alone are limited here
+    refusals = 0
+
+    def refuse(request: messages.Request) -> tuple[messages.RefusalReason, str] | None:
+        nonlocal refusals
+        if isinstance(request, messages.PrepareMigrationTarget):
+            refusals += 1
+            return "Failed", f"excuse number {refusals}"
+        return None
+
+    monkeypatch.setattr(scene.target, "_carry_out", refuse)
+
+    def message() -> str:
+        return str(scene.world.api.get(MIGS, "default", "m")["status"].get("message") or "")
+
+    async with AsyncExitStack() as stack:
+        await both(stack, scene)
+        await scene.begin()
+        began = time.monotonic()
+        while refusals < 100:
+            known = refusals
+            scene.target.change(consoles=known)
+            await eventually(lambda known=known: refusals > known)  # type: ignore[misc]  # a default binds the number
+        assert "is not ready: excuse number" in message()
+        written = [path for method, path, _ in scene.world.api.writes if method == "PUT" and path.endswith("/migrations/m/status")]
+        assert len(written) <= run_guest.WRITES_BURST + 1 + (time.monotonic() - began) / run_guest.WRITE_SECONDS
+
+
+async def test_a_target_that_forgets_that_it_was_ready_moves_no_phase_back(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before, virt-handler tried to write PreparingTarget, which virt-api refused it, over and over."""
+    async with AsyncExitStack() as stack:
+        await both(stack, scene)
+        await scene.begin()
+        await eventually(lambda: scene.phase() == "Running")
+        asked = len(scene.target.received)
+        monkeypatch.setattr(scene.target, "_carry_out", lambda _: ("Failed", "I know of nothing"))
+        scene.target.change(migrations=())
+        await eventually(lambda: len(scene.target.received) > asked + 1)
+        assert scene.phase() == "Running"
