@@ -16,7 +16,6 @@ import asyncio
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any, Final, Literal, Protocol, assert_never
 
 from apiserver.apis.meta import objects
@@ -35,7 +34,7 @@ from handler.network.setup import Interface
 from handler.pods.hanging import StorageHangs
 from handler.pods.launcher import Connection, Disconnected, Pending, Refused
 from handler.pods.links import Link, Links, Who
-from handler.reconcilers import guest_plan, guest_status
+from handler.reconcilers import guest_plan, guest_status, wiring
 from handler.reconcilers.guest_status import End
 from launcher.protocol import messages
 
@@ -46,10 +45,6 @@ IMAGE_SECONDS: Final = 2.0
 START_PATIENCE_SECONDS: Final = 2.0
 """A start takes half a second; the pass of one that takes longer ends, and looks again at what is asked of the machine."""
 START_AGAIN_SECONDS: Final = 0.5
-NETWORK_SECONDS: Final = 5.0
-"""Until the network of a running guest is tried again."""
-HEALS_SECONDS: Final = 2.0
-"""A fault of the pod's network that is gone after this long is nobody's business."""
 MAX_STEPS: Final = 8
 """Actions in one pass; more would mean that launcher and plan disagree for ever."""
 DISAGREE_SECONDS: Final = 5.0
@@ -121,12 +116,9 @@ class RunGuest:
 
     def __init__(self, ports: Ports) -> None:
         self._ports = ports
-        self._wired: dict[str, tuple[Interface, ...]] = {}
-        """Interfaces by uid of the pod whose network was set up since this process began."""
+        self._wiring = wiring.Wiring(ports.node.prepare_network, ports.clock)
         self._accelerators: dict[str, messages.Accelerator] = {}
         """By uid of the pod: what its devices, which were given since this process began, let its guest run with."""
-        self._faulty_since: dict[str, datetime] = {}
-        """By uid of the pod: since when its network cannot be set up."""
         self._agreed: dict[str, tuple[Object, Object]] = {}
         """By uid of the pod: (what the server made of our last write, what we had sent). A server that stores some value in another
         spelling must not be told again and again."""
@@ -188,9 +180,7 @@ class RunGuest:
             accelerator = self._accelerators.get(link.pod_uid)  # a pod that waits for an image is asked again and again, and prepared once
             if accelerator is None:
                 accelerator = self._accelerators[link.pod_uid] = await self._ports.node.give_devices(vm, link.pod_uid, connection)
-            interfaces = self._wired.get(link.pod_uid)
-            if interfaces is None:
-                interfaces = await self._wire(vm, link, connection)
+            interfaces = await self._wiring.wire(vm, link.pod_uid, connection)
             if not await self._sync(link, connection, machine_of(vm, accelerator, interfaces), paused=paused):
                 return Result(requeue_after=START_AGAIN_SECONDS)
         except StorageHangs as error:
@@ -205,7 +195,7 @@ class RunGuest:
             await self._finish(vm, End(power.RESULT_FAILED, conditions.NETWORK_NOT_SUPPORTED, guest_status.printable(str(error))))
             return Result()
         except CommandFailed as error:
-            if (fault := self._lasting(link, error)) is not None:
+            if (fault := self._wiring.lasting(link.pod_uid, error)) is not None:
                 self._say(vm, "Warning", fault.reason, guest_status.printable(fault.message))
                 await self._write(vm, guest_status.with_network(vm, vm.get("status") or {}, fault, self._ports.clock.now()))
             raise
@@ -285,11 +275,12 @@ class RunGuest:
         if observed.reboots > self._reboots.setdefault(link.pod_uid, observed.reboots):
             self._say(vm, "Normal", "Rebooted", "the guest rebooted")
         self._reboots[link.pod_uid] = observed.reboots
-        fault = await self._make_sure_of_network(vm, link, connection)
-        now, interfaces = self._ports.clock.now(), self._wired.get(link.pod_uid)
+        if (fault := await self._wiring.make_sure(vm, link.pod_uid, connection)) is not None:
+            self._say(vm, "Warning", fault.reason, guest_status.printable(fault.message))
+        now, interfaces = self._ports.clock.now(), self._wiring.interfaces(link.pod_uid)
         status = guest_status.with_network(vm, guest_status.running(vm, observed, interfaces, now), fault, now)
         # A fault of a program may be gone at the next look; whether it is has no event.
-        rest = Result(requeue_after=NETWORK_SECONDS if link.pod_uid in self._faulty_since else None)
+        rest = Result(requeue_after=wiring.NETWORK_SECONDS if self._wiring.may_heal(link.pod_uid) else None)
         if status == vm.get("status") or self._agreed.get(link.pod_uid) == (vm.get("status"), status):
             return rest
         if not await self._write(vm, status):
@@ -299,42 +290,9 @@ class RunGuest:
             self._say(vm, "Normal", "Started", f"the guest runs ({kind})")
         return rest
 
-    async def _make_sure_of_network(self, vm: Object, link: Link, connection: Connection) -> guest_status.NetworkFault | None:
-        """Set up the network of a running guest, filters included, where a former process did; return the fault that is to be told.
-
-        Whatever is wrong with it: how the guest is gets written.
-        """
-        if link.pod_uid in self._wired:
-            return None
-        try:
-            await self._wire(vm, link, connection)
-        except Unsupported as error:
-            fault: guest_status.NetworkFault | None = guest_status.NetworkFault(conditions.NETWORK_NOT_SUPPORTED, str(error))
-        except CommandFailed as error:
-            logger.warning("network of the running guest in pod %s: %s", link.pod_uid, guest_status.printable(str(error)))
-            fault = self._lasting(link, error)
-        else:
-            return None
-        if fault is not None:
-            self._say(vm, "Warning", fault.reason, guest_status.printable(fault.message))
-        return fault
-
-    def _lasting(self, link: Link, error: CommandFailed) -> guest_status.NetworkFault | None:
-        """Return the fault to be told once it has lasted ``HEALS_SECONDS``."""
-        now = self._ports.clock.now()
-        lasts = (now - self._faulty_since.setdefault(link.pod_uid, now)).total_seconds() >= HEALS_SECONDS
-        return guest_status.NetworkFault(conditions.NETWORK_NOT_READY, str(error)) if lasts else None
-
-    async def _wire(self, vm: Object, link: Link, connection: Connection) -> tuple[Interface, ...]:
-        interfaces = await self._ports.node.prepare_network(vm, connection)
-        self._wired[link.pod_uid] = interfaces
-        self._faulty_since.pop(link.pod_uid, None)
-        return interfaces
-
     def _forget(self) -> None:
-        self._wired = {uid: wired for uid, wired in self._wired.items() if self._ports.links.is_alive(uid)}
+        self._wiring.forget(self._ports.links.is_alive)
         self._accelerators = {uid: which for uid, which in self._accelerators.items() if self._ports.links.is_alive(uid)}
-        self._faulty_since = {uid: since for uid, since in self._faulty_since.items() if self._ports.links.is_alive(uid)}
         self._starting = {uid: pending for uid, pending in self._starting.items() if self._ports.links.is_alive(uid)}
         self._reboots = {uid: count for uid, count in self._reboots.items() if self._ports.links.is_alive(uid)}
         self._answered = {uid: time for uid, time in self._answered.items() if self._ports.links.is_alive(uid)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +16,8 @@ from apiserver.apis.virt import power
 from handler.devices.ownership import NotTheDevice
 from handler.network.masquerade import Unsupported
 from handler.network.namespaces import CommandFailed
-from handler.reconcilers import guest_status, run_guest
+from handler.pods import links
+from handler.reconcilers import guest_status, run_guest, wiring
 from launcher.protocol import messages
 from tests.component.handler.world import VMS, World, a_world, eventually
 from tests.unit.handler.reconcilers.builders import NOW, a_request, a_vm
@@ -386,11 +388,11 @@ async def test_a_fault_of_the_network_that_heals_at_once_is_no_event(world: Worl
 
 
 async def test_a_fault_of_the_network_that_lasts_is_told(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_guest, "HEALS_SECONDS", 0.2)
+    monkeypatch.setattr(wiring, "HEALS_SECONDS", 0.2)
     await world.vm()
     await world.launcher("pod-1")
     async with world.handler() as handler:
-        handler.node.fault = CommandFailed("no bridge")
+        handler.node.no_network = CommandFailed("no bridge")
         await eventually(lambda: "NetworkNotReady" in world.events())
 
 
@@ -415,8 +417,8 @@ def network(world: World) -> tuple[str, str, str]:
 
 
 async def test_a_fault_of_a_running_guests_network_is_told_and_holds_up_no_status(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_guest, "HEALS_SECONDS", 0.2)
-    monkeypatch.setattr(run_guest, "NETWORK_SECONDS", 0.1)
+    monkeypatch.setattr(wiring, "HEALS_SECONDS", 0.2)
+    monkeypatch.setattr(wiring, "NETWORK_SECONDS", 0.1)
     await world.vm()
     launcher = await world.launcher("pod-1")
     async with world.handler():
@@ -433,8 +435,28 @@ async def test_a_fault_of_a_running_guests_network_is_told_and_holds_up_no_statu
         await eventually(lambda: network(world)[0] == "True")
 
 
+async def test_a_launcher_that_has_its_pod_looked_at_has_no_programs_run_for_each_look(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before, a network that cannot be set up was tried again with each word of its launcher."""
+    monkeypatch.setattr(links, "TOLD_PER_SECOND", 1000.0)  # so that the tries alone are limited here
+    await world.vm()
+    launcher = await world.launcher("pod-1")
+    async with world.handler():
+        await eventually(lambda: phase_is(world, "Running"))
+    async with world.handler() as again:
+        again.node.no_network = CommandFailed("no bridge")
+        await eventually(lambda: again.node.tried > 0)
+        began, looks = time.monotonic(), 0
+        while looks < 60:
+            looks += 1
+            launcher.change(consoles=looks % 8)
+            await asyncio.sleep(0.01)
+        assert again.node.tried <= 1 + wiring.TRIES_BURST + 1 + (time.monotonic() - began) / wiring.NETWORK_SECONDS
+
+
 async def test_a_fault_of_the_network_before_the_start_is_told_while_it_lasts(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_guest, "HEALS_SECONDS", 0.2)
+    monkeypatch.setattr(wiring, "HEALS_SECONDS", 0.2)
     await world.vm()
     await world.launcher("pod-1")
     async with world.handler() as handler:

@@ -58,6 +58,8 @@ class FakeNode:
         self.accelerators: dict[str, messages.Accelerator] = {}
         """By uid of the pod: what its devices let a guest run with, where that is not emulation."""
         self.given = 0
+        self.tried = 0
+        """How often a network was to be set up."""
         self.wired = 0
         self.fault: Exception | None = None
         self.no_network: Exception | None = None
@@ -69,6 +71,7 @@ class FakeNode:
         return self.accelerators.get(pod_uid, "qemu")
 
     async def prepare_network(self, vm: Mapping[str, Any], connection: Connection) -> tuple[Interface, ...]:
+        self.tried += 1
         if self.no_network is not None:
             raise self.no_network
         self.wired += 1

@@ -1,0 +1,107 @@
+"""The networks of the pods of this node: each is set up once in the life of this process, and tried again while that fails.
+
+A try runs programs of the host's, and a launcher has its pod looked at as often as it likes: so there is a burst of ``TRIES_BURST`` tries
+of each pod, and then one every ``NETWORK_SECONDS``. Between them the fault of the last one stands.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+from apiserver.apis.virt import conditions
+from controller.runtime.clock import Clock
+from controller.runtime.flowcontrol import TokenBucket
+from handler.network.masquerade import Unsupported
+from handler.network.namespaces import CommandFailed
+from handler.network.setup import Interface
+from handler.pods.launcher import Connection
+from handler.reconcilers.guest_status import NetworkFault, printable
+
+logger = logging.getLogger(__name__)
+
+NETWORK_SECONDS: Final = 5.0
+"""Until the network of a running guest is tried again."""
+TRIES_BURST: Final = 10
+HEALS_SECONDS: Final = 2.0
+"""A fault of the pod's network that is gone after this long is nobody's business."""
+
+Prepare = Callable[[Mapping[str, Any], Connection], Awaitable[tuple[Interface, ...]]]
+"""Sets up the network of a pod. Raises Unsupported, CommandFailed."""
+
+
+@dataclass(slots=True)
+class _Failing:
+    """A network that could not be set up so far."""
+
+    since: datetime
+    tries: TokenBucket
+    fault: CommandFailed | Unsupported
+
+
+class Wiring:
+    """The networks, by uid of the pod."""
+
+    def __init__(self, prepare: Prepare, clock: Clock) -> None:
+        self._prepare = prepare
+        self._clock = clock
+        self._wired: dict[str, tuple[Interface, ...]] = {}
+        self._failing: dict[str, _Failing] = {}
+
+    def interfaces(self, pod_uid: str) -> tuple[Interface, ...] | None:
+        """Return the interfaces of a pod whose network was set up since this process began."""
+        return self._wired.get(pod_uid)
+
+    def may_heal(self, pod_uid: str) -> bool:
+        """Return whether the last try failed for a reason that the next may not meet."""
+        failing = self._failing.get(pod_uid)
+        return failing is not None and isinstance(failing.fault, CommandFailed)
+
+    async def wire(self, vm: Mapping[str, Any], pod_uid: str, connection: Connection) -> tuple[Interface, ...]:
+        """Set up the pod's network, once, and return the guest's interfaces.
+
+        Raises:
+            Unsupported: the network cannot be as the machine asks.
+            CommandFailed: a program failed, in this try or, where there were too many, in the last one.
+        """
+        if (wired := self._wired.get(pod_uid)) is not None:
+            return wired
+        failing, now = self._failing.get(pod_uid), asyncio.get_running_loop().time()
+        if failing is not None and not failing.tries.try_accept(now):
+            raise type(failing.fault)(str(failing.fault))
+        try:
+            interfaces = await self._prepare(vm, connection)
+        except (CommandFailed, Unsupported) as fault:
+            logger.warning("network of pod %s: %s", pod_uid, printable(str(fault)))
+            if failing is None:
+                failing = self._failing[pod_uid] = _Failing(self._clock.now(), TokenBucket(TRIES_BURST, 1 / NETWORK_SECONDS, now), fault)
+            failing.fault = type(fault)(str(fault))  # without its frames
+            raise
+        self._wired[pod_uid] = interfaces
+        self._failing.pop(pod_uid, None)
+        return interfaces
+
+    async def make_sure(self, vm: Mapping[str, Any], pod_uid: str, connection: Connection) -> NetworkFault | None:
+        """Set up the network of a running guest, filters included, where a former process did; return the fault that is to be told."""
+        try:
+            await self.wire(vm, pod_uid, connection)
+        except Unsupported as error:
+            return NetworkFault(conditions.NETWORK_NOT_SUPPORTED, str(error))
+        except CommandFailed as error:
+            return self.lasting(pod_uid, error)
+        return None
+
+    def lasting(self, pod_uid: str, error: CommandFailed) -> NetworkFault | None:
+        """Return the fault to be told once it has lasted ``HEALS_SECONDS``."""
+        failing = self._failing.get(pod_uid)
+        lasts = failing is not None and (self._clock.now() - failing.since).total_seconds() >= HEALS_SECONDS
+        return NetworkFault(conditions.NETWORK_NOT_READY, str(error)) if lasts else None
+
+    def forget(self, is_alive: Callable[[str], bool]) -> None:
+        """Drop what is known of pods that are gone."""
+        self._wired = {uid: wired for uid, wired in self._wired.items() if is_alive(uid)}
+        self._failing = {uid: failing for uid, failing in self._failing.items() if is_alive(uid)}
