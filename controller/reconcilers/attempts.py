@@ -87,7 +87,8 @@ def start_left(vm: Object, pod: Object, now: datetime) -> timedelta | None:
     begins = times.parse(began)
     disks_ready = condition(dig(vm, "status", "conditions"), words.DISKS_READY) or {}
     if disks_ready.get("status") == "True" and disks_ready.get("lastTransitionTime"):
-        begins = max(begins, times.parse(disks_ready["lastTransitionTime"]))  # the wait for an image was not the node's
+        # The wait for an image was not the node's. The node wrote when it ended, which may be by a clock of its own.
+        begins = max(begins, min(times.parse(disks_ready["lastTransitionTime"]), now))
     return begins + timedelta(seconds=start_seconds(vm)) - now
 
 

@@ -254,6 +254,13 @@ def test_the_wait_for_an_image_has_no_limit_and_the_start_after_it_has_the_whole
     assert "DeletePod" in kinds(plan(seen(found, a_pod(), now=late + timedelta(seconds=170))))
 
 
+@pytest.mark.parametrize("since", ["2026-01-03T00:00:00Z", "9999-12-31T23:59:59Z"])
+def test_a_wait_for_an_image_that_a_node_lets_end_in_the_future_gives_the_start_no_longer_limit(since: str) -> None:
+    """Before, the limit was that much longer, and with the last moment that there is the plan failed."""
+    late = NOW + timedelta(days=1)
+    assert plan(seen(waiting_for_an_image("True", since=since), a_pod(), now=late)) == (LookAgain(180.0),)
+
+
 def test_a_machine_that_waits_for_an_image_can_be_stopped_and_deleted() -> None:
     stopped, gone, pod = waiting_for_an_image(), waiting_for_an_image(), a_pod()
     stopped["spec"]["runStrategy"] = "Halted"
