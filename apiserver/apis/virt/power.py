@@ -206,10 +206,13 @@ def _failed_starts(ended: Sequence[Mapping[str, Any]]) -> int:
 
 
 def _trailing_failures(ended: Sequence[Mapping[str, Any]]) -> int:
-    """Count guests that powered off by themselves, too: of what is to run always, that is as useless."""
+    """Count guests that powered off by themselves, too: of what is to run always, that is as useless.
+
+    An end that was asked for ends the row, if virt-controller asked: a launcher that says so may be its guest's.
+    """
     count = 0
     for each in reversed(ended):
-        if each.get("result") == RESULT_STOPPED or _ran_well(each):
+        if (each.get("result") == RESULT_STOPPED and each.get("stopTime")) or _ran_well(each):
             break
         count += 1
     return count

@@ -71,7 +71,9 @@ def _run(result: str, minutes: int) -> dict[str, Any]:
         ("Always", [_run("Failed", 0), _run("Failed", 10), _run("Failed", 1)], 1),
         ("RerunOnFailure", [_run("Failed", 0), _run("Failed", 30)], 0),
         ("RerunOnFailure", [_run("Failed", 0), {"result": "Failed"}], 2),
-        ("Always", [_run("Failed", 0), _run("Stopped", 0)], 0),
+        ("Always", [_run("Failed", 0), {**_run("Stopped", 0), "stopTime": "2026-01-01T00:00:00Z"}], 0),
+        ("Always", [_run("Stopped", 0)] * 3, 3),
+        ("RerunOnFailure", [_run("Stopped", 0)] * 3, 3),
         ("Always", [{**_run("Failed", 0), "endTime": "once upon a time"}], 1),
     ],
 )
