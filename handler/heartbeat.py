@@ -5,7 +5,8 @@ token names. virt-controller reads it: a node is silent when its kubelet does no
 annotation says whether guests are accelerated here, and why.
 
 The Node owns it, as it owns the kubelet's Lease, so that the garbage collector removes it with the Node. A Node that was made anew under
-its name has another uid: a Lease that is gone is a reason to ask for the uid again.
+its name has another uid: a Lease that is gone is a reason to ask for the uid again, and one that went soon after it was given an owner has
+none until the token names another (:mod:`handler.nodeuid`).
 """
 
 from __future__ import annotations
@@ -57,17 +58,19 @@ async def run(client: Client, node: str, namespace: str, verdict: Callable[[], V
     """Renew until cancelled; while the API server is away, try again at the next beat."""
     uid, name = NodeUid(client, node), names.handler_lease(node)
 
-    async def wanted() -> Object:
-        return lease(node, namespace, verdict(), times.to_rfc3339_micro(clock.now()), await uid.get())
+    async def renew(send: Callable[[Object], Awaitable[Object]]) -> None:
+        owner_uid = await uid.get()
+        await _send(send, lease(node, namespace, verdict(), times.to_rfc3339_micro(clock.now()), owner_uid))
+        uid.given(owner_uid)
 
     while True:
         try:
             async with asyncio.timeout(RENEW_SECONDS):
                 try:
-                    await _send(lambda obj: client.patch(LEASES, name, obj, namespace), await wanted())
+                    await renew(lambda obj: client.patch(LEASES, name, obj, namespace))
                 except errors.NotFound:  # it is the first, or it went with its Node
-                    uid.doubt()
-                    await _send(lambda obj: client.create(LEASES, obj, namespace), await wanted())
+                    uid.lost()
+                    await renew(lambda obj: client.create(LEASES, obj, namespace))
         except (errors.StatusError, TransportError, TimeoutError) as error:
             logger.warning("renew lease %s: %s", name, str(error) or "no answer in time")
         await asyncio.sleep(RENEW_SECONDS)

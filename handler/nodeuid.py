@@ -2,7 +2,8 @@
 
 A token that is bound to a pod names the pod's node with its uid (KEP-4193), and a SelfSubjectReview, which everybody who is logged in may
 create, shows it. A token keeps the uid of a Node that was deleted and made anew until the kubelet replaces it: minutes after its own
-restart, an hour at most.
+restart, an hour at most. An object with the old uid as its owner is removed by the garbage collector within seconds, so that no object is
+given it again.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ REVIEW_SECONDS: Final = 3.0
 """The Lease is renewed without an owner rather than late."""
 AGAIN_SECONDS: Final = 600.0
 UNANSWERED_SECONDS: Final = 60.0
+COLLECTED_SECONDS: Final = 60.0
+"""What is gone so soon after it was given an owner went because there is no such owner."""
 
 
 class Reviews(Protocol):
@@ -51,16 +54,31 @@ class NodeUid:
         self._node = node
         self._uid = ""
         self._due = float("-inf")
+        self._given = ""
+        self._given_at = float("-inf")
+        self._stale = ""
+        """The uid under which an object was not kept."""
 
-    def doubt(self) -> None:
-        """Have it asked for again."""
-        self._due = float("-inf")
+    def given(self, uid: str) -> None:
+        """Take note that an object has the node of this uid as its owner; empty: that it has none."""
+        if uid != self._given:
+            self._given, self._given_at = uid, asyncio.get_running_loop().time()
+
+    def lost(self) -> None:
+        """Take note that the object is gone: the uid is asked for again."""
+        if self._given and asyncio.get_running_loop().time() - self._given_at < COLLECTED_SECONDS:
+            self._stale = self._given
+        self._given, self._due = "", float("-inf")
 
     async def get(self) -> str:
-        """Return the uid as far as is known; empty where no token names it."""
+        """Return the uid that an object can be given as its owner's, as far as is known; empty where no token names one."""
+        await self._ask()
+        return "" if self._uid == self._stale else self._uid
+
+    async def _ask(self) -> None:
         loop = asyncio.get_running_loop()
         if loop.time() < self._due:
-            return self._uid
+            return
         body: Object = {"apiVersion": SELF_SUBJECT_REVIEWS.api_version, "kind": SELF_SUBJECT_REVIEWS.kind, "metadata": {}}
         try:
             async with asyncio.timeout(REVIEW_SECONDS):
@@ -70,4 +88,3 @@ class NodeUid:
             self._due = loop.time() + UNANSWERED_SECONDS
         else:
             self._due = loop.time() + AGAIN_SECONDS
-        return self._uid

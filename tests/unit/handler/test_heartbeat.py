@@ -121,6 +121,40 @@ async def test_a_lease_that_went_with_its_node_comes_back_with_the_uid_of_the_ne
     assert leases.reviews == 2
 
 
+class Collected(Leases):
+    """Leases under a garbage collector that knows the Node by another uid than the token: it removes what the former one owns."""
+
+    def __init__(self) -> None:
+        super().__init__(None)
+        self.lease: dict[str, Any] | None = None
+        self.lost = 0
+
+    async def patch(self, resource: object, name: str, obj: dict[str, Any], namespace: str) -> dict[str, Any]:
+        if self.lease is None:
+            raise errors.NotFound(name)
+        return await self.create(resource, obj, namespace, name)
+
+    async def create(self, resource: object, obj: dict[str, Any], namespace: str = "", name: str = "") -> dict[str, Any]:
+        created = await super().create(resource, obj, namespace, name)
+        if resource != SELF_SUBJECT_REVIEWS:
+            owned = any(each["uid"] != "uid-2" for each in obj["metadata"].get("ownerReferences", ()))
+            self.lost += owned
+            self.lease = None if owned else obj
+        return created
+
+
+async def test_a_token_with_the_uid_of_a_former_node_does_not_keep_the_lease_from_staying(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before, it was gone again after each beat for as long as the token lasted."""
+    leases = Collected()
+    leases.uid = "uid-1"
+
+    def owners(found: list[Any]) -> list[str]:
+        return [each[0]["uid"] if each else "" for each in found]
+
+    assert owners(await beats(monkeypatch, leases, 6)) == ["uid-1", "", "", "", "", ""]
+    assert leases.lost == 1
+
+
 @pytest.mark.parametrize("fault", [None, errors.NotFound("first")], ids=["patch", "create"])
 async def test_where_only_those_who_may_delete_give_owners_the_lease_is_renewed_all_the_same(
     monkeypatch: pytest.MonkeyPatch, fault: Exception | None

@@ -69,7 +69,7 @@ def test_a_review_that_fails_is_made_up_for_and_what_was_known_stays(fault: Exce
         assert len(reviews.asked) == 4
         assert reviews.asked[1] >= 600
         assert 60 <= reviews.asked[2] - reviews.asked[1] < 80
-        uid.doubt()
+        uid.lost()
         await uid.get()
         assert len(reviews.asked) == 5
         return list(dict.fromkeys(seen))
