@@ -34,7 +34,7 @@ PAUSES: Final[Mapping[str, tuple[str, str]]] = {
     "user": ("User", words.PAUSED_ON_REQUEST),
     "I/O error": ("IOError", "a disk could not be read or written; unpause lets the guest try again once it can"),
     "watchdog": ("Watchdog", "the guest's watchdog fired; unpause lets the guest go on"),
-    "crashed": ("GuestPanicked", "the guest panicked"),
+    "crashed": (words.GUEST_PANICKED, "the guest panicked"),
 }
 """Reason and message of the condition Paused, by libvirt's reason."""
 
@@ -69,13 +69,13 @@ def end_of(ending: messages.Ending) -> End | None:
         "start-failed": "StartFailed",
     }[ending.kind]
     if ending.kind == "crashed" and ending.panicked:
-        reason = "GuestPanicked"
-    words = ending.message or {"shutdown": "the guest powered itself off", "shutdown-requested": "the guest shut down"}.get(
+        reason = words.GUEST_PANICKED
+    message = ending.message or {"shutdown": "the guest powered itself off", "shutdown-requested": "the guest shut down"}.get(
         ending.kind, reason
     )
     if result == power.RESULT_FAILED and ending.log:
-        words = f"{words}; QEMU's last words: {' | '.join(ending.log[-3:])}"
-    return End(result, reason, printable(words))
+        message = f"{message}; QEMU's last words: {' | '.join(ending.log[-3:])}"
+    return End(result, reason, printable(message))
 
 
 def printable(text: str) -> str:

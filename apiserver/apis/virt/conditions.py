@@ -8,6 +8,8 @@ from typing import Any, Final
 from apiserver.apis.meta import objects
 
 READY: Final = "Ready"
+GUEST_PANICKED: Final = "GuestPanicked"
+"""Reason of Ready=False, by virt-handler: the attempt ended because the guest's kernel did."""
 PAUSED: Final = "Paused"
 PAUSED_ON_REQUEST: Final = "paused on request"
 """Message of Paused=True, by virt-handler, where the verb was called and nothing else stands in the way of the guest."""

@@ -52,8 +52,8 @@ def word(vm: Object) -> str:
         return STOPPING if _was_asked_to_stop(vm) else _what_is_missing(vm, STARTING)
     if phase == phases.PENDING:
         return _what_is_missing(vm, phase)
-    if phase in phases.ENDED and power.decide(vm).on:
-        return BACK_OFF if _condition(vm, conditions.READY).get("reason") == BACK_OFF else STARTING
+    if phase in phases.ENDED:
+        return _of_ended(vm, phase)
     return phase or phases.PENDING
 
 
@@ -65,9 +65,14 @@ def reason(vm: Object) -> str | None:
     return one_line(str(found.get("message") or ""), MAX_REASON) or None
 
 
+def _of_ended(vm: Object, phase: str) -> str:
+    why = _condition(vm, conditions.READY).get("reason")
+    if power.decide(vm).on:
+        return BACK_OFF if why == BACK_OFF else STARTING
+    return PANICKED if why == conditions.GUEST_PANICKED else phase
+
+
 def _of_running(vm: Object) -> str:
-    if objects.dig(vm, "status", "domain", "state") == "crashed":
-        return PANICKED
     migration = objects.dig(vm, "status", "migration") or {}
     if migration.get("name") and migration.get("phase") not in phases.MIGRATION_FINAL:
         return MIGRATING

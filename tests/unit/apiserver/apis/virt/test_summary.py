@@ -37,7 +37,6 @@ IS_PAUSED = {"type": "Paused", "status": "True", "reason": "Paused", "message": 
         (a_vm("Scheduled", ready="GuestNotStarted", disks="NotUsable", **GOES_ON), "DiskNotUsable"),
         (a_vm("Running", **GOES_ON), "Running"),
         (a_vm("Running", conditions=[IS_PAUSED], **GOES_ON), "Paused"),
-        (a_vm("Running", domain={"state": "crashed"}, **GOES_ON), "Panicked"),
         (a_vm("Running", migration={"name": "m", "phase": "Running"}, conditions=[IS_PAUSED], **GOES_ON), "Migrating"),
         (a_vm("Running", migration={"name": "m", "phase": "Failed"}, **GOES_ON), "Running"),
         (a_vm("Stopping", ready="Stopping", **GOES_ON), "Stopping"),
@@ -57,6 +56,15 @@ def test_what_is_off_and_stays_so_is_called_as_its_phase(phase: str) -> None:
     vm = a_vm(phase, ready="CrashLoopBackOff", **ENDED)
     vm["spec"]["runStrategy"] = "Halted"
     assert summary.word(vm) == phase
+
+
+def test_a_panic_is_the_word_while_nothing_follows_it() -> None:
+    """Before, it was the word of a running machine whose domain is called crashed, and virt-launcher reports no such domain."""
+    vm = a_vm("Failed", ready="GuestPanicked", **ENDED)
+    assert summary.word(vm) == "Starting"
+    for strategy in ("Once", "Manual", "Halted"):
+        vm["spec"]["runStrategy"] = strategy
+        assert summary.word(vm) == "Panicked"
 
 
 def test_the_reason_is_one_bounded_line_and_nothing_for_who_is_ready() -> None:
