@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from apiserver.apis.meta import flags
 from apiserver.apis.virt import names, streams
 from handler.devices.acceleration import Choice
 from handler.pods import places
@@ -71,7 +72,7 @@ def parse(arguments: Sequence[str] | None = None, environ: Mapping[str, str] = o
         ("max-streams-per-machine", "of these, consoles of one machine, and as many displays; 0: no limit"),
         ("max-streams-per-machine-and-user", "of these, those of one user; 0: no limit"),
     ):
-        add(f"--{name}", type=_amount, default=getattr(DEFAULTS, name.replace("-", "_")), help=about)
+        add(f"--{name}", type=flags.natural, default=getattr(DEFAULTS, name.replace("-", "_")), help=about)
     add("--log-level", choices=("DEBUG", "INFO", "WARNING", "ERROR"), default="INFO", help="least important messages to print")
     given = parser.parse_args(arguments)
     if not given.node_name:
@@ -94,10 +95,3 @@ def parse(arguments: Sequence[str] | None = None, environ: Mapping[str, str] = o
         stream_limits=Limits(given.max_streams, given.max_streams_per_machine, given.max_streams_per_machine_and_user),
         log_level=given.log_level,
     )
-
-
-def _amount(text: str) -> int:
-    number = int(text)
-    if number < 0:
-        raise argparse.ArgumentTypeError(f"{text} is negative")
-    return number

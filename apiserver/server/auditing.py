@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from apiserver.apis.meta.times import parse_duration
+from apiserver.apis.meta import flags
 from apiserver.client.config import Config
 from apiserver.client.rest import Client
 from apiserver.endpoints.audit import policy
@@ -60,22 +59,22 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
     add("policy-file", "audit.k8s.io/v1 Policy: how much of which request is recorded", metavar="FILE", type=Path)
     add("log-path", "file for events, one JSON object a line; - is standard output", metavar="FILE")
-    add("log-maxage", "days that rotated files stay; 0: for ever", metavar="DAYS", type=_natural)
-    add("log-maxbackup", "how many rotated files stay; 0: all", metavar="N", type=_natural)
-    add("log-maxsize", "megabytes at which the file is rotated; 0: never", metavar="MB", type=_natural)
+    add("log-maxage", "days that rotated files stay; 0: for ever", metavar="DAYS", type=flags.natural)
+    add("log-maxbackup", "how many rotated files stay; 0: all", metavar="N", type=flags.natural)
+    add("log-maxsize", "megabytes at which the file is rotated; 0: never", metavar="MB", type=flags.natural)
     add("log-compress", "gzip rotated files", type=_truth, nargs="?", const=True)
     add("log-format", "json", choices=["json"])
     add("log-version", "version of the events", choices=[policy.API_VERSION])
     add("log-mode", "what happens when the file is slow: events are lost, or requests wait", choices=MODES)
-    add("log-batch-buffer-size", "events that may wait to be written", metavar="N", type=_positive)
+    add("log-batch-buffer-size", "events that may wait to be written", metavar="N", type=flags.positive)
     add("log-truncate-enabled", "leave the objects out of events that are too large", type=_truth, nargs="?", const=True)
-    add("log-truncate-max-event-size", "bytes of both objects of an event", metavar="BYTES", type=_positive)
+    add("log-truncate-max-event-size", "bytes of both objects of an event", metavar="BYTES", type=flags.positive)
     add("webhook-config-file", "kubeconfig of the webhook that gets the events", metavar="FILE", type=Path)
-    add("webhook-initial-backoff", "pause before a batch is sent again", metavar="DURATION", type=_seconds)
+    add("webhook-initial-backoff", "pause before a batch is sent again", metavar="DURATION", type=flags.seconds)
     add("webhook-mode", "what happens when the webhook is slow: events are lost, or requests wait", choices=MODES)
-    add("webhook-batch-buffer-size", "events that may wait to be sent", metavar="N", type=_positive)
-    add("webhook-batch-max-size", "the most events in one batch", metavar="N", type=_positive)
-    add("webhook-batch-max-wait", "the longest that an event waits for its batch", metavar="DURATION", type=_seconds)
+    add("webhook-batch-buffer-size", "events that may wait to be sent", metavar="N", type=flags.positive)
+    add("webhook-batch-max-size", "the most events in one batch", metavar="N", type=flags.positive)
+    add("webhook-batch-max-wait", "the longest that an event waits for its batch", metavar="DURATION", type=flags.seconds)
     add("webhook-version", "version of the events", choices=[policy.API_VERSION])
     add("webhook-truncate-enabled", "leave the objects out of events that are too large", type=_truth, nargs="?", const=True)
 
@@ -145,31 +144,6 @@ def read_policy(file: Path) -> policy.Policy:
         return policy.parse(yaml.safe_load(file.read_text()))
     except (yaml.YAMLError, ValueError) as error:
         raise ValueError(f"--audit-policy-file={file}: {error}") from None
-
-
-def _checked(convert: Callable[[str], float], least: float) -> Callable[[str], float]:
-    def read(text: str) -> float:
-        value = convert(text)
-        if value < least:
-            raise argparse.ArgumentTypeError(f"{text} is less than {least}")
-        return value
-
-    return read
-
-
-def _natural(text: str) -> int:
-    return int(_checked(int, 0)(text))
-
-
-def _positive(text: str) -> int:
-    return int(_checked(int, 1)(text))
-
-
-def _seconds(text: str) -> float:
-    try:
-        return parse_duration(text).total_seconds()
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from error
 
 
 def _truth(text: str) -> bool:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
 from typing import Final
 
+from apiserver.apis.meta import flags
 from apiserver.apis.meta.instruments import Read
 from apiserver.endpoints.http.caps import Caps, Places
 from apiserver.endpoints.http.handshakes import Handshakes, Limits
@@ -44,14 +45,7 @@ def add_flags(group: argparse._ArgumentGroup) -> None:
         ("max-unverified-connections-per-address", "the same, from one address (of IPv6, from one /64)"),
     ):
         default = getattr(ConnectionOptions(), name.replace("-", "_"))
-        group.add_argument(f"--{name}", metavar="N", type=_positive, default=default, help=about)
-
-
-def _positive(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{text}: want a number above 0")
-    return number
+        group.add_argument(f"--{name}", metavar="N", type=flags.positive, default=default, help=about)
 
 
 def raise_descriptors() -> int:

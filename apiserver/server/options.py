@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Literal
 
 from apiserver.admission import plugins
-from apiserver.apis.meta.times import parse_duration
+from apiserver.apis.meta import flags
 from apiserver.endpoints.filters import origins
 from apiserver.endpoints.verbs.streamlimits import DEFAULTS, StreamLimits
 from apiserver.server import auditing, compatibility, connections, storing, tracing
@@ -121,22 +121,6 @@ def parse(arguments: Sequence[str] | None = None) -> Options:
     return Options(**{each.name: getattr(given, each.name) for each in fields(Options)})
 
 
-def seconds(text: str) -> float:
-    """Return the seconds of a Go duration (``1m30s``), as argparse wants its types."""
-    try:
-        return parse_duration(text).total_seconds()
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from error
-
-
-def amount(text: str) -> int:
-    """Return a number that is not negative, as argparse wants its types."""
-    number = int(text)
-    if number < 0:
-        raise argparse.ArgumentTypeError(f"{text} is negative")
-    return number
-
-
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="virt-api",
@@ -170,7 +154,7 @@ def _serving(parser: argparse.ArgumentParser) -> None:
     serving.add_argument(
         "--shutdown-delay-duration",
         metavar="DURATION",
-        type=seconds,
+        type=flags.seconds,
         default="5s",
         help="how long to go on serving after a signal to stop, not ready any more, until load balancers have noticed",
     )
@@ -194,10 +178,10 @@ def _bounds(serving: argparse._ArgumentGroup) -> None:
         ("max-streams-per-user-and-object", "of these, to one stream of one object; 0: no limit"),
     ):
         default = getattr(DEFAULTS, name.replace("-", "_"))
-        serving.add_argument(f"--{name}", metavar="N", type=amount, default=default, help=about)
+        serving.add_argument(f"--{name}", metavar="N", type=flags.natural, default=default, help=about)
     connections.add_flags(serving)
     serving.add_argument(
-        "--request-timeout", metavar="DURATION", type=seconds, default="1m", help="the longest that an ordinary request may take"
+        "--request-timeout", metavar="DURATION", type=flags.seconds, default="1m", help="the longest that an ordinary request may take"
     )
 
 
@@ -230,7 +214,7 @@ def _access(parser: argparse.ArgumentParser) -> None:
         ("authorization-webhook-cache-authorized-ttl", "how long a yes is remembered"),
         ("authorization-webhook-cache-unauthorized-ttl", "how long a no is remembered"),
     ):
-        cluster.add_argument(f"--{name}", metavar="DURATION", type=seconds, default="10s", help=about)
+        cluster.add_argument(f"--{name}", metavar="DURATION", type=flags.seconds, default="10s", help=about)
     cluster.add_argument(
         "--authentication-skip-lookup",
         action="store_true",

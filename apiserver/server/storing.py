@@ -11,8 +11,8 @@ from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from apiserver.apis.meta import flags
 from apiserver.apis.meta.instruments import Counter, Gauge, Read, Registry
-from apiserver.apis.meta.times import parse_duration
 from apiserver.server.compacting import Compactor
 from storage.etcd.store import EtcdStorage
 from storage.port import Storage, StorageError
@@ -59,10 +59,7 @@ def add_flags(group: argparse._ArgumentGroup) -> None:
 
 
 def _seconds(text: str) -> float:
-    try:
-        seconds = parse_duration(text).total_seconds()
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from error
+    seconds = flags.seconds(text)
     if seconds < 0:
         raise argparse.ArgumentTypeError(f"{text}: want a duration that is not negative")
     return seconds

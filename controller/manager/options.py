@@ -8,10 +8,9 @@ import socket
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import timedelta
 from pathlib import Path
 
-from apiserver.apis.meta.times import parse_duration
+from apiserver.apis.meta import flags
 from certs.reloading import Files
 from certs.renewal import Policy
 from controller.reconcilers.settings import Settings
@@ -116,7 +115,7 @@ def _work(parser: argparse.ArgumentParser) -> None:
         default=True,
         help="act only while holding the lease, so that several replicas can stand by; without it, run exactly one",
     )
-    parser.add_argument("--workers", type=_count, default=8, help="objects of one kind that are worked on at the same time")
+    parser.add_argument("--workers", type=flags.positive, default=8, help="objects of one kind that are worked on at the same time")
     parser.add_argument("--health-port", type=int, default=8080, help="port of /livez and /readyz (plain HTTP); 0 takes a free one")
     parser.add_argument("--log-level", default="info", choices=("debug", "info", "warning", "error"))
 
@@ -133,28 +132,15 @@ def _metrics(parser: argparse.ArgumentParser) -> None:
 
 def _certificates(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--certificate-lifetime", type=_duration, default="8760h", help="of what authorities sign; renewed when a third of it is left"
+        "--certificate-lifetime", type=flags.duration, default="8760h", help="of what authorities sign; renewed when a third of it is left"
     )
-    parser.add_argument("--authority-lifetime", type=_duration, default="87600h", help="of authorities; at least three times as long")
+    parser.add_argument("--authority-lifetime", type=flags.duration, default="87600h", help="of authorities; at least three times as long")
     parser.add_argument(
         "--node-certificate-lifetime",
-        type=_duration,
+        type=flags.duration,
         default="24h",
         help="of the certificates of virt-handlers, which they ask for; renewed after about two thirds of it",
     )
     parser.add_argument(
-        "--authority-spread", type=_duration, default="10m", help="how long everybody gets to hear of a new authority before it signs"
+        "--authority-spread", type=flags.duration, default="10m", help="how long everybody gets to hear of a new authority before it signs"
     )
-
-
-def _count(text: str) -> int:
-    if (count := int(text)) < 1:
-        raise argparse.ArgumentTypeError(f"{text} is less than 1")
-    return count
-
-
-def _duration(text: str) -> timedelta:
-    try:
-        return parse_duration(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from error
