@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import Final, Literal
+from typing import Final
 
-StateName = Literal["nostate", "running", "blocked", "paused", "shutdown", "shutoff", "crashed", "pmsuspended"]
+from apiserver.apis.virt.domainstates import DomainState
 
 
 class State(IntEnum):
@@ -22,7 +22,7 @@ class State(IntEnum):
     PMSUSPENDED = 7
 
 
-NAMES: Final[dict[State, StateName]] = {
+NAMES: Final[dict[State, DomainState]] = {
     State.NOSTATE: "nostate",
     State.RUNNING: "running",
     State.BLOCKED: "blocked",

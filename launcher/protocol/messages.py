@@ -5,14 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
+from apiserver.apis.virt.domainstates import DomainState
+
 PROTOCOL: Final = 1
 """Version of the wire. virt-launcher keeps the one it was born with, so virt-handler has to speak every version still running."""
 
 Accelerator = Literal["qemu", "kvm"]
 """libvirt's domain types: emulated or accelerated."""
-
-DomainState = Literal["nostate", "running", "blocked", "paused", "shutdown", "shutoff", "crashed", "pmsuspended"]
-"""libvirt's virDomainState in lower case."""
 
 EndingKind = Literal["shutdown", "shutdown-requested", "destroyed", "crashed", "migrated", "start-failed"]
 """How the one run of a domain in a pod ended:

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.virt import names, network
+from apiserver.apis.virt.domainstates import DomainState
 from apiserver.client.rest import Client
 from handler import node as nodes
 from handler.agent import Agent
@@ -56,7 +57,7 @@ class Live:
         self.launchers: dict[str, FakeLauncher] = {}
         self.aliases: dict[str, str] = {}
         self._stack = stack
-        self._state: messages.DomainState = "running"
+        self._state: DomainState = "running"
 
     async def launcher(self, pod_uid: str) -> FakeLauncher:
         """Start a pod's launcher."""

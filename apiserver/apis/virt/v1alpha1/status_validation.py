@@ -16,6 +16,7 @@ from typing import Any, Final
 from apiserver.apis.meta import names
 from apiserver.apis.meta.validation import FieldError, Path, duplicate, forbidden, invalid, not_supported, too_many
 from apiserver.apis.virt import forms, phases, power
+from apiserver.apis.virt.domainstates import DOMAIN_STATES
 
 Object = Mapping[str, Any]
 Place = tuple[Any, str | int]
@@ -29,8 +30,6 @@ MAX_CONDITIONS: Final = 16
 MAX_INTERFACES: Final = 8
 MAX_ADDRESSES: Final = 32
 MAX_GRAPHICS: Final = 2
-DOMAIN_STATES: Final = ("nostate", "running", "blocked", "paused", "shutdown", "shutoff", "crashed", "pmsuspended")
-"""libvirt's virDomainState, as virt-launcher says it."""
 DOMAIN_TYPES: Final = ("kvm", "qemu")
 
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
+from apiserver.apis.virt.domainstates import DomainState
 from launcher.protocol import messages
 
 NOW = datetime(2026, 11, 21, 8, 0, 0, tzinfo=UTC)
@@ -50,7 +51,7 @@ def a_request(action: str, attempt: int = 1) -> dict[str, Any]:
 EMPTY = messages.Status(1)
 
 
-def a_running(state: messages.DomainState = "running", reason: str = "booted", **more: Any) -> messages.Status:
+def a_running(state: DomainState = "running", reason: str = "booted", **more: Any) -> messages.Status:
     domain = messages.DomainStatus("default_testvm", "u", "qemu", state, reason)
     return replace(messages.Status(2, domain=domain, started=True), **more)
 

@@ -5,6 +5,7 @@ from datetime import timedelta
 import pytest
 
 from apiserver.apis.meta import objects
+from apiserver.apis.virt.domainstates import DomainState
 from handler.network.setup import Interface
 from handler.reconcilers import guest_status
 from launcher.protocol import messages
@@ -65,7 +66,7 @@ def test_a_paused_guest_is_not_ready() -> None:
         ("paused", "from snapshot", "Paused"),
     ],
 )
-def test_the_condition_names_what_stopped_the_guest(state: messages.DomainState, reason: str, told: str) -> None:
+def test_the_condition_names_what_stopped_the_guest(state: DomainState, reason: str, told: str) -> None:
     found = objects.condition(guest_status.running(a_vm("Running"), a_running(state, reason), None, NOW)["conditions"], "Paused")
 
     assert found is not None
