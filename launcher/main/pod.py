@@ -161,7 +161,8 @@ class Pod:
                 self._machine, self._name = None, ""  # nothing was made: the pod is as if it had not been asked
                 raise Refused("NotReady", str(error), error.disks) from error
             except StartFailure as error:
-                await self._start_failed(error)
+                async with self._until_abandoned():
+                    await self._start_failed(error)
                 raise Refused("Failed", str(error)) from error
         await self._look()
 

@@ -213,6 +213,23 @@ async def test_sigterm_ends_what_is_being_made_however_long_it_would_take(
     assert world.status.ending.message == life.NOT_RUN
 
 
+async def test_sigterm_waits_for_no_libvirtd_that_is_to_tidy_up_after_a_failed_start(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before, for a minute: the stop waited for the start, and the start for libvirtd."""
+
+    async def away(_name: str) -> None:
+        raise Unavailable("libvirtd is away")
+
+    monkeypatch.setattr(world.hypervisor, "destroy", away)
+    world.hypervisor.fail_next = HypervisorError("no such device")
+    async with asyncio.TaskGroup() as group:
+        asked = group.create_task(refused(world, SYNC))
+        await world.until(lambda: world.hypervisor.fail_next is None)
+        await asyncio.sleep(0.02)
+        world.pod.terminate()
+        await world.ends("destroyed")
+    assert asked.result().reason == "Conflict"
+
+
 async def test_sigterm_between_creation_and_first_instruction_leaves_no_domain(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     async def stay() -> None:
         await asyncio.Event().wait()
