@@ -8,7 +8,7 @@ the narrowest mode to the widest, and the old verb ``impersonate`` last. Every c
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 from urllib.parse import unquote
@@ -135,20 +135,19 @@ class Mode:
             return user
         return User(user.name, user.groups, user.uid, {_NODE_KEYS: tuple(sorted(user.extra))})
 
-    def checks(self, wanted: User, requestor: User) -> list[Checks]:
-        """Return what must be allowed to act as this user.
+    def checks(self, wanted: User, requestor: User) -> Iterator[Checks]:
+        """Yield what must be allowed to act as this user: who may not act as the name is told so, and nothing of groups and extra.
 
         Raises:
             Forbidden: nobody may.
         """
-        found = [Checks((self._name(wanted.name),))]
+        yield Checks((self._name(wanted.name),))
         if wanted.uid:
-            found.append(Checks((self._about(_AUTHENTICATION, "uids", wanted.uid),)))
+            yield Checks((self._about(_AUTHENTICATION, "uids", wanted.uid),))
         if wanted.groups:
-            found.append(self._groups(wanted.groups, requestor))
+            yield self._groups(wanted.groups, requestor)
         if wanted.extra:
-            found.append(self._extra(wanted.extra, requestor))
-        return found
+            yield self._extra(wanted.extra, requestor)
 
     @property
     def _group(self) -> str:

@@ -121,6 +121,13 @@ async def test_nobody_becomes_a_master_by_constrained_impersonation() -> None:
         await act(rules, ("Impersonate-User", "bob"), ("Impersonate-Group", "system:masters"))
 
 
+async def test_who_may_not_act_as_the_user_is_told_so_and_nothing_of_the_groups() -> None:
+    rules = Rules({("impersonate-on:user-info:get", "example.com", "widgets", "", "a", "x")})
+    with pytest.raises(Forbidden) as refused:
+        await act(rules, ("Impersonate-User", "bob"), ("Impersonate-Group", "system:masters"))
+    assert (refused.value.details.kind, refused.value.details.name) == ("users", "bob")
+
+
 async def test_many_groups_may_be_allowed_at_once() -> None:
     groups = [("Impersonate-Group", f"g{each}") for each in range(5)]
     rules = Rules({
