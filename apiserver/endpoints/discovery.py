@@ -105,17 +105,17 @@ def _api_resource(strategy: Strategy) -> Object:
 
 def _discovered(strategy: Strategy) -> Object:
     resource = strategy.resource
-    return {
+    discovered = {
         "resource": resource.plural,
         "responseKind": _kind(resource),
         "scope": "Namespaced" if resource.namespaced else "Cluster",
         "singularResource": strategy.singular,
         "verbs": _MAIN,
         **_names(strategy),
-        "subresources": [
-            {"subresource": name, "responseKind": _kind(answer), "verbs": verbs} for name, answer, verbs in subresources(strategy)
-        ],
     }
+    if below := [{"subresource": name, "responseKind": _kind(answer), "verbs": verbs} for name, answer, verbs in subresources(strategy)]:
+        discovered["subresources"] = below
+    return discovered
 
 
 def _names(strategy: Strategy) -> dict[str, Any]:

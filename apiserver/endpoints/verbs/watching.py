@@ -258,13 +258,13 @@ class _Stream:
         return _frame("BOOKMARK", orjson.dumps(obj))
 
     def _table_bookmark(self, obj: Object) -> Object:
-        """Return a bookmark as Table: one row whose object is the bookmark."""
+        """Return a bookmark as Table: one row whose object is the bookmark; a Table's own metadata have no annotations."""
         version = self._representation.version
         row = {"cells": [], "object": {**obj, "kind": PARTIAL, "apiVersion": f"meta.k8s.io/{version}"}}
         return {
             "kind": TABLE,
             "apiVersion": f"meta.k8s.io/{version}",
-            "metadata": obj["metadata"],
+            "metadata": {"resourceVersion": obj["metadata"]["resourceVersion"]},
             "columnDefinitions": None,
             "rows": [row],
         }

@@ -276,6 +276,10 @@ async def test_tables_and_metadata_alone_in_lists_and_watches(api: Api) -> None:
     assert (first["object"]["columnDefinitions"] is not None, second["object"]["columnDefinitions"]) == (True, None)
     async with api.watch(BOOKMARKED, Accept="application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1") as frames:
         assert {each["object"]["kind"] for each in await take(frames, 3)} == {"PartialObjectMetadata"}
+    async with api.watch(BOOKMARKED, Accept="application/json;as=Table;v=v1;g=meta.k8s.io") as frames:
+        bookmark = (await take(frames, 3))[2]["object"]
+    assert (list(bookmark["metadata"]), bookmark["columnDefinitions"]) == (["resourceVersion"], None)
+    assert bookmark["rows"][0]["object"]["metadata"]["annotations"] == {"k8s.io/initial-events-end": "true"}
 
 
 async def test_watches_of_every_form_are_told_the_same_at_the_same_time_and_each_event_is_counted(api: Api) -> None:
