@@ -44,24 +44,19 @@ class Answer:
         return json.loads(self.text)
 
     @property
-    def normal(self) -> Any:
-        """What two servers that are the same say alike."""
-        return [self.code, self.headers, _normal(self.text if not self.is_yaml else json.dumps(yaml.safe_load(self.text), default=str))]
-
-    @property
-    def reason(self) -> Any:
-        """Code and reason: what clients branch on."""
-        normal = self.normal[2]
-        return [self.code, normal.get("reason") if isinstance(normal, dict) else None]
+    def body(self) -> Any:
+        """What two servers that are the same say alike; of a watch, ``{"events": [...]}``."""
+        return normal(self.text if not self.is_yaml else json.dumps(yaml.safe_load(self.text), default=str))
 
 
 class Asker:
-    """A client of one server, as its administrator."""
+    """A client of one server, as its administrator or another user; without a user it shows no certificate."""
 
-    def __init__(self, port: int, made: Certificates) -> None:
+    def __init__(self, port: int, made: Certificates, user: str = ADMIN) -> None:
         self._port = port
         self._tls = ssl.create_default_context(cafile=str(made.authority))
-        self._tls.load_cert_chain(made.certificate(ADMIN), made.key(ADMIN))
+        if user:
+            self._tls.load_cert_chain(made.certificate(user), made.key(user))
 
     def ask(self, step: Step, namespace: str, filled: Callable[[str], str]) -> Answer:
         """Send a step's request; ``filled`` puts in what earlier answers said."""
@@ -90,15 +85,18 @@ class Asker:
             connection.close()
 
 
-def _normal(text: str) -> Any:
-    text = _GENERATED.sub("g-GENERATED", _TIME.sub("TIME", _UUID.sub("UID", text)))
-    lines = text.splitlines()
+def normal(text: str) -> Any:
+    """Return JSON, or text, without what is of one run."""
     try:
-        return (
-            [_blank(json.loads(line)) for line in lines] if len(lines) > 1 and lines[0].startswith('{"type"') else _blank(json.loads(text))
-        )
+        if text.startswith('{"type"'):
+            return {"events": [_blank(json.loads(line)) for line in text.splitlines()]}
+        return _blank(json.loads(text))
     except ValueError:
-        return re.sub(r"resourceVersion: \S+", "resourceVersion: RV", text)
+        return re.sub(r"resourceVersion: \S+", "resourceVersion: RV", _anonymous(text))
+
+
+def _anonymous(text: str) -> str:
+    return _GENERATED.sub("g-GENERATED", _TIME.sub("TIME", _UUID.sub("UID", text)))
 
 
 def _without_kind(item: Any) -> Any:
@@ -106,20 +104,38 @@ def _without_kind(item: Any) -> Any:
 
 
 def _blank(value: Any, key: str = "") -> Any:
-    """Leave out what is of this run: revisions, and numbers that are ones in messages."""
+    """Leave out what is of this run: times, uids, revisions, and numbers that are ones in messages."""
     if isinstance(value, dict):
-        shown = {name: _blank(each, name) for name, each in value.items() if each is not None and name not in _KINDS_OWN}
-        if shown.get("details") == {}:
-            del shown["details"]
-        return shown
+        return {_anonymous(name): _blank(each, name) for name, each in value.items() if name not in _KINDS_OWN}
     if isinstance(value, list):
-        listed = [_blank(each) for each in value]
-        if key == "causes" and all(isinstance(each, dict) and each.get("reason") == "FieldManagerConflict" for each in listed):
-            listed.sort(key=lambda cause: str(cause.get("message")))  # Go walks a map of managers, whose order is another each time
-        # A typed list of Go's leaves out what every item is; ours says it, as lists of custom resources do.
-        return [_without_kind(each) for each in listed] if key == "items" else listed
+        return _blank_list(value, key)
     if key in _RUN:
-        return "RV"
-    if key == "message" and isinstance(value, str):
-        return re.sub(r"\b\d{1,9}\b(?=\)|$|, current)|(?<=current: )\d+", "N", value)
-    return value
+        return "RV" if value else value
+    if not isinstance(value, str):
+        return value
+    text = _anonymous(value)
+    return re.sub(r"\b\d{1,9}\b(?=\)|$|, current)|(?<=current: )\d+", "N", text) if key == "message" else text
+
+
+def _blank_list(values: list[Any], key: str) -> list[Any]:
+    listed = [_blank(each) for each in (_without_times_order(values) if key == "managedFields" else values)]
+    if key == "causes" and all(isinstance(each, dict) and each.get("reason") == "FieldManagerConflict" for each in listed):
+        listed.sort(key=lambda cause: str(cause.get("message")))  # Go walks a map of managers, whose order is another each time
+    # A typed list of Go's leaves out what every item is; ours says it, as lists of custom resources do.
+    return [_without_kind(each) for each in listed] if key == "items" else listed
+
+
+def _without_times_order(entries: list[Any]) -> list[Any]:
+    """Order entries that are sorted by operation, time, manager, version and subresource as if all were of one second.
+
+    The order is that of k8s.io/apimachinery/pkg/util/managedfields; entries in any other stay as they are, and are seen to differ.
+    """
+    if not all(isinstance(each, dict) for each in entries):
+        return entries
+    if entries != sorted(entries, key=lambda each: _words_of(each, "operation", "time", "manager", "apiVersion", "subresource")):
+        return entries
+    return sorted(entries, key=lambda each: _words_of(each, "operation", "manager", "apiVersion", "subresource"))
+
+
+def _words_of(entry: dict[str, Any], *names: str) -> tuple[str, ...]:
+    return tuple(str(entry.get(name) or "") for name in names)

@@ -32,8 +32,10 @@ class Step:
     headers: dict[str, str] = field(default_factory=dict)
     save: str = ""
     differs: str = ""
-    """Why ours answers otherwise: in other words (code and reason are compared then), or with another ``code``."""
+    """Why ours answers in other words for people (everything else is compared then), or with another ``code``."""
     code: int = 0
+    beside: dict[str, str] = field(default_factory=dict)
+    """Members that differ, words or not, each with its reason; tests.twin.comparing says how they are named."""
 
 
 @dataclass(frozen=True)
@@ -88,20 +90,38 @@ UNKNOWN_IN_APPLY: Final = "Go answers 500 for a client's mistake"
 
 WORDS: Final = "the same refusal in words of ours"
 NAMES: Final = "the sample validates no names"
-TABLE_OF_KIND: Final = "the columns of a kind are its own: the sample has none but its creation"
-OWN_PATHS: Final = "the paths that there are"
-NO_ADDRESS: Final = "we do not know under which address clients reach us, and nobody uses what the twin says"
-RESPONSE_KIND: Final = "the group and version of a resource's kind are said, and not left to the reader"
 SHAPE: Final = "what has not the schema's shape is Invalid with all causes; Go stops at the first and says BadRequest"
 NO_OBJECT: Final = "a body that is no object is BadRequest"
 RANGES: Final = "ranges of media types and a quality of 0 mean what RFC 9110 says"
 ONLY_READ: Final = "health is read and not written"
 JSON_DISCOVERY: Final = "plain discovery is JSON, whatever is accepted"
-BOOKMARKS: Final = "a watch ends with a bookmark whenever it ends, and bookmarks have nothing but metadata"
 PRECONDITION: Final = "a patch's uid is a precondition, as that of PUT is: 409, as for a revision"
-TWICE: Final = "the sample validates metadata a second time by itself"
 OTHER_KIND: Final = "a patch does not turn an object into one of another kind or version: BadRequest, as for PUT"
 JSON_ALONE: Final = "we serve JSON and YAML, no protobuf"
+
+OWN_PATHS: Final = {"paths": "each server lists the paths that it has"}
+_KIND_HAS_COLUMNS: Final = "the columns of a kind are its own: the sample has none but its creation"
+COLUMNS: Final = {"columnDefinitions": _KIND_HAS_COLUMNS, "rows.cells": _KIND_HAS_COLUMNS}
+NO_ROWS: Final = {"columnDefinitions": _KIND_HAS_COLUMNS, "rows": "a list without items is [], and not null: clients count both alike"}
+EVENT_COLUMNS: Final = {f"events.object.{member}": why for member, why in COLUMNS.items()}
+NO_ADDRESS: Final = {
+    "groups.serverAddressByClientCIDRs": "we do not know under which address clients reach us, and nobody uses what the twin says",
+    "apiVersion": "kube-apiserver says it; the twin leaves it out",
+}
+RESPONSE_KIND: Final = {
+    f"items.versions.resources.responseKind.{member}": "they are said, and not left to the reader" for member in ("group", "version")
+}
+_NAMED: Final = "the object and each wrong field are named; Go names the patch"
+FIELDS: Final = dict.fromkeys(("details.name", "details.group", "details.kind", "details.causes.field", "details.causes.reason"), _NAMED)
+OPERATION: Final = {"details.causes": "the operation that cannot be done is named; Go says that there is one"}
+GIVEN: Final = {"details.causes.field": "the field that the request has is named; Go names one that it has not"}
+_ONLY_METADATA: Final = "bookmarks have nothing but metadata"
+BOOKMARKS: Final = {
+    "events.object.spec": _ONLY_METADATA,
+    "events.object.status": _ONLY_METADATA,
+    "events.more.BOOKMARK": "a watch ends with a bookmark whenever it ends",
+}
+TWICE: Final = {"details.causes.more": "the sample validates metadata a second time by itself"}
 
 CASES: Final = (
     Case(
@@ -163,15 +183,15 @@ CASES: Final = (
             patch("f1", {"metadata": {"labels": {"a": None}}}),
             patch("f1", {}),
             patch("nope", {}),
-            patch("f1", {"spec": 5}, differs=WORDS),
+            patch("f1", {"spec": 5}, differs=WORDS, beside=FIELDS),
             patch("f1", {"spec": {"reference": "x"}}, STRATEGIC),
             patch("f1", {"metadata": {"finalizers": ["a.b/c"]}}, STRATEGIC),
             patch("f1", {"metadata": {"finalizers": ["a.b/d"]}}, STRATEGIC),
             patch("f1", {"metadata": {"$deleteFromPrimitiveList/finalizers": ["a.b/c", "a.b/d"]}}, STRATEGIC),
             patch("f1", [{"op": "replace", "path": "/spec/reference", "value": "y"}], JSON_PATCH),
             patch("f1", [], JSON_PATCH),
-            patch("f1", [{"op": "remove", "path": "/x"}], JSON_PATCH, differs=WORDS),
-            patch("f1", [{"op": "test", "path": "/spec/reference", "value": "z"}], JSON_PATCH, differs=WORDS),
+            patch("f1", [{"op": "remove", "path": "/x"}], JSON_PATCH, differs=WORDS, beside=OPERATION),
+            patch("f1", [{"op": "test", "path": "/spec/reference", "value": "z"}], JSON_PATCH, differs=WORDS, beside=OPERATION),
             patch("f1", {"op": "x"}, JSON_PATCH, differs=WORDS),
             patch("f1", {}, "text/plain", differs=WORDS),
             patch("f1?force=true", {}),
@@ -270,10 +290,10 @@ CASES: Final = (
             get("?watch=1&timeoutSeconds=1&resourceVersion={b.rv}"),
             get("?watch=1&timeoutSeconds=1&resourceVersion={a.rv}&labelSelector=x"),
             get("?watch=&timeoutSeconds=1&resourceVersion={a.rv}", accept=PARTIAL),
-            get("?watch=1&timeoutSeconds=1&resourceVersion={a.rv}", accept=TABLE, differs=TABLE_OF_KIND),
+            get("?watch=1&timeoutSeconds=1&resourceVersion={a.rv}", accept=TABLE, beside=EVENT_COLUMNS),
             get("?watch=1&sendInitialEvents=true"),
             get("?watch=1&resourceVersionMatch=NotOlderThan"),
-            get("?watch=1&continue=x", differs=WORDS),
+            get("?watch=1&continue=x", differs=WORDS, beside=GIVEN),
             get("?watch=1&resourceVersion=abc", differs=MALFORMED_RV, code=400),
             get("?watch=1&timeoutSeconds=1&resourceVersion={b.rv}", accept="application/yaml", differs=JSON_ALONE),
         ),
@@ -282,11 +302,12 @@ CASES: Final = (
         "forms",
         (
             post(flunder("a")),
-            get("", accept=TABLE, differs=TABLE_OF_KIND),
-            get("a", accept=TABLE, differs=TABLE_OF_KIND),
-            get("?includeObject=Object", accept=TABLE, differs=TABLE_OF_KIND),
-            get("?includeObject=None", accept=TABLE, differs=TABLE_OF_KIND),
+            get("", accept=TABLE, beside=COLUMNS),
+            get("a", accept=TABLE, beside=COLUMNS),
+            get("?includeObject=Object", accept=TABLE, beside=COLUMNS),
+            get("?includeObject=None", accept=TABLE, beside=COLUMNS),
             get("?includeObject=x", accept=TABLE),
+            get("?labelSelector=none", accept=TABLE, beside=NO_ROWS),
             get("", accept=PARTIAL_LIST),
             get("a", accept=PARTIAL),
             get("", accept=PARTIAL, differs=WORDS),
@@ -298,7 +319,7 @@ CASES: Final = (
             get("nope", accept=TABLE),
             post(flunder("b"), content_type="text/plain", differs=JSON_ALONE),
             post("a: [", content_type="application/yaml", differs=WORDS),
-            post(flunder("b"), accept=TABLE, differs=TABLE_OF_KIND),
+            post(flunder("b"), accept=TABLE, beside=COLUMNS),
             delete("b", accept=TABLE),
             post("{", differs=WORDS),
             post("[]", differs=WORDS),
@@ -353,7 +374,7 @@ CASES: Final = (
             get(),
             get(
                 "?watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true&timeoutSeconds=1",
-                differs=BOOKMARKS,
+                beside=BOOKMARKS,
             ),
             get("?watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&timeoutSeconds=1"),
             get("?watch=1&sendInitialEvents=false&resourceVersionMatch=NotOlderThan&timeoutSeconds=1"),
@@ -374,8 +395,8 @@ CASES: Final = (
             patch("w", {"metadata": {"deletionTimestamp": "2000-01-01T00:00:00Z"}}),
             patch("w", {"metadata": {"creationTimestamp": None}}),
             patch("w", {"metadata": {"generateName": "g-"}}),
-            patch("w", {"metadata": {"labels": {"x": "not valid!"}}}, differs=TWICE),
-            patch("w", {"metadata": {"labels": {"x": 5}}}, differs=WORDS),
+            patch("w", {"metadata": {"labels": {"x": "not valid!"}}}, beside=TWICE),
+            patch("w", {"metadata": {"labels": {"x": 5}}}, differs=WORDS, beside=FIELDS),
             patch("w", {"metadata": {"annotations": {"x": "y"}, "selfLink": "/x"}}),
             patch("w", {"metadata": {"managedFields": []}}),
             patch("w", {"kind": "Fischer"}, differs=OTHER_KIND, code=400),
@@ -394,7 +415,7 @@ CASES: Final = (
             patch("w", [{"op": "copy", "from": "/metadata/labels", "path": "/metadata/annotations"}], JSON_PATCH),
             patch("w?dryRun=All", {"metadata": {"labels": {"dry": "1"}}}),
             patch("w?force=false", {}),
-            patch("w?fieldValidation=Strict", {"spec": {"foo": 1}}, differs=WORDS),
+            patch("w?fieldValidation=Strict", {"spec": {"foo": 1}}, differs=WORDS, beside=FIELDS),
             patch("w?fieldValidation=Warn", {"spec": {"foo": 1}}),
             patch("w?fieldValidation=Ignore", '{"spec":{"reference":"x","reference":"y"}}'),
             patch("w", '{"spec":{"reference":"x","reference":"y"}}'),
@@ -403,7 +424,7 @@ CASES: Final = (
             put("w", {**flunder(None), "metadata": {"resourceVersion": "{a.rv}"}}),
             put("w", flunder("w", metadata={"resourceVersion": "{a.rv}", "deletionTimestamp": "2000-01-01T00:00:00Z"})),
             put("w?dryRun=All", flunder("w", metadata={"resourceVersion": "1"})),
-            put("w", {**flunder("w"), "kind": ""}, differs=WORDS),
+            put("w", {**flunder("w"), "kind": ""}),
             put("w", "", differs=WORDS),
             get("w"),
             post(flunder(None, metadata={"generateName": "g-"}), "?dryRun=All"),
@@ -448,12 +469,12 @@ CASES: Final = (
             patch("s?fieldManager=b&force=true", flunder("s", metadata={"labels": {"x": "1"}}), APPLY),
             patch("s?fieldManager=b&force=x", flunder("s", metadata={"labels": {"x": "3"}}), APPLY),
             patch("s?fieldManager=b", {"apiVersion": "wardle.example.com/v1alpha1", "kind": "Flunder"}, APPLY),
-            patch("s?fieldManager=b", {"kind": "Flunder"}, APPLY, differs=WORDS),
+            patch("s?fieldManager=b", {"kind": "Flunder"}, APPLY),
             patch("s?fieldManager=b", "a: [", APPLY, differs=WORDS),
-            patch("s?fieldManager=b", "", APPLY, differs=WORDS),
+            patch("s?fieldManager=b", "", APPLY),
             patch("s?fieldManager=b", flunder("s", metadata={"resourceVersion": "1"}), APPLY),
             patch("s?fieldManager=b", flunder("s", metadata={"namespace": "other"}), APPLY),
-            patch("s?fieldManager=b", {**flunder("s"), "kind": "Fischer"}, APPLY, differs=WORDS),
+            patch("s?fieldManager=b", {**flunder("s"), "kind": "Fischer"}, APPLY),
             patch("s?fieldManager=d", {"metadata": {"managedFields": [{}]}}),
             patch("s?fieldManager=e", flunder("s", metadata={"labels": {"y": "1"}}), APPLY),
             get("s"),
@@ -491,8 +512,8 @@ CASES: Final = (
             post(flunder("j", metadata={"extra": 1, "generation": "x"}), differs=SHAPE, code=422),
             post({**flunder("k"), "Spec": {"Reference": "x"}}),
             post(flunder("l", metadata={"name": "l", "namespace": ""})),
-            get("a?includeObject=Object", accept=TABLE, differs=TABLE_OF_KIND),
-            get("a", accept=f"{TABLE},application/json", differs=TABLE_OF_KIND),
+            get("a?includeObject=Object", accept=TABLE, beside=COLUMNS),
+            get("a", accept=f"{TABLE},application/json", beside=COLUMNS),
             get("a", accept="application/json;as=Nothing;g=meta.k8s.io;v=v1", differs=WORDS),
             get("a", accept="application/json;as=Nothing;g=meta.k8s.io;v=v1,application/json"),
             get("a", accept="application/json;as=Table;v=v9;g=meta.k8s.io,application/json"),
@@ -509,7 +530,7 @@ CASES: Final = (
             get("a?resourceVersion=0"),
             get("a?watch=1", accept="application/json"),
             get("?watch=1&timeoutSeconds=1&resourceVersion={a.rv}&labelSelector=l", accept=PARTIAL),
-            get("/apis/", differs=NO_ADDRESS),
+            get("/apis/", beside=NO_ADDRESS),
             get(f"/apis/{GROUP}/"),
             get(f"/apis/{GROUP}/v1alpha1/"),
             get(f"/apis/{GROUP}/v1alpha1/namespaces/more-forms"),
@@ -524,9 +545,9 @@ CASES: Final = (
             Step("POST", "/healthz", {}, differs=ONLY_READ, code=405),
             Step("PUT", f"/apis/{GROUP}/v1alpha1", {}),
             Step("DELETE", "/apis"),
-            get("/readyz/nosuch", differs=OWN_PATHS),
+            get("/readyz/nosuch", beside=OWN_PATHS),
             get("/livez?exclude=ping"),
-            get(f"/apis/{GROUP}/v1alpha1", accept="application/yaml", differs=JSON_DISCOVERY),
+            get(f"/apis/{GROUP}/v1alpha1", accept="application/yaml", beside={"header content-type": JSON_DISCOVERY}),
             get(f"/apis/{GROUP}/v1alpha1", accept="text/html", differs=JSON_DISCOVERY, code=200),
             put("a/status", flunder("a")),
             patch("a/status", {"status": {"x": 1}}),
@@ -584,7 +605,7 @@ CASES: Final = (
             Step("HEAD", "x"),
             Step("OPTIONS", "x"),
             get(f"/apis/{GROUP}/v1alpha1/namespaces/methods/nosuch"),
-            get("/nosuch", differs=OWN_PATHS),
+            get("/nosuch", beside=OWN_PATHS),
             get(f"/apis/{GROUP}/v9"),
             get(f"/apis/{GROUP}/v1alpha1/flunders?limit=1&labelSelector=nosuch"),
             get(f"/apis/{GROUP}/v1alpha1/watch/namespaces/methods/flunders?timeoutSeconds=1"),
@@ -594,17 +615,17 @@ CASES: Final = (
     Case(
         "discovery",
         (
-            get("/apis", differs=NO_ADDRESS),
+            get("/apis", beside=NO_ADDRESS),
             get(f"/apis/{GROUP}"),
             get(f"/apis/{GROUP}/v1alpha1"),
             get(f"/apis/{GROUP}/v1beta1"),
-            get("/apis", accept=AGGREGATED, differs=RESPONSE_KIND),
+            get("/apis", accept=AGGREGATED, beside=RESPONSE_KIND),
             get(
                 "/apis",
                 accept="application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,application/json",
-                differs=NO_ADDRESS,
+                beside=NO_ADDRESS,
             ),
-            get("/api", differs=OWN_PATHS),
+            get("/api", beside=OWN_PATHS),
             get("/healthz"),
             get("/livez"),
             get("/readyz"),

@@ -10,12 +10,19 @@ YAML: Final = "application/yaml"
 READS: Final = "what can be read has a head, too"
 ONLY_READS: Final = "pages are read, and nothing else"
 NO_OUTAGE: Final = "an outage of storage is nothing that a restart would mend"
+ANOTHER_PROGRAM: Final = dict.fromkeys(
+    (
+        "major", "minor", "emulationMajor", "emulationMinor", "minCompatibilityMajor", "minCompatibilityMinor",
+        "gitVersion", "gitCommit", "goVersion", "compiler", "platform",
+    ),
+    "another program",
+)  # fmt: skip
 
 SURFACE: Final = (
     Case(
         "surface-unknown-paths",
         (
-            *(Step(method, "/nope", {}, differs=OWN_PATHS) for method in ("POST", "PUT", "PATCH", "DELETE")),
+            *(Step(method, "/nope", {}, beside=OWN_PATHS) for method in ("POST", "PUT", "PATCH", "DELETE")),
             *(Step(method, f"/apis/{GROUP}/nope", {}) for method in ("POST", "PUT", "PATCH", "DELETE")),
             *(Step(method, f"/apis/{GROUP}", {}) for method in ("POST", "PUT", "PATCH", "DELETE")),
             Step("POST", "/version", {}),
@@ -30,7 +37,7 @@ SURFACE: Final = (
         "surface-below-pages",
         (
             *(
-                get(path, differs=OWN_PATHS)
+                get(path, beside=OWN_PATHS)
                 for path in (
                     "/metrics/",
                     "/metrics/foo",
@@ -48,7 +55,7 @@ SURFACE: Final = (
             get("/healthz/ping"),
             get("/readyz/informer-sync"),
             get("/readyz/poststarthook/generic-apiserver-start-informers"),
-            get("/version/", differs="another program"),
+            get("/version/", beside=ANOTHER_PROGRAM),
             get("/livez/etcd", differs=NO_OUTAGE, code=404),
         ),
     ),

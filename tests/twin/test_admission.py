@@ -16,8 +16,9 @@ from typing import Any, Final
 import pytest
 
 from tests.twin import environment, servers
-from tests.twin.asking import Asker, _normal
+from tests.twin.asking import Asker, normal
 from tests.twin.certificates import HOST, Certificates
+from tests.twin.comparing import differences
 from tests.twin.environment import GROUP, Environment
 from tests.twin.rows import APPLY, JSON_PATCH, Step, delete, flunder, patch, post, put
 
@@ -112,7 +113,7 @@ class World:
         results = []
         for asker in self.askers:
             answer = asker.ask(step, NAMESPACE, lambda text: text)
-            results.append({"answer": answer.normal, "asked": _normal(json.dumps(self.known.take()))})
+            results.append({"answer": [answer.code, answer.headers, answer.body], "asked": normal(json.dumps(self.known.take()))})
         return results
 
 
@@ -271,7 +272,7 @@ def test_webhooks_are_asked_and_heard_as_by_the_reference_twin(name: str, world:
     """ADM-02, ADM-03, ADM-06, CRE-11, DRY-01: question and answer, field by field."""
     twin, ours = world.both(STEPS[name])
     _level(twin, ours)
-    found = list(_differences("", twin, ours))
+    found = [str(each) for each in differences(twin, ours)]
     assert not found, "\n" + "\n".join(found)
 
 
@@ -283,17 +284,3 @@ def _level(twin: Any, ours: Any) -> None:
                 obj["metadata"].pop("creationTimestamp", None)  # what a client leaves out is put back before anybody is asked
         if own["request"]["operation"] == "DELETE" and "name" not in theirs["request"]:
             del own["request"]["name"]  # of many, Go does not say which one it asks about: docs/differences.md
-
-
-def _differences(path: str, twin: Any, ours: Any) -> Iterator[str]:
-    """Yield where two values differ, one line for each place."""
-    if isinstance(twin, dict) and isinstance(ours, dict):
-        for key in sorted(twin.keys() | ours.keys()):
-            yield from _differences(f"{path}.{key}", twin.get(key, "(absent)"), ours.get(key, "(absent)"))
-    elif isinstance(twin, list) and isinstance(ours, list) and len(twin) == len(ours):
-        for position, pair in enumerate(zip(twin, ours, strict=True)):
-            yield from _differences(f"{path}[{position}]", *pair)
-    elif isinstance(twin, list) and isinstance(ours, list) and path == ".asked":
-        yield f"{path}: twin {[each['path'] for each in twin]}, ours {[each['path'] for each in ours]}"
-    elif twin != ours:
-        yield f"{path}: twin {json.dumps(twin)[:300]}, ours {json.dumps(ours)[:300]}"

@@ -6,13 +6,14 @@ import json
 import re
 from collections.abc import Iterator
 from contextlib import ExitStack
-from typing import Any, Final
+from typing import Final
 
 import pytest
 
 from tests.twin import environment, servers
 from tests.twin.asking import Answer, Asker
 from tests.twin.cases import CASES
+from tests.twin.comparing import judge
 from tests.twin.rows import Case, Step
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
@@ -36,16 +37,9 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Asker, Aske
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_ours_answers_as_the_reference_twin_does(case: Case, both: tuple[Asker, Asker]) -> None:
     twin, ours = (list(_run(case, each)) for each in both)
-    found = []
-    for step, theirs, own in zip(case.steps, twin, ours, strict=True):
-        if step.differs and not step.code:
-            if own.reason != theirs.reason:
-                found.append(f"{_name(step)}: only words were to differ ({step.differs}): twin {theirs.reason}, ours {own.reason}")
-        elif step.differs:
-            if own.code != step.code or own.code == theirs.code:
-                found.append(f"{_name(step)}: {own.code} where {step.code} was decided ({step.differs}); the twin says {theirs.code}")
-        elif own.normal != theirs.normal:
-            found.append(f"{_name(step)}:\n   twin {_text(theirs)}\n   ours {_text(own)}")
+    found = [
+        f"{_name(step)}: {wrong}" for step, theirs, own in zip(case.steps, twin, ours, strict=True) for wrong in judge(step, theirs, own)
+    ]
     assert not found, "\n" + "\n".join(found)
 
 
@@ -54,7 +48,8 @@ def _run(case: Case, asker: Asker) -> Iterator[Answer]:
     for step in case.steps:
         answer = asker.ask(step, case.name, lambda text: _SAVED.sub(lambda match: saved[match[1]][match[2]], text))
         if step.save:
-            metadata = answer.json.get("metadata", {})
+            assert answer.code < 300, f"{_name(step)}: {answer.code} {answer.text[:300]}"
+            metadata = answer.json["metadata"]
             saved[step.save] = {"uid": metadata.get("uid", ""), "rv": metadata["resourceVersion"], "continue": metadata.get("continue", "")}
         yield answer
 
@@ -62,7 +57,3 @@ def _run(case: Case, asker: Asker) -> Iterator[Answer]:
 def _name(step: Step) -> str:
     body = "" if step.body is None else f" {json.dumps(step.body)[:160]}"
     return f"{step.method} {step.path[:120]} [{step.accept}]{body}"
-
-
-def _text(answer: Answer) -> Any:
-    return json.dumps(answer.normal)[:1500]

@@ -1,0 +1,123 @@
+"""Two answers held against each other, member by member: what differs, and whether the step says so.
+
+A member is named by its path, without the positions of lists: ``details.causes.field`` of a Status, ``columnDefinitions`` of a Table,
+``events.object.spec`` of a watch's events. What only one of two lists has is ``more`` of it, by its type where it has one:
+``events.more.BOOKMARK``. ``body`` is the whole, ``HTTP status`` and ``header content-type`` are beside it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from tests.twin.asking import Answer
+from tests.twin.rows import Step
+
+ABSENT: Final = object()
+"""In the place of a member that one of the two has not: null is a value, and not the same."""
+REASONS: Final = {
+    400: "BadRequest",
+    404: "NotFound",
+    405: "MethodNotAllowed",
+    406: "NotAcceptable",
+    409: "Conflict",
+    422: "Invalid",
+}
+"""Reasons of a Status, by code: k8s.io/apimachinery/pkg/api/errors."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One value of each."""
+
+    member: str
+    twin: Any
+    ours: Any
+
+    @property
+    def is_words(self) -> bool:
+        """True if both say something to people, and not the same; clients do not branch on it."""
+        return self.member.rpartition(".")[2] == "message" and isinstance(self.twin, str) and isinstance(self.ours, str)
+
+    def __str__(self) -> str:
+        return f"{self.member}: twin {_shown(self.twin)}, ours {_shown(self.ours)}"
+
+
+def _shown(value: Any) -> str:
+    return "nothing" if value is ABSENT else json.dumps(value)[:300]
+
+
+def differences(twin: Any, ours: Any, member: str = "") -> Iterator[Difference]:
+    """Yield the members of two JSON values in which they differ."""
+    if isinstance(twin, dict) and isinstance(ours, dict):
+        for name in sorted(twin.keys() | ours.keys()):
+            yield from differences(twin.get(name, ABSENT), ours.get(name, ABSENT), f"{member}.{name}" if member else name)
+    elif isinstance(twin, list) and isinstance(ours, list):
+        for one, other in zip(twin, ours, strict=False):
+            yield from differences(one, other, member)
+        shorter = min(len(twin), len(ours))
+        yield from (Difference(_surplus(member, each), each, ABSENT) for each in twin[shorter:])
+        yield from (Difference(_surplus(member, each), ABSENT, each) for each in ours[shorter:])
+    elif _is_empty_details(twin, ours, member):
+        return
+    elif type(twin) is not type(ours) or twin != ours:  # for Python, True is 1
+        yield Difference(member or "body", twin, ours)
+
+
+def _is_empty_details(twin: Any, ours: Any, member: str) -> bool:
+    """True for details without a member, which Go writes or leaves out by the way an error was made: docs/differences.md."""
+    return member.rpartition(".")[2] == "details" and twin == {} and ours is ABSENT
+
+
+def _surplus(member: str, item: Any) -> str:
+    kind = item.get("type") if isinstance(item, dict) else None
+    return ".".join(each for each in (member, "more", kind) if each)
+
+
+def compare(twin: Answer, ours: Answer) -> list[Difference]:
+    """Return in what two answers differ, but for what is of one run."""
+    found = list(differences(twin.code, ours.code, "HTTP status"))
+    for name in sorted(twin.headers.keys() | ours.headers.keys()):
+        found += differences(twin.headers.get(name, ABSENT), ours.headers.get(name, ABSENT), f"header {name}")
+    return found + list(differences(twin.body, ours.body))
+
+
+def judge(step: Step, twin: Answer, ours: Answer) -> list[str]:
+    """Return what is wrong with a pair of answers: differences that the step does not name, and those that it names in vain."""
+    if step.code:
+        return list(_decided(step, twin, ours))
+    found = compare(twin, ours)
+    wrong = [str(each) for each in found if not (step.differs and each.is_words) and not _is_of(each, step.beside)]
+    if step.differs and not any(each.is_words for each in found):
+        wrong.append(f"the words are the same, and were to differ: {step.differs}")
+    named = ((member, why) for member, why in step.beside.items() if not any(_is_of(each, (member,)) for each in found))
+    return wrong + [f"{member} is the same, and was to differ: {why}" for member, why in named]
+
+
+def _is_of(difference: Difference, members: Iterable[str]) -> bool:
+    """True if it is one of these members, or below one."""
+    return any(difference.member == each or difference.member.startswith(f"{each}.") for each in members)
+
+
+def _decided(step: Step, twin: Answer, ours: Answer) -> Iterator[str]:
+    """Yield what is wrong where ours answers with another code: the rest of the answer is to be that code's."""
+    if ours.code != step.code:
+        yield f"HTTP status: {ours.code} where {step.code} was decided ({step.differs})"
+    if twin.code == step.code:
+        yield f"HTTP status: the twin's is {twin.code}, too, and was to differ: {step.differs}"
+    if ours.code not in REASONS or step.method == "HEAD":
+        return
+    if ours.code == 404 and isinstance(ours.body, dict) and list(ours.body) == ["paths"]:
+        return  # of a path that nobody serves; a Status is of the API
+    body = ours.body if isinstance(ours.body, dict) else {}
+    expected = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": REASONS[ours.code], "code": ours.code}
+    for name, value in expected.items():
+        if body.get(name) != value:
+            yield f"{name}: ours {_shown(body.get(name, ABSENT))}, where a Status of {ours.code} says {_shown(value)}"
+    if not body.get("message"):
+        yield "message: ours says nothing"
+    causes = (body.get("details") or {}).get("causes") or []
+    if ours.code == 422 and not (causes and all(each.get("field") and each.get("reason") for each in causes)):
+        yield f"details.causes: ours {_shown(causes)}, where each is to name a field and a reason"

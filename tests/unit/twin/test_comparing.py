@@ -1,0 +1,118 @@
+"""The comparison with the reference twin notices what it is there to notice."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+
+import pytest
+
+from tests.twin.asking import Answer
+from tests.twin.comparing import judge
+from tests.twin.rows import Step, get
+
+JSON: Final = {"content-type": "application/json"}
+CAUSES: Final = [{"reason": "FieldValueInvalid", "message": "m", "field": "spec.a"}, {"reason": "FieldValueRequired", "field": "spec.b"}]
+
+
+def status(code: int = 422, reason: str = "Invalid", message: str = "words", **more: Any) -> dict[str, Any]:
+    said = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": message, "reason": reason, "code": code}
+    return {**said, "details": {"name": "a", "causes": CAUSES}, **more}
+
+
+def answer(body: Any, code: int = 0, **headers: str) -> Answer:
+    return Answer(code or body.get("code", 200), {**JSON, **headers}, json.dumps(body))
+
+
+def watch(*events: dict[str, Any]) -> Answer:
+    return Answer(200, JSON, "".join(f"{json.dumps(each)}\n" for each in events))
+
+
+SAME: Final = get()
+OTHER_WORDS: Final = get(differs="other words")
+
+
+@pytest.mark.parametrize(
+    ("step", "ours", "member"),
+    [
+        (SAME, answer(status(message="other")), "message"),
+        (OTHER_WORDS, answer(status(message="other", reason="BadRequest")), "reason"),
+        (OTHER_WORDS, answer(status(message="other", details={"name": "a", "causes": CAUSES[:1]})), "details.causes.more"),
+        (OTHER_WORDS, answer(status(message="other", details={"name": "a", "causes": CAUSES[::-1]})), "details.causes.field"),
+        (OTHER_WORDS, answer(status(message="other", metadata=None)), "metadata"),
+        (OTHER_WORDS, answer({**status(message="other"), "metadata": {"continue": None}}), "metadata.continue"),
+        (OTHER_WORDS, answer({name: value for name, value in status(message="other").items() if name != "details"}), "details"),
+        (OTHER_WORDS, answer({name: value for name, value in status().items() if name != "message"}), "message"),
+        (OTHER_WORDS, answer(status(message="other", code=True)), "code"),
+        (OTHER_WORDS, answer(status(message="other"), code=400), "HTTP status"),
+        (OTHER_WORDS, answer(status(message="other"), warning='299 - "w"'), "header warning"),
+        (OTHER_WORDS, Answer(422, JSON, "text"), "body"),
+        (OTHER_WORDS, answer(status()), "the words are the same"),
+        (get(beside={"details.name": "why"}), answer(status()), "details.name is the same"),
+        (get(beside={"details.name": "why"}), answer(status(details={"name": "b"})), "details.causes"),
+    ],
+)
+def test_a_difference_that_a_step_does_not_name_is_found_and_one_that_it_names_in_vain(step: Step, ours: Answer, member: str) -> None:
+    assert any(each.startswith(member) for each in judge(step, answer(status()), ours))
+
+
+@pytest.mark.parametrize(
+    ("step", "ours"),
+    [
+        (SAME, answer(status())),
+        (OTHER_WORDS, answer(status(message="other"))),
+        (get(beside={"details": "why"}), answer(status(details=None))),
+        (
+            get(differs="words", beside={"details.causes": "why"}),
+            answer(status(message="other", details={"name": "a", "causes": CAUSES[1:]})),
+        ),
+    ],
+)
+def test_what_a_step_names_may_differ(step: Step, ours: Answer) -> None:
+    assert judge(step, answer(status()), ours) == []
+
+
+def test_null_is_not_absent() -> None:
+    has, has_not = ({"kind": "Table", "rows": None}, {"kind": "Table"})
+    assert judge(SAME, answer(has), answer(has)) == []
+    assert judge(SAME, answer(has), answer(has_not)) == ["rows: twin null, ours nothing"]
+    assert judge(SAME, answer(has_not), answer(has)) == ["rows: twin nothing, ours null"]
+
+
+def test_an_event_more_is_named_by_its_type() -> None:
+    added = {"type": "ADDED", "object": {"metadata": {"resourceVersion": "5"}}}
+    bookmark = {"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": "6"}}}
+    step = get(beside={"events.more.BOOKMARK": "a watch ends with a bookmark"})
+    assert judge(step, watch(added), watch(added, bookmark)) == []
+    assert judge(step, watch(added), watch(added, bookmark, added))[0].startswith("events.more.ADDED")
+    assert judge(SAME, watch(added), watch(bookmark)) == ['events.type: twin "ADDED", ours "BOOKMARK"']
+
+
+@pytest.mark.parametrize(
+    ("ours", "found"),
+    [
+        (answer(status()), []),
+        (answer(status(code=400, reason="BadRequest")), ["HTTP status"]),
+        (answer(status(reason="BadRequest")), ["reason"]),
+        (answer(status(message="")), ["message"]),
+        (answer(status(details={"name": "a"})), ["details.causes"]),
+        (answer(status(details={"causes": [{"reason": "FieldValueInvalid"}]})), ["details.causes"]),
+        (Answer(422, JSON, "text"), ["kind", "apiVersion", "status", "reason", "code", "message", "details.causes"]),
+    ],
+)
+def test_where_another_code_was_decided_the_whole_answer_is_that_of_the_code(ours: Answer, found: list[str]) -> None:
+    wrong = judge(get(differs="decided", code=422), answer(status(code=400, reason="BadRequest")), ours)
+    assert [each.partition(":")[0] for each in wrong] == found
+
+
+def entry(manager: str, second: int) -> dict[str, str]:
+    return {"manager": manager, "operation": "Apply", "apiVersion": "v1", "time": f"2026-01-01T00:00:0{second}Z"}
+
+
+def test_owners_whose_order_is_that_of_their_times_are_the_same_within_a_second_and_beyond_it() -> None:
+    at_once, later, wrong = (
+        answer({"metadata": {"managedFields": [*entries]}})
+        for entries in ((entry("a", 1), entry("b", 1)), (entry("b", 1), entry("a", 2)), (entry("b", 1), entry("a", 1)))
+    )
+    assert judge(SAME, at_once, later) == []
+    assert judge(SAME, at_once, wrong) != []
