@@ -17,6 +17,10 @@ HOST: Final = "127.0.0.1"
 ADMIN: Final = "admin"
 USER: Final = "bench"
 """A client who is nobody special: what it may do, authorization has to find out."""
+READER: Final = "reader"
+"""One who may read what a test lets him."""
+STRANGER: Final = "stranger"
+"""One who may do nothing."""
 _LIFETIME: Final = timedelta(days=2)
 _PROFILES: Final = {
     "server": Profile(
@@ -27,6 +31,8 @@ _PROFILES: Final = {
     ),
     ADMIN: Profile(ADMIN, client=True, organizations=("system:masters",)),
     USER: Profile(USER, client=True),
+    READER: Profile(READER, client=True, organizations=("readers", "team")),
+    STRANGER: Profile(STRANGER, client=True),
     "service-account": Profile("service-account", client=True),
 }
 
