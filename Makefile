@@ -7,7 +7,7 @@ PY := $(VENV)/bin/python
 TESTBED := $(PYTHON) -m tests.testbed
 TESTS_INNER := tests/architecture tests/unit tests/contracts tests/component
 
-.PHONY: help python setup fmt check checklist test demo down env cluster-up cluster-down images pins sbom dev bench-start bench-api bench-api-aggregator bench-api-scale bench-attacks
+.PHONY: help python setup fmt check checklist mutants test demo down env cluster-up cluster-down images pins sbom dev bench-start bench-api bench-api-aggregator bench-api-scale bench-attacks
 
 help:  ## this text
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -36,6 +36,9 @@ check: setup  ## format, lint, types, import contracts, and the tests that need 
 checklist: setup  ## the rows of docs/apiserver-checklist.md without a passing test (ROWS="STO SSA-03", CHECKLIST_FLAGS=--all)
 	@$(PY) -m tests.testbed.build etcd helm >/dev/null
 	$(PY) -m tests.checklist $(CHECKLIST_FLAGS) $(ROWS)
+
+mutants: setup  ## what the tests of plans and guards do not notice, and why that may be (about half an hour; MODULES="power phases", MUTANTS_FLAGS=…)
+	$(PY) -m tests.mutants $(MUTANTS_FLAGS) $(MODULES)
 
 test: check  ## every test, those on the real cluster with real guests included
 	@$(TESTBED) packages

@@ -13,6 +13,7 @@ from packaging.requirements import Requirement
 
 from apiserver.apis.virt import hardware
 from tests.architecture.test_images import canonical
+from tests.mutants import environment
 from tests.testbed import build, plugin, project_images
 
 ROOT = Path(__file__).parents[2]
@@ -48,7 +49,12 @@ def closure(wanted: list[str]) -> set[str]:
 
 @pytest.mark.parametrize(
     "path",
-    ["requirements.txt", "tests/testbed/plugin-requirements.txt", *(f"images/{process.name}/requirements.txt" for process in WITH_PYTHON)],
+    [
+        "requirements.txt",
+        "tests/mutants/requirements.txt",
+        "tests/testbed/plugin-requirements.txt",
+        *(f"images/{process.name}/requirements.txt" for process in WITH_PYTHON),
+    ],
 )
 def test_every_distribution_is_pinned_with_its_hashes(path: str) -> None:
     found = pins(ROOT / path)
@@ -72,6 +78,10 @@ def test_the_plugin_of_the_demo_gets_what_was_tested_and_all_that_it_requires() 
 
     assert own == {name: whole[name] for name in own}
     assert closure(plugin.requirements()) <= set(own)
+
+
+def test_what_makes_mutants_is_pinned() -> None:
+    assert {canonical(Requirement(each).name) for each in environment.requirements()} == set(pins(environment.PINS))
 
 
 def test_everything_that_development_is_asked_for_is_pinned() -> None:

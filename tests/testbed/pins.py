@@ -3,6 +3,7 @@
 - ``requirements.txt``: every Python distribution of the virtual environment, with the hashes of all its files. uv installs no other file.
 - ``images/<name>/requirements.txt``: what one image gets of these.
 - ``tests/testbed/plugin-requirements.txt``: what the kubectl plugin needs of these, for `make demo`.
+- ``tests/mutants/requirements.txt``: cosmic-ray, for `make mutants`; apart from the virtual environment.
 - ``images/<name>/packages.lock``: the Debian packages that were in the image when it was built last, ``name=version`` a line.
 
 ``make pins`` writes them anew, ``PINS_FLAGS=--upgrade`` with the newest versions that pyproject.toml allows.
@@ -13,6 +14,7 @@ import pathlib
 import subprocess
 import sys
 
+from tests.mutants import environment
 from tests.testbed import bill, images, layout, plugin, progress, project_images
 
 _HEADER = "# Written by `make pins`: versions and hashes of what pyproject.toml asks for. pip installs no other file.\n"
@@ -40,6 +42,7 @@ def write_python(*, upgrade: bool) -> None:
                 wanted="\n".join(project_images.requirements(process.extra)),
             )
     _compile(plugin.PINS, "-", f"--constraints={whole}", "--universal", "--python-version=3.11", wanted="\n".join(plugin.requirements()))
+    _compile(environment.PINS, "-", "--no-deps", "--universal", "--python-version=3.11", wanted="\n".join(environment.requirements()))
 
 
 def _compile(output: pathlib.Path, *arguments: str, wanted: str = "") -> None:

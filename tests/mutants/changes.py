@@ -1,0 +1,122 @@
+"""The changes of one module, printed: ``python -m tests.mutants.changes < module.py``.
+
+Each line of the output is JSON: ``operator``, ``line`` and the whole changed ``source``. Most kinds are cosmic-ray's, and this is the only
+module that imports it. Three kinds are ours, because plans and guards are made of what it leaves alone: memberships turned round, and one
+operand of an ``and`` or ``or`` left out.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import parso
+from cosmic_ray.ast import ast_nodes, get_ast
+from cosmic_ray.mutating import mutate_code
+from cosmic_ray.operators.operator import Operator
+from cosmic_ray.operators.provider import OperatorProvider
+
+from tests.mutants import filters
+
+_DEFAULTS = frozenset({"{}", "[]", "()", '""', "0"})
+Position = tuple[tuple[int, int], tuple[int, int]]
+
+
+class _Membership(Operator):  # type: ignore[misc]  # cosmic-ray has no types
+    """Turns a membership round."""
+
+    before: str
+    after: str
+
+    def mutation_positions(self, node: Any) -> Iterator[Position]:
+        """Yield where ``node`` is such a comparison."""
+        if node.type == "comparison":
+            for each in node.children[1::2]:
+                if each.get_code().split() == self.before.split():
+                    yield each.start_pos, each.end_pos
+
+    def mutate(self, node: Any, index: int) -> Any:
+        """Turn round the comparison of that number."""
+        places = [at for at, each in enumerate(node.children) if at % 2 and each.get_code().split() == self.before.split()]
+        node.children[places[index]] = parso.parse(f" {self.after}")
+        return node
+
+    @classmethod
+    def examples(cls) -> tuple[()]:
+        """Return nothing; cosmic-ray tests its own operators with them."""
+        return ()
+
+
+class ReplaceInWithNotIn(_Membership):
+    """``a in b`` → ``a not in b``."""
+
+    before, after = "in", "not in"
+
+
+class ReplaceNotInWithIn(_Membership):
+    """``a not in b`` → ``a in b``."""
+
+    before, after = "not in", "in"
+
+
+class DropOperand(Operator):  # type: ignore[misc]  # cosmic-ray has no types
+    """``a and b`` → ``a``, and → ``b``; the same for ``or``, but not for a default (``a or {}``), which is a value and no condition."""
+
+    def mutation_positions(self, node: Any) -> Iterator[Position]:
+        """Yield the operands of ``node``."""
+        if node.type in ("and_test", "or_test") and node.children[-1].get_code().strip() not in _DEFAULTS:
+            for each in node.children[::2]:
+                yield each.start_pos, each.end_pos
+
+    def mutate(self, node: Any, index: int) -> Any:
+        """Leave out the operand of that number."""
+        if index == 0:
+            prefix = node.get_first_leaf().prefix
+            del node.children[:2]
+            node.get_first_leaf().prefix = prefix
+        else:
+            del node.children[2 * index - 1 : 2 * index + 1]
+        return node
+
+    @classmethod
+    def examples(cls) -> tuple[()]:
+        """Return nothing; cosmic-ray tests its own operators with them."""
+        return ()
+
+
+def _operators() -> Iterator[tuple[str, Any]]:
+    provided = OperatorProvider()
+    for name in provided:
+        if not provided[name].arguments():  # the others replace variables, by names that they are given
+            yield name, provided[name]()
+    for ours in (ReplaceInWithNotIn, ReplaceNotInWithIn, DropOperand):
+        yield ours.__name__, ours()
+
+
+def changes(source: str) -> Iterator[dict[str, object]]:
+    """Yield each change of ``source`` that may matter."""
+    tree = get_ast(source)
+    for name, operator in _operators():
+        if not filters.is_made(name):
+            continue
+        positions = [position for node in ast_nodes(tree) for position in operator.mutation_positions(node)]
+        for occurrence, (start, _) in enumerate(positions):
+            try:
+                changed = mutate_code(source, operator, occurrence)
+            except AttributeError:  # ExceptionReplacer knows no dotted names (except errors.Conflict)
+                continue
+            if changed is not None and filters.in_vain(name, source, changed) is None:
+                yield {"operator": name, "line": start[0], "source": changed}
+
+
+def main() -> int:
+    """Print the changes of the module on standard input."""
+    for change in changes(sys.stdin.read()):
+        print(json.dumps(change), flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

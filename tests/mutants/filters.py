@@ -1,0 +1,102 @@
+"""Changes that cannot matter, by their kind: each with its reason.
+
+cosmic-ray changes no strings, so docstrings and messages need no filter.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import re
+from typing import Final
+
+WITHOUT: Final = (
+    (
+        re.compile(r"ReplaceComparisonOperator_(?!Is)\w+_Is(Not)?"),
+        "which equal values are one object is the interpreter's choice (small numbers and names are); ruff forbids it where it is not",
+    ),
+)
+"""Kinds of changes that are never made, and why."""
+UNORDERED: Final = "words have no order in this code: an equality that becomes one compares letters, and what it says is chance"
+NOTHING: Final = "only annotations, or what is written to the log, differ"
+BROKEN: Final = "is no program"
+
+_TO_AN_ORDER: Final = re.compile(r"ReplaceComparisonOperator_(Eq|NotEq)_(Lt|LtE|Gt|GtE)")
+_WORD: Final = re.compile(r"_?[A-Z][A-Z0-9_]*")
+_LOGS: Final = frozenset({"log", "_log", "logger", "_logger", "LOG", "_LOG"})
+
+
+def is_made(operator: str) -> bool:
+    """True for a kind of change that may matter somewhere."""
+    return not any(pattern.fullmatch(operator) for pattern, _ in WITHOUT)
+
+
+def in_vain(operator: str, before: str, after: str) -> str | None:
+    """Return why the change from ``before`` to ``after`` cannot matter; None if it may."""
+    try:
+        new = ast.parse(after)
+        compile(new, "<mutant>", "exec", dont_inherit=True)
+    except (SyntaxError, ValueError):
+        return BROKEN
+    if _bare(before) == ast.dump(_Bare().visit(new)):
+        return NOTHING
+    if _TO_AN_ORDER.fullmatch(operator):
+        compared = _comparison(ast.parse(before), ast.parse(after))
+        if compared is not None and any(map(_is_word, [compared.left, *compared.comparators])):
+            return UNORDERED
+    return None
+
+
+@functools.lru_cache(maxsize=1)
+def _bare(source: str) -> str:
+    return ast.dump(_Bare().visit(ast.parse(source)))
+
+
+class _Bare(ast.NodeTransformer):
+    """Takes away annotations, of which nothing is evaluated under ``from __future__ import annotations``, and the arguments of logs."""
+
+    def visit_arg(self, node: ast.arg) -> ast.arg:
+        node.annotation = None
+        return node
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        node.returns = None
+        return self.generic_visit(node)
+
+    def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> ast.AST:
+        node.returns = None
+        return self.generic_visit(node)
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:
+        node.annotation = ast.Constant(None)
+        return self.generic_visit(node)
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        match node.func:
+            case ast.Attribute(value=ast.Name(id=name)) if name in _LOGS:
+                node.args, node.keywords = [], []
+        return self.generic_visit(node)
+
+
+def _comparison(before: ast.AST, after: ast.AST) -> ast.Compare | None:
+    """Return the innermost comparison in ``before`` that ``after`` has otherwise."""
+    found: ast.Compare | None = None
+    while type(before) is type(after):
+        if isinstance(before, ast.Compare):
+            found = before
+        pairs = zip(ast.iter_child_nodes(before), ast.iter_child_nodes(after), strict=True)
+        differing = [(old, new) for old, new in pairs if ast.dump(old) != ast.dump(new)]
+        if len(differing) != 1:
+            break
+        ((before, after),) = differing
+    return found
+
+
+def _is_word(node: ast.expr) -> bool:
+    match node:
+        case ast.Constant(value=str()):
+            return True
+        case ast.Name(id=name) | ast.Attribute(attr=name):
+            return _WORD.fullmatch(name) is not None
+        case _:
+            return False

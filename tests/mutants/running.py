@@ -1,0 +1,145 @@
+"""Makes the mutants of modules and runs them, with several workers a module."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from tests.mutants import environment
+from tests.mutants.mutant import Mutant, mutants
+from tests.mutants.table import Module
+from tests.testbed import progress
+
+TICK_SECONDS: Final = 15.0
+_MAX_LINE: Final = 1 << 20
+
+
+class Broken(Exception):
+    """The tests of a module do not pass without a change, or a program of ours failed."""
+
+
+@dataclass
+class Result:
+    """What became of the mutants of a module."""
+
+    module: Module
+    made: tuple[Mutant, ...]
+    outcomes: Counter[str] = field(default_factory=Counter)
+    survived: list[Mutant] = field(default_factory=list)
+    baseline_seconds: float = 0.0
+    seconds: float = 0.0
+
+
+class Course:
+    """How far the whole run is, and how long it may yet take."""
+
+    def __init__(self, made: Mapping[Module, Sequence[Mutant]]) -> None:
+        self._total = sum(map(len, made.values()))
+        self._done = 0
+        self._survived = 0
+        self._began = self._told = time.monotonic()
+
+    def add(self, module: Module, outcome: str) -> None:
+        """Count one, and tell from time to time."""
+        self._done += 1
+        self._survived += outcome == "survived"
+        now = time.monotonic()
+        if now - self._told >= TICK_SECONDS:
+            self._told = now
+            left = (now - self._began) / self._done * (self._total - self._done)
+            told = f"{self._done} of {self._total} mutants, {self._survived} survived, about {left / 60:.0f} min left"
+            progress.say(f"  … {module.path}: {told}")
+
+
+async def make(modules: Sequence[Module], copy: Path, packages: Path) -> dict[Module, tuple[Mutant, ...]]:
+    """Return the mutants of each module.
+
+    Raises:
+        Broken: cosmic-ray failed.
+    """
+    found = {}
+    for module in modules:
+        source = (copy / module.path).read_bytes()
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "tests.mutants.changes"),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            cwd=copy,
+            env=environment.variables(packages, copy),
+        )
+        printed, errors = await process.communicate(source)
+        if process.returncode:
+            raise Broken(f"{module.path}: no mutants: {errors.decode(errors='replace')[-2000:]}")
+        found[module] = tuple(mutants(module.path, source.decode(), map(json.loads, printed.splitlines())))
+    return found
+
+
+async def run(made: Mapping[Module, tuple[Mutant, ...]], copy: Path, workers: int) -> list[Result]:
+    """Run the tests against each mutant.
+
+    Raises:
+        Broken: the tests of a module do not pass without a change.
+    """
+    course = Course(made)
+    results = []
+    for module, each in made.items():
+        result = Result(module, each)
+        began = time.monotonic()
+        todo = iter(each)
+        try:
+            async with asyncio.TaskGroup() as group:
+                for _ in range(min(workers, len(each))):
+                    group.create_task(_work(result, todo, copy, course))
+        except* Broken as errors:
+            raise errors.exceptions[0] from None
+        result.seconds = time.monotonic() - began
+        results.append(result)
+    return results
+
+
+async def _work(result: Result, todo: Iterator[Mutant], copy: Path, course: Course) -> None:
+    module = result.module
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "tests.mutants.worker", module.path, *module.tests),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        cwd=copy,
+        env=environment.variables(copy),
+        limit=_MAX_LINE,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    try:
+        first = await _answer(process.stdout, module)
+        if first["outcome"] != "ready":
+            raise Broken(f"{module.path}: its tests do not pass as they are:\n{first['output']}")
+        result.baseline_seconds = float(str(first["seconds"]))
+        for mutant in todo:
+            process.stdin.write(json.dumps({"source": mutant.source}).encode() + b"\n")
+            await process.stdin.drain()
+            outcome = str((await _answer(process.stdout, module))["outcome"])
+            result.outcomes[outcome] += 1
+            if outcome == "survived":
+                result.survived.append(mutant)
+            course.add(module, outcome)
+        process.stdin.close()
+        await process.wait()
+    finally:
+        if process.returncode is None:
+            process.kill()
+
+
+async def _answer(stream: asyncio.StreamReader, module: Module) -> dict[str, object]:
+    line = await stream.readline()
+    if not line:
+        raise Broken(f"{module.path}: the worker ended")
+    answer: dict[str, object] = json.loads(line)
+    return answer

@@ -1,0 +1,79 @@
+"""The survivors that are known, and what a run says of them."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from tests.mutants.mutant import Key
+
+PATH: Final = Path(__file__).with_name("survivors.toml")
+_FIELDS: Final = tuple(each.name for each in dataclasses.fields(Key))
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What is wrong after a run; nothing of it, and the run has passed."""
+
+    unjudged: tuple[Key, ...]
+    """Survived, and nobody said why that may be."""
+    noticed: tuple[Key, ...]
+    """Has an entry, and a test notices it by now."""
+    gone: tuple[Key, ...]
+    """Has an entry, and the module has no such change any more."""
+
+    @property
+    def passed(self) -> bool:
+        """True if each survivor has its reason, and each entry its survivor."""
+        return not (self.unjudged or self.noticed or self.gone)
+
+
+def read(text: str) -> dict[Key, str]:
+    """Return the reasons.
+
+    Raises:
+        ValueError: an entry lacks its reason or another field, has one that is not known, or stands twice.
+    """
+    found: dict[Key, str] = {}
+    for entry in tomllib.loads(text).get("survivor", ()):
+        about = f"survivor {json.dumps(entry, ensure_ascii=False)}"
+        if unknown := set(entry) - {*_FIELDS, "reason"}:
+            raise ValueError(f"{about}: unknown {', '.join(sorted(unknown))}")
+        if missing := {*_FIELDS, "reason"} - {"nth"} - set(entry):
+            raise ValueError(f"{about}: without {', '.join(sorted(missing))}")
+        reason = str(entry.pop("reason")).strip()
+        if not reason:
+            raise ValueError(f"{about}: the reason is empty")
+        key = Key(**entry)
+        if key in found:
+            raise ValueError(f"{about}: stands twice")
+        found[key] = reason
+    return found
+
+
+def judge(mutants: Iterable[Key], survived: Iterable[Key], reasons: Mapping[Key, str], modules: Iterable[str]) -> Verdict:
+    """Hold the survivors of a run against the entries of the modules that were run."""
+    alive, every, run = set(survived), set(mutants), set(modules)
+    entries = {key for key in reasons if key.module in run}
+    return Verdict(
+        unjudged=tuple(sorted(alive - entries)),
+        noticed=tuple(sorted((entries & every) - alive)),
+        gone=tuple(sorted(entries - every)),
+    )
+
+
+def written(keys: Iterable[Key]) -> str:
+    """Return entries for ``survivors.toml``, whose reasons are still to be written."""
+    return "\n".join(_entry(key) for key in sorted(keys))
+
+
+def _entry(key: Key) -> str:
+    # A string of JSON is one of TOML, too.
+    fields = {name: value for name, value in dataclasses.asdict(key).items() if (name, value) != ("nth", 1)}
+    lines = [f"{name} = {json.dumps(value, ensure_ascii=False)}" for name, value in fields.items()]
+    return "\n".join(["[[survivor]]", *lines, 'reason = ""', ""])

@@ -1,0 +1,64 @@
+"""The modules whose mutants are run, and the tests that judge each: those of the module itself, which need no process and no socket."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Final
+
+
+@dataclass(frozen=True)
+class Module:
+    """One module, and its tests; both are paths from the root of the repository."""
+
+    path: str
+    tests: tuple[str, ...]
+
+
+def _module(path: str, *tests: str) -> Module:
+    return Module(path, tuple(f"tests/unit/{each}" for each in tests))
+
+
+MODULES: Final = (
+    _module("apiserver/apis/virt/phases.py", "apiserver/apis/virt/test_phases.py"),
+    _module("apiserver/apis/virt/power.py", "apiserver/apis/virt/test_power.py"),
+    _module("apiserver/apis/virt/summary.py", "apiserver/apis/virt/test_summary.py"),
+    _module("controller/reconcilers/endings.py", "controller/reconcilers/test_endings.py"),
+    _module(
+        "controller/reconcilers/disruptions.py",
+        "controller/reconcilers/test_virtual_machine_plan.py",
+        "controller/reconcilers/test_migration_plan.py",
+    ),
+    _module("controller/runtime/leaderelection.py", "controller/runtime/test_leaderelection.py"),
+    _module("controller/reconcilers/virtual_machine_plan.py", "controller/reconcilers/test_virtual_machine_plan.py"),
+    _module("controller/reconcilers/migration_plan.py", "controller/reconcilers/test_migration_plan.py"),
+    _module("controller/reconcilers/certificate_plan.py", "controller/reconcilers/test_certificate_plan.py"),
+    _module("controller/reconcilers/node_certificate_plan.py", "controller/reconcilers/test_node_certificate_plan.py"),
+    _module("handler/reconcilers/guest_plan.py", "handler/reconcilers/test_guest_plan.py"),
+    _module("handler/reconcilers/migration_plan.py", "handler/reconcilers/test_migration_plan.py"),
+    _module("handler/identity/plan.py", "handler/identity/test_plan.py"),
+    _module("apiserver/registry/generic/transactions.py", "apiserver/registry/generic/test_transactions.py"),
+    _module(
+        "apiserver/endpoints/filters/authentication.py",
+        "apiserver/endpoints/filters/test_authentication.py",
+        "apiserver/endpoints/filters/test_certificates.py",
+    ),
+    _module("apiserver/endpoints/filters/authorization.py", "apiserver/endpoints/filters/test_authorization.py"),
+)
+
+
+def chosen(words: Sequence[str]) -> tuple[Module, ...]:
+    """Return the modules with these names (``power``) or paths (``handler/reconcilers/migration_plan.py``); without any, all.
+
+    Raises:
+        ValueError: one names no module.
+    """
+    for word in words:
+        if not any(_is_named(module, word) for module in MODULES):
+            raise ValueError(f"no module {word!r}: {', '.join(module.path for module in MODULES)}")
+    return tuple(module for module in MODULES if not words or any(_is_named(module, word) for word in words))
+
+
+def _is_named(module: Module, word: str) -> bool:
+    return word in (module.path, PurePosixPath(module.path).stem)
