@@ -1,7 +1,8 @@
-"""``make mutants``, or ``python -m tests.mutants [--workers 2] [--propose FILE] [MODULE…]``.
+"""``make mutants``, or ``python -m tests.mutants [--workers 2] [--propose FILE] [--only FILE] [MODULE…]``.
 
 Runs the mutants of the modules in :mod:`.table` and holds what survives against ``survivors.toml``. Survivors without a reason are printed
-as ``file:line``, the kind of change and both lines; ``--propose`` writes entries for them, to be given their reasons. Ends with 1 if a
+as ``file:line``, the kind of change and both lines; ``--propose`` writes entries for them, to be given their reasons;
+``--only`` runs again what such a file has, after tests were written. Ends with 1 if a
 survivor has no reason or an entry is no longer true, with 2 if nothing could be judged.
 """
 
@@ -10,7 +11,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from pathlib import Path
 
 from tests.mutants import environment, running, survivors, table
@@ -24,28 +25,33 @@ def main() -> int:
     parser.add_argument("modules", nargs="*", metavar="MODULE", help="name or path of a module; without any, all")
     parser.add_argument("--workers", type=int, default=2, help="processes at a time (2)")
     parser.add_argument("--propose", type=Path, metavar="FILE", help="write entries for survivors.toml, without their reasons")
+    parser.add_argument("--only", type=Path, metavar="FILE", help="only the mutants of which FILE has entries, with or without reasons")
     given = parser.parse_args()
     try:
         modules = table.chosen(given.modules)
         reasons = survivors.read(survivors.PATH.read_text(encoding="utf-8"))
-        results = asyncio.run(_run(modules, given.workers))
+        only = survivors.entries(given.only.read_text(encoding="utf-8")) if given.only is not None else None
+        results = asyncio.run(_run(modules, given.workers, only))
     except (ValueError, running.Broken, progress.StepFailed) as error:
         progress.say(str(error))
         return 2
     every = [mutant.key for result in results for mutant in result.made]
     alive = [mutant.key for result in results for mutant in result.survived]
-    verdict = survivors.judge(every, alive, reasons, [module.path for module in modules])
+    entries = reasons if only is None else {key: reason for key, reason in reasons.items() if key in only}
+    verdict = survivors.judge(every, alive, entries, [module.path for module in modules])
     _tell(results, verdict, reasons)
     if given.propose is not None:
         given.propose.write_text(survivors.written(verdict.unjudged), encoding="utf-8")
     return 0 if verdict.passed else 1
 
 
-async def _run(modules: Sequence[table.Module], workers: int) -> list[running.Result]:
+async def _run(modules: Sequence[table.Module], workers: int, only: Container[Key] | None) -> list[running.Result]:
     packages = environment.packages()
     with environment.copied() as copy:
         with progress.step("Make the mutants"):
             made = await running.make(modules, copy, packages)
+        if only is not None:
+            made = {module: tuple(each for each in mutants if each.key in only) for module, mutants in made.items()}
         return await running.run(made, copy, workers)
 
 

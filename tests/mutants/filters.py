@@ -18,11 +18,13 @@ WITHOUT: Final = (
 )
 """Kinds of changes that are never made, and why."""
 UNORDERED: Final = "words have no order in this code: an equality that becomes one compares letters, and what it says is chance"
-NOTHING: Final = "only annotations, or what is written to the log, differ"
+NOTHING: Final = "only annotations differ, how an argument may be passed, what others may assign (mypy looks at these), or what is logged"
+CHOSEN: Final = "a number at the top of a module is a choice of ours, one more or less keeps what it is for, and a test would repeat it"
 BROKEN: Final = "is no program"
 
 _TO_AN_ORDER: Final = re.compile(r"ReplaceComparisonOperator_(Eq|NotEq)_(Lt|LtE|Gt|GtE)")
 _WORD: Final = re.compile(r"_?[A-Z][A-Z0-9_]*")
+_GUARDS: Final = frozenset({"frozen", "slots", "kw_only"})
 _LOGS: Final = frozenset({"log", "_log", "logger", "_logger", "LOG", "_LOG"})
 
 
@@ -40,11 +42,19 @@ def in_vain(operator: str, before: str, after: str) -> str | None:
         return BROKEN
     if _bare(before) == ast.dump(_Bare().visit(new)):
         return NOTHING
+    if operator == "NumberReplacer" and _without_choices(before) == _without_choices(after):
+        return CHOSEN
     if _TO_AN_ORDER.fullmatch(operator):
         compared = _comparison(ast.parse(before), ast.parse(after))
         if compared is not None and any(map(_is_word, [compared.left, *compared.comparators])):
             return UNORDERED
     return None
+
+
+def _without_choices(source: str) -> str:
+    tree = ast.parse(source)
+    tree.body = [each for each in tree.body if not isinstance(each, ast.Assign | ast.AnnAssign)]
+    return ast.dump(tree)
 
 
 @functools.lru_cache(maxsize=1)
@@ -53,7 +63,13 @@ def _bare(source: str) -> str:
 
 
 class _Bare(ast.NodeTransformer):
-    """Takes away annotations, of which nothing is evaluated under ``from __future__ import annotations``, and the arguments of logs."""
+    """Takes away what makes no difference: :data:`NOTHING`. Annotations are not evaluated under ``from __future__ import annotations``."""
+
+    def visit_arguments(self, node: ast.arguments) -> ast.AST:
+        node.args = [*node.posonlyargs, *node.args, *node.kwonlyargs]
+        node.defaults = [*node.defaults, *(each for each in node.kw_defaults if each is not None)]
+        node.posonlyargs, node.kwonlyargs, node.kw_defaults = [], [], []
+        return self.generic_visit(node)
 
     def visit_arg(self, node: ast.arg) -> ast.arg:
         node.annotation = None
@@ -73,6 +89,8 @@ class _Bare(ast.NodeTransformer):
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
         match node.func:
+            case ast.Name(id="dataclass"):
+                node.keywords = [each for each in node.keywords if each.arg not in _GUARDS]
             case ast.Attribute(value=ast.Name(id=name)) if name in _LOGS:
                 node.args, node.keywords = [], []
         return self.generic_visit(node)

@@ -39,6 +39,19 @@ def read(text: str) -> dict[Key, str]:
     Raises:
         ValueError: an entry lacks its reason or another field, has one that is not known, or stands twice.
     """
+    found = entries(text)
+    for key, reason in found.items():
+        if not reason:
+            raise ValueError(f"{key}: the reason is empty")
+    return found
+
+
+def entries(text: str) -> dict[Key, str]:
+    """Return the reasons, the empty ones of what ``--propose`` wrote included.
+
+    Raises:
+        ValueError: an entry lacks a field, has one that is not known, or stands twice.
+    """
     found: dict[Key, str] = {}
     for entry in tomllib.loads(text).get("survivor", ()):
         about = f"survivor {json.dumps(entry, ensure_ascii=False)}"
@@ -47,8 +60,6 @@ def read(text: str) -> dict[Key, str]:
         if missing := {*_FIELDS, "reason"} - {"nth"} - set(entry):
             raise ValueError(f"{about}: without {', '.join(sorted(missing))}")
         reason = str(entry.pop("reason")).strip()
-        if not reason:
-            raise ValueError(f"{about}: the reason is empty")
         key = Key(**entry)
         if key in found:
             raise ValueError(f"{about}: stands twice")

@@ -25,11 +25,7 @@ MODULES: Final = (
     _module("apiserver/apis/virt/power.py", "apiserver/apis/virt/test_power.py"),
     _module("apiserver/apis/virt/summary.py", "apiserver/apis/virt/test_summary.py"),
     _module("controller/reconcilers/endings.py", "controller/reconcilers/test_endings.py"),
-    _module(
-        "controller/reconcilers/disruptions.py",
-        "controller/reconcilers/test_virtual_machine_plan.py",
-        "controller/reconcilers/test_migration_plan.py",
-    ),
+    _module("controller/reconcilers/disruptions.py", "controller/reconcilers/test_disruptions.py"),
     _module("controller/runtime/leaderelection.py", "controller/runtime/test_leaderelection.py"),
     _module("controller/reconcilers/virtual_machine_plan.py", "controller/reconcilers/test_virtual_machine_plan.py"),
     _module("controller/reconcilers/migration_plan.py", "controller/reconcilers/test_migration_plan.py"),

@@ -32,7 +32,7 @@ from typing import Final, TextIO
 
 import pytest
 
-OPTIONS: Final = ("-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist")
+OPTIONS: Final = ("-x", "-q", "--tb=line", "--assert=plain", "-p", "no:cacheprovider", "-p", "no:xdist", "-p", "no:schemathesis")
 OURS: Final = ("apiserver", "controller", "handler", "launcher", "storage", "certs")
 SLOWER: Final = 4
 """Tests that take this many times what they took without a change will not end: the change is noticed."""
@@ -109,8 +109,9 @@ class Forking:
             return 0
         from hypothesis import settings  # not before: pytest wants to import its plugins itself
 
-        # The same examples for every change, and none that another change left behind.
-        settings.register_profile("mutants", parent=settings.default, database=None, derandomize=True)
+        # The same examples for every change, none that another change left behind, and few: what only a rare example shows needs a test
+        # that names it, and a survivor has to wait for all of them.
+        settings.register_profile("mutants", parent=settings.default, database=None, derandomize=True, max_examples=10)
         settings.load_profile("mutants")
         source = Path(self._path).read_text(encoding="utf-8")
         ending = self._learn(source)

@@ -114,7 +114,7 @@ def _by_strategy(
         return on("Always", "runStrategy is Always")
     if strategy == HALTED:
         return off("Halted", "runStrategy is Halted")
-    if current > 0 and next_attempt == current:
+    if next_attempt == current:
         return on("Running", f"runStrategy is {strategy} and the attempt has not ended")
     if strategy == MANUAL:
         return off("NotRequested", "runStrategy is Manual and nobody asked for a start")

@@ -43,6 +43,14 @@ def test_an_end_before_this_process_began_counts_from_its_time_but_is_never_stil
     assert endings.rested(ended(ahead), NOW + timedelta(days=9)) == rested + 3
 
 
+def test_the_newest_end_counts_and_one_without_a_time_is_of_now() -> None:
+    older = an_attempt(1, result="Failed", endTime="2025-12-31T00:00:00Z")
+    newer = an_attempt(2, result="Failed", endTime="2026-01-01T00:00:20Z")
+    assert Endings(Time()).rested(a_vm(phase="Failed", attempts=[older, newer]), NOW) == 40
+    assert Endings(Time()).rested(a_vm(phase="Failed", attempts=[an_attempt(result="Failed")]), NOW) == 0
+    assert Endings(Time()).rested(a_vm(), NOW) == 0
+
+
 def test_the_next_attempt_and_a_namesake_rest_anew_and_nothing_is_kept_of_machines_that_are_gone() -> None:
     time = Time()
     endings = Endings(time)

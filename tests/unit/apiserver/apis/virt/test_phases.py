@@ -28,6 +28,29 @@ def test_from_every_phase_of_a_virtual_machine_an_end_can_be_reached() -> None:
     assert reached == set(phases.VM_TRANSITIONS)
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "may"),
+    [
+        ("Pending", "Pending", True),
+        ("Pending", "Scheduling", True),
+        ("Pending", "Running", False),
+        ("of a later release", "of a later release", True),
+        ("of a later release", "Stopped", False),
+    ],
+)
+def test_a_phase_may_stay_and_go_on_as_the_table_says(old: str, new: str, may: bool) -> None:
+    assert phases.may_follow(phases.VM_TRANSITIONS, old, new) is may
+
+
+def test_from_the_hand_over_on_there_may_be_a_guest() -> None:
+    assert phases.WITH_GUEST == phases.OWNED_BY_HANDLER | {phases.UNKNOWN}
+
+
+def test_an_object_without_a_status_has_no_phase() -> None:
+    assert phases.phase_of({}) == ""
+    assert phases.phase_of({"status": {"phase": None}}) == ""
+
+
 def test_entering_a_phase_notes_the_moment_once() -> None:
     status = phases.enter({"attempt": 1}, phases.SCHEDULING, NOW)
     assert status == {
@@ -41,6 +64,8 @@ def test_entering_a_phase_notes_the_moment_once() -> None:
 def test_a_new_attempt_begins_the_timestamps_anew() -> None:
     status = phases.enter(phases.enter({}, phases.SCHEDULING, NOW), phases.FAILED, NOW)
     assert [each["phase"] for each in status["phaseTransitionTimestamps"]] == ["Scheduling", "Failed"]
+    stopped = phases.enter(status, phases.STOPPED, NOW)
+    assert [each["phase"] for each in stopped["phaseTransitionTimestamps"]] == ["Scheduling", "Failed", "Stopped"]
     again = phases.enter(status, phases.SCHEDULING, NOW)
     assert [each["phase"] for each in again["phaseTransitionTimestamps"]] == ["Scheduling"]
 

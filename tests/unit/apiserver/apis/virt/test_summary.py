@@ -16,6 +16,12 @@ def a_vm(phase: str = "", *, ready: str = "", disks: str = "", **status: Any) ->
 
 
 GOES_ON: dict[str, Any] = {"attempt": 1, "attempts": [{"number": 1}]}
+TRUE_DISKS = {"type": "DisksReady", "status": "True", "reason": "Found", "message": "found a"}
+UNKNOWN_READY = {"type": "Ready", "status": "Unknown", "reason": "NodeUnreachable", "message": "the node is silent"}
+GONE_ON: dict[str, Any] = {
+    "attempt": 2,
+    "attempts": [{"number": 1, "stopTime": "2026-01-01T00:00:00Z", "result": "Stopped"}, {"number": 2}],
+}
 STOPPED: dict[str, Any] = {"attempt": 1, "attempts": [{"number": 1, "stopTime": "2026-01-01T00:00:00Z"}]}
 ENDED: dict[str, Any] = {"attempt": 1, "attempts": [{"number": 1, "result": "Failed", "nodeName": "n"}]}
 IS_PAUSED = {"type": "Paused", "status": "True", "reason": "Paused", "message": "libvirt's reason: ioerror"}
@@ -32,6 +38,11 @@ IS_PAUSED = {"type": "Paused", "status": "True", "reason": "Paused", "message": 
         (a_vm("Scheduling", ready="ImagePullBackOff", **GOES_ON), "ImagePullBackOff"),
         (a_vm("Scheduling", ready="ContainerCreating", **GOES_ON), "ContainerCreating"),
         (a_vm("Scheduling", ready="Unschedulable", **STOPPED), "Stopping"),
+        (a_vm("Scheduling", ready="Unschedulable", **GONE_ON), "ErrorUnschedulable"),
+        (a_vm("Scheduling", ready="ImagePullBackOff", conditions=[TRUE_DISKS], **GOES_ON), "ImagePullBackOff"),
+        (a_vm("Scheduling", conditions=[UNKNOWN_READY], **GOES_ON), "Starting"),
+        (a_vm("Scheduling", **GOES_ON), "Starting"),
+        (a_vm("Pending"), "Pending"),
         (a_vm("Scheduled", ready="GuestNotStarted", **GOES_ON), "Starting"),
         (a_vm("Scheduled", ready="DisksNotReady", disks="DiskImageNotFound", **GOES_ON), "WaitingForImage"),
         (a_vm("Scheduled", ready="GuestNotStarted", disks="NotUsable", **GOES_ON), "DiskNotUsable"),
@@ -65,6 +76,18 @@ def test_a_panic_is_the_word_while_nothing_follows_it() -> None:
     for strategy in ("Once", "Manual", "Halted"):
         vm["spec"]["runStrategy"] = strategy
         assert summary.word(vm) == "Panicked"
+
+
+@pytest.mark.parametrize("phase", ["Scheduling", "Scheduled"])
+def test_a_start_that_nobody_wants_any_more_is_a_stop(phase: str) -> None:
+    vm = a_vm(phase, ready="Unschedulable", **GOES_ON)
+    vm["spec"]["runStrategy"] = "Halted"
+    assert summary.word(vm) == "Stopping"
+
+
+def test_who_has_no_reason_shows_none() -> None:
+    assert summary.reason({"metadata": {}, "spec": {}}) is None
+    assert summary.reason(a_vm("Pending", conditions=[{"type": "Ready", "status": "False", "message": ""}])) is None
 
 
 def test_the_reason_is_one_bounded_line_and_nothing_for_who_is_ready() -> None:
