@@ -292,8 +292,9 @@ class Migrating(RuleBasedStateMachine):
     def _write(self, status: dict[str, Any], node: str = "") -> None:
         """Write the Migration's status, as virt-handler of a node if one is given: it may all that it wants to."""
         if self.api:
-            assert phases.phase_of(self.migration) not in phases.MIGRATION_FINAL
-            new = {**self.migration, "status": status}
+            new, before = {**self.migration, "status": status}, phases.phase_of(self.migration)
+            # A final phase stays, and only virt-controller has anything to add to it: the condition.
+            assert before not in phases.MIGRATION_FINAL or (not node and phases.phase_of(new) == before)
             write = restriction.MigrationWrite(node, self.migration, new, self.now, self.vm, frozenset({"10.0.0.2"}))
             assert not node or not restriction.judge(write)
             self.migration = new
