@@ -94,7 +94,7 @@ class Machines:
             vms=Informer(
                 client,
                 VIRTUAL_MACHINES,
-                indexers={virtual_machines.BY_CLAIM: virtual_machines.claims_of_vm},
+                indexers={virtual_machines.BY_CLAIM: virtual_machines.claims_of_vm, virtual_machines.BY_MAC: virtual_machines.macs_of_vm},
                 trim=virtual_machines.trim_object,
             ),
             migrations=Informer(

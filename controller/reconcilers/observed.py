@@ -33,6 +33,8 @@ class Observed:
     """The pod that the status names is absent and was not seen to end: its containers may run for so many seconds more."""
     rested: float = 0.0
     """For how many seconds the newest attempt is over, measured (:mod:`controller.reconcilers.endings`)."""
+    namesakes: tuple[str, ...] = ()
+    """Names of the other machines of the namespace that have a pod, and a MAC address of this one."""
 
 
 def own_pod(seen: Observed, pods: tuple[Object, ...]) -> Object | None:

@@ -19,6 +19,7 @@ from datetime import timedelta
 from typing import Final
 
 from apiserver.apis.meta import times
+from apiserver.apis.meta.lines import one_line
 from apiserver.apis.meta.objects import (
     Object,
     condition,
@@ -332,7 +333,17 @@ def _record_start(seen: Observed, pod: Object, attempt: int) -> tuple[Action, ..
     status["conditions"] = without_condition(status["conditions"], words.DISRUPTION_TARGET)
     for key in phases.OF_A_PLACE:  # of the attempt before
         status.pop(key, None)
-    return (WriteStatus(status, "podUID"), Emit("Normal", "SuccessfulCreate", f"created pod {name_of(pod)} for attempt {attempt}"))
+    made = Emit("Normal", "SuccessfulCreate", f"created pod {name_of(pod)} for attempt {attempt}")
+    return (WriteStatus(status, "podUID"), made, *_warn_of_namesakes(seen))
+
+
+def _warn_of_namesakes(seen: Observed) -> tuple[Action, ...]:
+    """Two guests with one MAC address do not disturb each other: each is alone on the bridge in its pod. What takes them for one does."""
+    if not seen.namesakes:
+        return ()
+    others = one_line(", ".join(seen.namesakes), pod_state.MAX_MESSAGE)
+    message = f"a MAC address of this machine is also one of {others}: the network does not mind, software that knows guests by it may"
+    return (Emit("Warning", "DuplicateMAC", message),)
 
 
 def _lack_claims(seen: Observed, missing: tuple[str, ...]) -> tuple[Action, ...]:

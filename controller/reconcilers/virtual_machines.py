@@ -5,12 +5,13 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final
 
 from apiserver.apis.core.resources import PODS
 from apiserver.apis.meta import errors
 from apiserver.apis.meta.objects import Key, Object, condition, controller_of, dig, key_of, name_of, namespace_of, uid_of
-from apiserver.apis.virt import layout, names, phases, power, structure
+from apiserver.apis.virt import hardware, layout, names, network, phases, power, structure
 from apiserver.apis.virt.resources import VIRTUAL_MACHINES
 from apiserver.client.informer import Informer
 from apiserver.client.rest import Client
@@ -35,6 +36,8 @@ BY_MACHINE: Final = "machine"
 """Index of Migrations: ``namespace/name`` of the virtual machine."""
 BY_CLAIM: Final = "claim"
 """Index of machines: ``namespace/claim`` of each disk."""
+BY_MAC: Final = "mac"
+"""Index of machines: ``namespace/address`` of each interface that has one given."""
 BY_NODE: Final = "node"
 """Index of pods: the node they are bound to."""
 _OF_POD_LABELS: Final = (names.COMPONENT_LABEL, names.VM_NAME_LABEL, names.CREATED_BY_LABEL, names.MIGRATION_LABEL)
@@ -48,6 +51,8 @@ MAX_TEXT: Final = 4096
 """Characters of a text in a pod that is kept: kubelets cut a container's last words there."""
 MAX_NAME: Final = 254
 """Characters of a name or uid that is kept: one more than those of an object may have, so that what is longer stays another's."""
+MAX_NAMESAKES: Final = 64
+"""Machines that are looked at for each MAC address of one that starts: a tenant can give ten thousand the same."""
 LIVE_PAGE: Final = 2
 """Pods of a machine that are in memory whole at once, when they are asked for live: a tenant can make them of 12 MiB there."""
 
@@ -79,6 +84,12 @@ def node_of_pod(pod: Object) -> list[str]:
 def claims_of_vm(vm: Object) -> list[str]:
     """Index function for ``BY_CLAIM``; a machine that is not sound waits for nothing."""
     return [f"{namespace_of(vm)}/{each}" for each in disks.claims_of(vm)] if structure.has_sound_domain(vm) else []
+
+
+def macs_of_vm(vm: Object) -> list[str]:
+    """Index function for ``BY_MAC``."""
+    given = hardware.interfaces(dig(vm, "spec", "domain")) if structure.has_sound_domain(vm) else ()
+    return [f"{namespace_of(vm)}/{network.normal_mac(each['mac'])}" for each in given if each.get("mac")]
 
 
 def trim_claim(claim: Object) -> Object:
@@ -283,7 +294,13 @@ class VirtualMachines:
             targets=frozenset(ownership.target_name(each) for each in migrations if ownership.held_by(each)),
             lingers=lingers,
             rested=self._endings.rested(vm, now),
+            namesakes=() if attempts.is_open(vm) else self._namesakes(vm),
         )
+
+    def _namesakes(self, vm: Object) -> tuple[str, ...]:
+        """Return the names of other machines with a pod that have a MAC address of this one; of many machines that share one, some."""
+        found = (each for key in macs_of_vm(vm) for each in islice(self._informers.vms.by_index(BY_MAC, key), MAX_NAMESAKES))
+        return tuple(sorted({name_of(each) for each in found if uid_of(each) != uid_of(vm) and phases.phase_of(each) in phases.WITH_POD}))
 
     def _known_pods(self, vm: Object, references: tuple[Reference, ...]) -> tuple[Object, ...]:
         """Return the machine's pods as far as the copy here tells."""

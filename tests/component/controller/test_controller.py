@@ -285,6 +285,30 @@ async def test_a_machine_deleted_while_its_pod_is_made_leaves_no_pod(api: FakeAP
     await cluster.until(lambda: api.all(PODS) == [], "the end of the pods")
 
 
+async def test_the_second_machine_with_a_mac_address_is_told_and_starts(api: FakeAPI, cluster: Cluster) -> None:
+    def with_mac(name: str, mac: str, namespace: str = "ns") -> dict[str, Any]:
+        domain = {"memory": {"guest": "64Mi"}, "devices": {"interfaces": [{"name": "default", "mac": mac}]}}
+        vm = a_vm(name, domain=domain)
+        vm["metadata"]["namespace"] = namespace
+        return vm
+
+    await api.put(VMS, with_mac("elsewhere", "52:54:00:c0:ff:ee", "another"))
+    await api.put(
+        VMS,
+        with_mac("halted", "52:54:00:c0:ff:ee") | {"spec": {**with_mac("halted", "52:54:00:c0:ff:ee")["spec"], "runStrategy": "Halted"}},
+    )
+    await api.put(VMS, with_mac("first", "52:54:00:C0:FF:EE"))
+    await cluster.pod(name="first")
+    await cluster.until(lambda: cluster.phase("first") == "Scheduling", "the first start")
+    assert "DuplicateMAC" not in cluster.events()
+    await api.put(VMS, with_mac("second", "52-54-00-c0-ff-ee"))
+    await cluster.pod(name="second")
+    await cluster.until(lambda: "DuplicateMAC" in cluster.events(), "an event")
+    (told,) = [each for each in api.all(EVENTS) if each["reason"] == "DuplicateMAC"]
+    assert told["involvedObject"]["name"] == "second"
+    assert "is also one of first:" in told["message"]
+
+
 async def test_a_pod_that_is_refused_is_said_once(api: FakeAPI, cluster: Cluster) -> None:
     def refuse(collection: str, obj: dict[str, Any]) -> None:
         if collection == PODS:

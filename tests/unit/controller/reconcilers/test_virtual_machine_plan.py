@@ -639,6 +639,15 @@ def test_the_attempt_follows_a_guest_that_moved(phase: str) -> None:
     assert plan(seen(vm, a_pod(), target, targets=TARGETS)) == ()
 
 
+def test_a_start_with_the_mac_address_of_another_machine_is_told() -> None:
+    first, *_, last = plan(seen(a_vm(), namesakes=("other", "third")))
+    assert isinstance(first, CreatePod)
+    assert isinstance(last, Emit)
+    assert (last.type, last.reason) == ("Warning", "DuplicateMAC")
+    assert "is also one of other, third:" in last.message
+    assert plan(seen(a_vm(phase="Running", attempts=[an_attempt()]), a_pod(), namesakes=("other",))) == ()
+
+
 def test_what_was_told_is_not_told_again_when_somebody_edited_the_phase() -> None:
     vm = a_vm(phase="Scheduling", attempts=[an_attempt()])
     assert kinds(plan(seen(vm, a_pod()))) == ["WriteStatus", "Emit", "LookAgain"]
