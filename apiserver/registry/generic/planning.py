@@ -13,7 +13,7 @@ from typing import Final, Literal
 
 from apiserver.apis.meta import objectmeta
 from apiserver.apis.meta.objects import Object, name_of
-from apiserver.apis.meta.validation import FieldError, to_invalid, unknown_field
+from apiserver.apis.meta.validation import MAX_CAUSES, FieldError, to_invalid, unknown_field
 from apiserver.registry.generic import deletion, metadata
 from apiserver.registry.generic.codec import copy
 from apiserver.registry.generic.options import DeleteOptions, WriteOptions
@@ -76,8 +76,11 @@ class Planner:
     def _also(self, obj: Object, old: Object | None, misshapen: list[FieldError]) -> list[FieldError]:
         """Return what is wrong with the rest of a misshapen object, so that its author mends everything at once.
 
-        Hooks may rely on the schema and trip here; then what the schema found must do.
+        Hooks may rely on the schema and trip here; then what the schema found must do. Where that is as much as is told, nobody would see
+        what else there is, and to look for it costs more than the schema did.
         """
+        if len(misshapen) >= MAX_CAUSES:
+            return []
         with suppress(*DECODING_ERRORS):
             rest, paths = copy(obj), frozenset(each.path for each in misshapen)
             if any(each.path.startswith("metadata") for each in misshapen):
