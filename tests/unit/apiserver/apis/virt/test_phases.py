@@ -43,7 +43,7 @@ def test_a_phase_may_stay_and_go_on_as_the_table_says(old: str, new: str, may: b
 
 
 def test_from_the_hand_over_on_there_may_be_a_guest() -> None:
-    assert phases.WITH_GUEST == phases.OWNED_BY_HANDLER | {phases.UNKNOWN}
+    assert phases.OWNED_BY_HANDLER | {phases.UNKNOWN} == phases.WITH_GUEST
 
 
 def test_an_object_without_a_status_has_no_phase() -> None:
