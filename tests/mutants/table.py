@@ -27,7 +27,11 @@ MODULES: Final = (
     _module("controller/reconcilers/endings.py", "controller/reconcilers/test_endings.py"),
     _module("controller/reconcilers/disruptions.py", "controller/reconcilers/test_disruptions.py"),
     _module("controller/runtime/leaderelection.py", "controller/runtime/test_leaderelection.py"),
-    _module("controller/reconcilers/virtual_machine_plan.py", "controller/reconcilers/test_virtual_machine_plan.py"),
+    _module(
+        "controller/reconcilers/virtual_machine_plan.py",
+        "controller/reconcilers/test_virtual_machine_plan_corners.py",
+        "controller/reconcilers/test_virtual_machine_plan.py",
+    ),
     _module("controller/reconcilers/migration_plan.py", "controller/reconcilers/test_migration_plan.py"),
     _module("controller/reconcilers/certificate_plan.py", "controller/reconcilers/test_certificate_plan.py"),
     _module("controller/reconcilers/node_certificate_plan.py", "controller/reconcilers/test_node_certificate_plan.py"),

@@ -11,7 +11,7 @@ from apiserver.apis.meta.errors import Forbidden, InternalError
 from apiserver.client.rest import Client, TransportError
 from apiserver.endpoints import requestinfo
 from apiserver.endpoints.filters import reviewing
-from apiserver.endpoints.filters.authorization import Delegated, review_spec
+from apiserver.endpoints.filters.authorization import AllowAll, Delegated, forbidden, review_spec
 from apiserver.endpoints.users import User
 
 PATH = "/apis/example.com/v1/namespaces/a/widgets"
@@ -23,7 +23,7 @@ GET = requestinfo.parse("GET", f"{PATH}/x", {})
 class Kube:
     """Answers reviews."""
 
-    allowed: bool = True
+    allowed: Any = True
     failures: list[Exception] = field(default_factory=list)
     asked: list[dict[str, Any]] = field(default_factory=list)
 
@@ -161,3 +161,87 @@ def test_the_question_names_the_whole_user() -> None:
     spec = review_spec(ALICE, GET)
     assert (spec["user"], spec["groups"], spec["uid"], spec["extra"]) == ("alice", ["team"], "u1", {"scopes": ["x"]})
     assert review_spec(ALICE, requestinfo.parse("GET", "/metrics", {}))["nonResourceAttributes"] == {"path": "/metrics", "verb": "get"}
+
+
+def test_who_has_no_uid_and_no_extra_is_asked_about_without() -> None:
+    assert review_spec(User("bob", ()), requestinfo.parse("GET", "/metrics", {})) == {
+        "user": "bob",
+        "groups": [],
+        "nonResourceAttributes": {"path": "/metrics", "verb": "get"},
+    }
+
+
+@pytest.mark.parametrize("query", [{"labelSelector": "a in ("}, {"fieldSelector": "a"}, {"labelSelector": ""}, {}])
+def test_selectors_that_say_nothing_or_cannot_be_read_narrow_no_question(query: dict[str, str]) -> None:
+    attributes = review_spec(ALICE, requestinfo.parse("GET", PATH, query))["resourceAttributes"]
+    assert not {"labelSelector", "fieldSelector"} & set(attributes)
+
+
+async def test_masters_are_not_asked_about_and_nobody_for_the_health_of_the_server() -> None:
+    kube, world = Kube(allowed=False), World()
+    authorizer, master = made(kube, world), User("root", ("team", "system:masters"))
+    assert (await authorizer.decide(master, GET)).allowed
+    assert (await authorizer.decide_anew(master, GET)).allowed
+    assert (await authorizer.decide(ALICE, requestinfo.parse("GET", "/healthz", {}))).allowed
+    assert kube.asked == []
+    assert not (await authorizer.decide(ALICE, requestinfo.parse("GET", "/healthz/etcd", {}))).allowed
+    assert not (await authorizer.decide_anew(ALICE, requestinfo.parse("GET", "/healthz", {}))).allowed
+
+
+async def test_an_answer_is_over_at_its_end_and_is_asked_for_anew_when_that_is_wanted() -> None:
+    kube, world = Kube(), World()
+    authorizer = made(kube, world)
+    await authorizer.decide(ALICE, GET)
+    kube.allowed = False
+    assert (await authorizer.decide(ALICE, GET)).allowed
+    assert not (await authorizer.decide_anew(ALICE, GET)).allowed
+    fresh = requestinfo.parse("GET", f"{PATH}/x", {})  # nothing was noted at it
+    known = authorizer.known(ALICE, fresh)
+    assert known is not None
+    assert not known.allowed
+    world.now += 10
+    assert authorizer.known(ALICE, fresh) is None
+    assert authorizer.known(ALICE, requestinfo.parse("GET", f"{PATH}/x", {})) is None
+
+
+@pytest.mark.parametrize("allowed", [None, "true", 1, {"allowed": True}])
+async def test_only_a_true_allows(allowed: Any) -> None:
+    assert not (await made(Kube(allowed), World()).decide(ALICE, GET)).allowed
+
+
+@pytest.mark.parametrize(("more", "remembered"), [(0, True), (1, False)])
+async def test_ten_thousand_characters_are_remembered_and_no_more(more: int, *, remembered: bool) -> None:
+    authorizer = made(Kube(), World())
+    short = requestinfo.parse("GET", PATH, {"labelSelector": "a="})
+    texts = (short.verb, short.path, short.group, short.version, short.namespace, short.resource, short.label_selector)
+    info = requestinfo.parse("GET", PATH, {"labelSelector": "a=" + "b" * (10_000 - sum(map(len, texts)) + more)})
+    await authorizer.decide(ALICE, info)
+    assert (authorizer.known(ALICE, info) is not None) is remembered
+
+
+async def test_for_development_everyone_may_everything() -> None:
+    assert AllowAll().known(ALICE, GET).allowed
+    assert (await AllowAll().decide(ALICE, GET)).allowed
+    assert (await AllowAll().decide_anew(ALICE, GET)).allowed
+
+
+@pytest.mark.parametrize(
+    ("path", "reason", "words"),
+    [
+        ("/metrics", "", 'forbidden: User "alice" cannot get path "/metrics"'),
+        ("/metrics", "no", 'forbidden: User "alice" cannot get path "/metrics": no'),
+        (
+            f"{PATH}/x/status",
+            "",
+            'widgets.example.com "x" is forbidden: User "alice" cannot get resource "widgets/status" in API group "example.com" '
+            'in the namespace "a"',
+        ),
+        (
+            "/apis/example.com/v1/nodes",
+            "no",
+            'nodes.example.com is forbidden: User "alice" cannot list resource "nodes" in API group "example.com" at the cluster scope: no',
+        ),
+    ],
+)
+def test_a_refusal_has_the_words_of_gos(path: str, reason: str, words: str) -> None:
+    assert str(forbidden(ALICE, requestinfo.parse("GET", path, {}), reason)) == words

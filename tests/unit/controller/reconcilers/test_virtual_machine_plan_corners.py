@@ -1,0 +1,216 @@
+"""Small decisions about a virtual machine, one by one: which pods go and stay, whose end counts, and how loud it is told."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from apiserver.apis.meta.objects import condition, name_of, uid_of
+from apiserver.apis.virt import names, power
+from controller.reconcilers.actions import MIN_LOOK_SECONDS, Action, CreatePod, DeletePod, Emit, LookAgain, WriteStatus
+from controller.reconcilers.observed import Observed
+from controller.reconcilers.settings import Settings
+from controller.reconcilers.virtual_machine_plan import is_handled, plan
+from tests.unit.controller.reconcilers.builders import UID, a_pod, a_vm, an_attempt
+
+NOW = datetime(2026, 1, 1, 0, 1, tzinfo=UTC)
+ENDED = "2026-01-01T00:00:30Z"
+MOVED = "migrated: the guest runs on in another pod"
+
+
+def seen(vm: dict[str, Any], *pods: dict[str, Any], **rest: Any) -> Observed:
+    return Observed(vm=vm, pods=pods, settings=Settings("launcher"), **{"claims": {}, "now": NOW, **rest})
+
+
+def kinds(actions: tuple[Action, ...]) -> list[str]:
+    return [type(each).__name__ for each in actions]
+
+
+def deletions(actions: tuple[Action, ...]) -> list[tuple[str, int | None]]:
+    return [(each.name, each.grace_seconds) for each in actions if isinstance(each, DeletePod)]
+
+
+def written(actions: tuple[Action, ...]) -> dict[str, Any]:
+    return next(each.status for each in actions if isinstance(each, WriteStatus))
+
+
+def loudness(actions: tuple[Action, ...]) -> list[str]:
+    return [each.type for each in actions if isinstance(each, Emit)]
+
+
+def pod_name(attempt: int) -> str:
+    return names.launcher_pod_name("testvm", UID, attempt)
+
+
+def over(attempt: int = 1, message: str = "", **rest: Any) -> dict[str, Any]:
+    pod = a_pod(attempt, **{"phase": "Failed", "exit_code": 1, **rest})
+    if message:
+        pod["status"]["containerStatuses"][0]["state"]["terminated"]["message"] = message
+    return pod
+
+
+def moved(attempt: int = 1, **rest: Any) -> dict[str, Any]:
+    return over(attempt, MOVED, phase="Succeeded", exit_code=0, **rest)
+
+
+def test_a_stray_pod_goes_at_once_though_the_guests_own_was_deleted_by_force() -> None:
+    vm = a_vm(phase="Running", attempts=[an_attempt()])
+    assert deletions(plan(seen(vm, a_pod(7), lingers=50.0))) == [(pod_name(7), None)]
+
+
+def test_the_pod_of_an_attempt_that_is_over_is_not_begun_again_for_a_machine_that_is_off() -> None:
+    vm = a_vm(phase="Stopped", attempts=[an_attempt(result="Stopped", endTime=ENDED)], runStrategy="Halted")
+    assert kinds(plan(seen(vm, a_pod()))) == ["DeletePod"]
+
+
+def test_an_end_that_was_seen_is_recorded_at_once() -> None:
+    vm = a_vm(phase="Running", attempts=[an_attempt()])
+    assert kinds(plan(seen(vm, over(), lingers=50.0))) == ["WriteStatus", "Emit"]
+
+
+def test_only_the_pod_of_this_start_goes_quickly_whatever_the_others_are_called() -> None:
+    attempts = [an_attempt(1, result="Failed", endTime=ENDED), an_attempt(2)]
+    vm = a_vm(phase="Scheduling", attempts=attempts, runStrategy="Halted")
+    assert deletions(plan(seen(vm, a_pod(1), a_pod(2), a_pod(3)))) == [(pod_name(1), None), (pod_name(2), 1), (pod_name(3), None)]
+
+
+def test_the_pod_of_the_next_attempt_was_made_and_not_written_down() -> None:
+    vm = a_vm(phase="Failed", attempts=[an_attempt(result="Failed", endTime=ENDED)], runStrategy="Halted")
+    assert deletions(plan(seen(vm, a_pod(1), a_pod(2)))) == [(pod_name(1), None), (pod_name(2), 1)]
+
+
+@pytest.mark.parametrize(
+    ("phase", "attempt", "handled"),
+    [
+        ("Scheduling", {}, False),
+        ("Scheduled", {}, True),
+        ("Running", {}, True),
+        ("Stopping", {}, True),
+        ("Unknown", {}, True),
+        ("Unknown", {"result": "Stopped"}, False),
+    ],
+)
+def test_virt_handler_writes_the_end_of_what_may_have_a_guest(phase: str, attempt: dict[str, Any], handled: bool) -> None:
+    assert is_handled(a_vm(phase=phase, attempts=[an_attempt(**attempt)])) is handled
+
+
+@pytest.mark.parametrize(("rested", "expected"), [(29.5, "LookAgain"), (30.0, "DeletePod"), (31.0, "DeletePod")])
+def test_a_pod_has_half_a_minute_to_follow_its_guest(rested: float, expected: str) -> None:
+    vm = a_vm(phase="Failed", attempts=[an_attempt(result="Failed", endTime=ENDED)])
+    assert kinds(plan(seen(vm, a_pod(), rested=rested))) == [expected]
+
+
+def test_the_address_of_the_pod_is_handed_over() -> None:
+    vm = a_vm(phase="Scheduling", attempts=[an_attempt()])
+    bare = a_pod()
+    del bare["status"]["podIP"]
+    assert written(plan(seen(vm, a_pod())))["podIP"] == "10.0.0.1"
+    assert written(plan(seen(vm, bare)))["podIP"] == ""
+
+
+def test_the_last_half_second_of_a_minute_is_waited_for() -> None:
+    vm, pod = a_vm(phase="Scheduling", attempts=[an_attempt()]), a_pod(phase="Pending")
+    assert plan(seen(vm, pod, now=NOW - timedelta(seconds=0.5))) == (LookAgain(MIN_LOOK_SECONDS),)
+
+
+def test_what_is_in_the_way_is_a_warning() -> None:
+    starting, preparing = a_vm(phase="Scheduling", attempts=[an_attempt()]), a_pod(phase="Pending")
+    refused = a_pod(phase="Pending", node="")
+    refused["status"]["conditions"] = [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/2 nodes"}]
+    scheduled = a_vm(phase="Scheduled", attempts=[an_attempt(nodeName="node1")])
+    crashing = a_vm(phase="Failed", attempts=[an_attempt(each, result="Failed", endTime=ENDED) for each in (1, 2)], runStrategy="Always")
+    late = NOW + timedelta(hours=1)
+    for observed in (
+        seen(starting, refused),
+        seen(starting, preparing, now=late),
+        seen(scheduled, a_pod(), now=late),
+        seen(crashing),
+        seen(a_vm(), refusal="quota exceeded"),
+    ):
+        assert loudness(plan(observed)) == ["Warning"]
+
+
+@pytest.mark.parametrize(
+    ("pod", "result", "told"),
+    [
+        (over(), "Failed", "Warning"),
+        (over(deleting=True), "Failed", "Warning"),
+        (over(phase="Succeeded", exit_code=0), "Succeeded", "Normal"),
+        (over(phase="Succeeded", exit_code=0, deleting=True), "Stopped", "Normal"),
+    ],
+    ids=["crashed", "crashed while it was deleted", "powered off", "deleted"],
+)
+def test_a_failure_is_a_warning_and_no_deletion_hides_it(pod: dict[str, Any], result: str, told: str) -> None:
+    actions = plan(seen(a_vm(phase="Running", attempts=[an_attempt()]), pod))
+    assert (written(actions)["attempts"][0]["result"], loudness(actions)) == (result, [told])
+
+
+@pytest.mark.parametrize(
+    ("strategy", "request_", "message"),
+    [
+        ("Halted", None, "runStrategy is Halted"),
+        ("RerunOnFailure", {"action": "Restart", "runStrategy": "RerunOnFailure", "attempt": 2}, "restart was requested"),
+        ("RerunOnFailure", {"action": "Stop", "runStrategy": "RerunOnFailure", "attempt": 1}, "stop was requested"),
+    ],
+)
+def test_an_attempt_that_was_no_longer_wanted_was_stopped_however_its_pod_ended(
+    strategy: str, request_: dict[str, Any] | None, message: str
+) -> None:
+    for pods in ([], [over()]):
+        vm = a_vm(phase="Running", attempts=[an_attempt()], runStrategy=strategy)
+        vm["status"]["request"] = request_
+        ended = written(plan(seen(vm, *pods)))["attempts"][0]
+        assert (ended["result"], ended["message"]) == ("Stopped", message)
+
+
+def test_the_target_says_the_end_only_of_a_guest_that_moved_there() -> None:
+    vm = a_vm(phase="Running", attempts=[an_attempt()])
+    target = over(phase="Succeeded", exit_code=0, migration="m", node="node2")
+    targets = frozenset({name_of(target)})
+    crashed = written(plan(seen(vm, over(), target, targets=targets)))["attempts"][0]
+    assert (crashed["result"], crashed["message"]) == ("Failed", "crashed: QEMU (exit code 1)")
+    assert written(plan(seen(vm, moved(), target, targets=targets)))["attempts"][0]["result"] == "Succeeded"
+
+
+def test_a_guest_that_moved_twice_ended_in_its_last_pod() -> None:
+    first, second = moved(migration="m", node="node2"), over(phase="Succeeded", exit_code=0, migration="n", node="node3")
+    vm = a_vm(phase="Running", attempts=[an_attempt()])
+    vm["status"] |= {"podName": name_of(first), "podUID": uid_of(first)}
+    targets = frozenset({name_of(first), name_of(second)})
+    assert written(plan(seen(vm, first, second, targets=targets)))["attempts"][0]["result"] == "Succeeded"
+
+
+@pytest.mark.parametrize(("result", "kept"), [("Failed", {2}), ("Stopped", set()), ("Succeeded", set())])
+def test_the_log_of_the_last_failed_attempt_stays_until_the_next_and_no_other(result: str, kept: set[int]) -> None:
+    attempts = [an_attempt(1, result="Failed", endTime=ENDED), an_attempt(2, result=result, endTime=ENDED)]
+    pods = [over(1), over(2), over(7)]
+    for strategy in ("Halted", "Always"):
+        actions = plan(seen(a_vm(phase=result, attempts=attempts, runStrategy=strategy), *pods, rested=1000.0))
+        assert deletions(actions) == [(pod_name(each), None) for each in (1, 2, 7) if each not in kept]
+        assert ("CreatePod" in kinds(actions)) == (strategy == "Always")
+
+
+def test_only_a_pod_of_the_same_name_makes_room_first() -> None:
+    vm = a_vm(phase="Failed", attempts=[an_attempt(result="Failed", endTime=ENDED)], runStrategy="Always")
+    namesake = plan(seen(vm, over(1), over(2), rested=1000.0))
+    assert (deletions(namesake), kinds(namesake)) == ([(pod_name(2), None)], ["DeletePod", "LookAgain"])
+    (made,) = (each for each in plan(seen(vm, over(1), over(7), rested=1000.0)) if isinstance(each, CreatePod))
+    assert name_of(made.pod) == pod_name(2)
+
+
+def test_the_newest_attempts_are_kept() -> None:
+    attempts = [an_attempt(each, result="Stopped", endTime=ENDED) for each in range(1, power.MAX_ATTEMPTS_KEPT + 1)]
+    status = written(plan(seen(a_vm(phase="Stopped", attempts=attempts, runStrategy="Always"))))
+    assert [each["number"] for each in status["attempts"]] == list(range(2, power.MAX_ATTEMPTS_KEPT + 2))
+
+
+def test_which_claims_were_found_is_said() -> None:
+    disk = {"name": "root", "type": "PersistentVolumeClaim", "source": {"name": "data"}, "target": {"bus": "virtio"}}
+    vm = a_vm(domain={"memory": {"guest": "128Mi"}, "devices": {"disks": [disk]}})
+    claim = {"metadata": {"name": "data", "namespace": "default"}, "spec": {"accessModes": ["ReadWriteOnce"]}}
+    for machine, claims, expected in ((vm, {"data": claim}, ("Found", "found data")), (a_vm(), {}, ("NoClaims", "no disk needs a claim"))):
+        told = condition(written(plan(seen(machine, claims=claims)))["conditions"], "DisksReady")
+        assert told is not None
+        assert (told["reason"], told["message"]) == expected
