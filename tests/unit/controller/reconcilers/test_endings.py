@@ -59,8 +59,11 @@ def test_the_next_attempt_and_a_namesake_rest_anew_and_nothing_is_kept_of_machin
     assert endings.rested(a_vm(phase="Running", attempts=[*ended()["status"]["attempts"], an_attempt(2)]), NOW) == 0
     assert endings.rested(ended(number=2), NOW) == 0
     time.now += 60
-    namesake = ended(number=2)
-    namesake["metadata"]["uid"] = "another"
-    assert endings.rested(namesake, NOW) == 0
+    for uid in ("another", "0"):
+        namesake = ended(number=2)
+        namesake["metadata"]["uid"] = uid
+        assert endings.rested(namesake, NOW) == 0
+        time.now += 250
+        assert endings.rested(namesake, NOW) == 250
     endings.forget(("default", "testvm"))
     assert len(endings) == 0

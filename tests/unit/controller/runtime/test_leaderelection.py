@@ -145,6 +145,48 @@ def test_a_leader_that_is_cut_off_stops_before_another_starts() -> None:
     assert not overlaps(terms.spans)
 
 
+class Refusing(View):
+    """Refuses at once what it refuses."""
+
+    async def _hop(self) -> None:
+        await asyncio.sleep(0.01)
+        if self.is_cut_off():
+            raise TransportError("refused")
+
+
+class Lingering(View):
+    """Takes a moment to give up, as a connection that is closed does."""
+
+    async def _hop(self) -> None:
+        try:
+            await asyncio.sleep(60 if self.is_cut_off() else 0.01)
+        finally:
+            await asyncio.sleep(0.1)
+
+
+@pytest.mark.parametrize(("kind", "late"), [(Refusing, 0.0), (Lingering, 0.1)])
+def test_a_leader_stops_in_time_however_its_last_renewal_fails(kind: type[View], late: float) -> None:
+    server, terms = Server(), Terms()
+    stored: list[float] = []
+
+    async def scenario() -> None:
+        loop = asyncio.get_running_loop()
+
+        def note() -> float:
+            stored.append(loop.time())
+            return 0.0
+
+        view = kind(server, lambda: loop.time() > 50, note)
+        elector = LeaderElector(view, Settings("kubevirt", "virt-controller", "a", 15, 10.0, 3.0), Clock())
+        async with asyncio.timeout(100):
+            with pytest.raises(LeadershipLost):
+                await elector.run(terms.lead("a"))  # type: ignore[arg-type] # coroutine functions are what Terms makes
+
+    run(scenario())
+    ((_, _, lost),) = terms.spans
+    assert stored[-1] + 9 < lost <= stored[-1] + 10 + late
+
+
 def test_a_leader_that_stops_gives_the_lease_back() -> None:
     server, terms = Server(), Terms()
 
@@ -220,23 +262,27 @@ def test_a_term_counts_from_the_beginning_of_its_renewal_however_late_the_answer
     assert won > stored[-1] + 15
 
 
-def test_a_leader_that_stops_does_not_give_away_what_another_holds() -> None:
+@pytest.mark.parametrize("other", ["z", "A"])
+def test_a_leader_that_stops_does_not_give_away_what_another_holds(other: str) -> None:
     server, terms = Server(), Terms()
 
     async def scenario() -> None:
         async with asyncio.TaskGroup() as tasks:
             leading = tasks.create_task(campaign(an_elector(server.view(), "a"), terms.lead("a")))
             await asyncio.sleep(10.5)
-            server.take("z")
+            server.take(other)
             leading.cancel()  # before its next renewal would have told it
 
     run(scenario())
-    assert (server.spec["holderIdentity"], server.spec["leaseDurationSeconds"]) == ("z", 15)
+    assert (server.spec["holderIdentity"], server.spec["leaseDurationSeconds"]) == (other, 15)
 
 
 def test_a_lease_that_was_given_back_is_nobodys_and_runs_out_at_once() -> None:
     server, terms = Server(), Terms()
-    run(campaign(an_elector(server.view(), "a"), terms.lead("a", seconds=3)))
+    elector = an_elector(server.view(), "a")
+    assert not elector.is_leader
+    run(campaign(elector, terms.lead("a", seconds=3)))
+    assert not elector.is_leader
     assert (server.spec["holderIdentity"], server.spec["leaseDurationSeconds"]) == ("", 1)
 
 
@@ -278,14 +324,17 @@ def test_a_lease_says_since_when_and_how_often_it_changed_hands() -> None:
     assert server.spec == {
         "holderIdentity": "", "leaseDurationSeconds": 1, "acquireTime": now, "renewTime": now, "leaseTransitions": 1,
     }  # fmt: skip
-    server.take("", acquireTime="2025-01-01T00:00:00Z", leaseTransitions=4, strategy="kept")
+    server.take("", acquireTime="2025-01-01T00:00:00Z", leaseTransitions=5, strategy="kept")
     lead = an_elector(server.view(), "b")
     assert run(lead._try())
     assert server.spec["acquireTime"] == now
-    assert (server.spec["leaseTransitions"], server.spec["holderIdentity"], server.spec["strategy"]) == (5, "b", "kept")
+    assert (server.spec["leaseTransitions"], server.spec["holderIdentity"], server.spec["strategy"]) == (6, "b", "kept")
     server.take("b", acquireTime="2025-01-01T00:00:00Z", leaseTransitions=5)
     assert run(an_elector(server.view(), "b")._try())
     assert (server.spec["leaseTransitions"], server.spec["acquireTime"]) == (5, "2025-01-01T00:00:00Z")
+    server.take("b")
+    assert run(an_elector(server.view(), "b")._try())
+    assert server.spec["acquireTime"] == now
 
 
 def test_what_was_led_ends_with_its_error_and_the_lease_is_given_back() -> None:
@@ -301,7 +350,7 @@ def test_what_was_led_ends_with_its_error_and_the_lease_is_given_back() -> None:
     assert server.spec["holderIdentity"] == ""
 
 
-@pytest.mark.parametrize("times", [(0.0, 10.0, 15), (10.0, 10.0, 15), (2.0, 15.0, 15), (11.0, 10.0, 15), (2.0, 16.0, 15)])
+@pytest.mark.parametrize("times", [(0.0, 10.0, 15), (-1.0, 10.0, 15), (10.0, 10.0, 15), (2.0, 15.0, 15), (11.0, 10.0, 15), (2.0, 16.0, 15)])
 def test_times_that_would_let_two_lead_are_refused(times: tuple[float, float, int]) -> None:
     retry, deadline, duration = times
     with pytest.raises(ValueError, match="retry < renew deadline < lease duration"):

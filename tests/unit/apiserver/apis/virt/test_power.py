@@ -79,6 +79,7 @@ def _run(result: str, minutes: int) -> dict[str, Any]:
         ("Always", [_run("Stopped", 0)] * 3, 3),
         ("RerunOnFailure", [_run("Stopped", 0)] * 3, 3),
         ("Always", [{**_run("Failed", 0), "endTime": "once upon a time"}], 1),
+        ("Always", [_run("Failed", 0), {"nodeName": "node1"}], 1),
         ("Always", [{"result": "Failed", "endTime": "2026-01-01T00:30:00Z"}], 1),
     ],
 )
@@ -91,6 +92,7 @@ def test_a_back_off_counts_short_runs_in_a_row_and_forgets_them_after_a_good_one
 
 def test_what_is_said_of_a_rerun_counts_the_starts() -> None:
     assert power.decide(_vm(limit=2, a1="Failed")).message == "the last attempt did not succeed; 1 of 3 starts failed"
+    assert power.decide(_vm(limit=1, a1="Failed")).message == "the last attempt did not succeed; 1 of 2 starts failed"
     assert power.decide(_vm(limit=0, a1="Failed")).message == "1 starts failed in a row; spec.rerun.limit is 0"
 
 
@@ -132,6 +134,11 @@ def test_a_verb_that_was_superseded_does_not_come_back_with_its_strategy(action:
     for edited, counts in ((0, True), (1, False)):
         vm["status"]["runStrategyGeneration"] = edited
         assert (power.effective_request(vm) is not None) is counts
+
+
+def test_what_was_asked_for_waits_for_no_back_off() -> None:
+    vm = _vm("Always", request=_request("Start", 3, "Always"), a1=_run("Failed", 0), a2=_run("Failed", 0))
+    assert (power.decide(vm).reason, power.decide(vm).failures) == ("Requested", 0)
 
 
 @pytest.mark.parametrize("strategy", ["Manual", "Halted", "Once"])
