@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 from typing import get_args
 
 import pytest
@@ -57,3 +58,62 @@ asyncio.run(__main__._to_the_end(run))
     done = subprocess.run([sys.executable, "-c", program], timeout=50, check=False)
 
     assert done.returncode == 3
+
+
+def test_a_mistake_that_ends_the_process_is_1_and_logged() -> None:
+    program = """
+import asyncio
+from launcher import __main__
+
+async def run():
+    raise RuntimeError("no socket")
+
+asyncio.run(__main__._to_the_end(run))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=50, check=False)
+
+    assert done.returncode == 1
+    assert "virt-launcher failed" in done.stderr
+    assert "no socket" in done.stderr
+
+
+@pytest.mark.parametrize("there", ["a file", "a link", "nothing"])
+def test_a_start_that_is_stopped_says_so_in_the_file_that_the_kubelet_made_and_in_no_other(tmp_path: Path, there: str) -> None:
+    log, other = tmp_path / "termination-log", tmp_path / "other"
+    other.touch()
+    if there == "a file":
+        log.touch()
+    elif there == "a link":
+        log.symlink_to(other)
+    program = f"from launcher import __main__; __main__.TERMINATION_LOG = {str(log)!r}; __main__._end(15, None)"
+
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=50, check=False)
+
+    assert (done.returncode, done.stderr) == (0, f"{__main__.NOT_RUN}\n")
+    assert (log.read_text() if log.exists() else "") == (__main__.NOT_RUN if there == "a file" else "")
+    assert log.exists() == (there != "nothing")
+    assert other.read_text() == ""
+
+
+def test_what_it_makes_is_its_own_and_tls_is_not_loaded() -> None:
+    program = """
+import os, sys, types
+
+async def run():
+    print(os.umask(0) == 0o077, sys.modules.get("ssl"))
+    sys.stdout.flush()
+    return 0
+
+process = types.ModuleType("launcher.main.process")
+process.run, process.configure_logging = run, lambda: None
+sys.modules["launcher.main.process"] = process
+from launcher import __main__
+import launcher.main
+launcher.main.process = process
+sys.argv = ["virt-launcher"]
+os.umask(0o022)
+__main__.main()
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=50, check=False)
+
+    assert (done.returncode, done.stdout, done.stderr) == (0, "True None\n", "")

@@ -124,6 +124,39 @@ def test_two_steps_side_by_side_share_the_machine() -> None:
     assert course.told() == "about 24 min left"
 
 
+@pytest.mark.parametrize(
+    ("seen", "words"),
+    [
+        (Seen(100, 100, 59), "under a minute left"),
+        (Seen(100, 100, 60), "about 1 min left"),
+        (Seen(100, 100, 61), "about 2 min left"),
+        (Seen(10, 10, 600), "about 10 min left, if this machine is like the one of the records"),
+    ],
+)
+def test_an_estimate_is_rounded_up_and_says_what_it_is_worth(seen: estimate.Seen, words: str) -> None:
+    assert estimate.told(seen) == words
+
+
+def test_a_course_counts_from_its_beginning_what_was_expected_and_once() -> None:
+    now = 1000.0
+    course = estimate.Course({"a": 100.0, "b": 100.0, "c": 300.0}, clock=lambda: now)
+    assert course.told() == "about 9 min left, if this machine is like the one of the records"  # 500 s
+
+    course.begin("a")
+    course.begin("unexpected")
+    now += 60
+    assert course.told() == "about 8 min left, if this machine is like the one of the records"  # 40 s of a, and the others
+    now += 140
+    course.end("unexpected")
+    course.end("a")
+    course.end("a")
+    assert course.told() == "about 14 min left"  # half as quick: 800 s
+
+    course.begin("b")
+    now += 100
+    assert course.told() == "about 12 min left"  # 100 s of b, 600 s of c
+
+
 def test_every_line_of_a_step_says_what_is_left(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

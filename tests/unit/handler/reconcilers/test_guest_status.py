@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -35,6 +36,13 @@ def test_looking_again_changes_nothing() -> None:
     status = guest_status.running(a_vm(), a_running(), WIRED, NOW)
 
     assert guest_status.running({**a_vm(), "status": status}, a_running(), None, NOW) == status
+
+
+def test_a_guest_without_a_network_has_no_interfaces_and_one_that_was_not_looked_at_keeps_its_own() -> None:
+    known = {**a_vm(), "status": guest_status.running(a_vm(), a_running(), WIRED, NOW)}
+
+    assert guest_status.running(known, a_running(), (), NOW)["interfaces"] == []
+    assert guest_status.running(known, a_running(), None, NOW)["interfaces"] == known["status"]["interfaces"]
 
 
 def test_facts_of_the_agent_and_console_connections_are_no_reason_to_write() -> None:
@@ -141,3 +149,99 @@ def test_nobody_looks_for_an_image_after_the_end() -> None:
     status = guest_status.ended(waiting, guest_status.End("Stopped", "ShutDown", "not started"), NOW)
 
     assert [each["type"] for each in status["conditions"]] == ["Ready"]
+
+
+def test_an_end_takes_back_what_was_told_of_the_network() -> None:
+    faulty = guest_status.with_network(a_vm(), a_vm()["status"], guest_status.NetworkFault("NetworkNotReady", "nft failed"), NOW)
+    assert objects.condition(faulty["conditions"], "NetworkReady") is not None
+    status = guest_status.ended({**a_vm(), "status": faulty}, guest_status.End("Stopped", "ShutDown", "bye"), NOW)
+
+    assert [each["type"] for each in status["conditions"]] == ["Ready"]
+
+
+@pytest.mark.parametrize("kind", ["NetworkReady", "DisksReady"])
+def test_what_is_in_order_already_is_not_written_anew_for_every_edit_of_the_spec(kind: str) -> None:
+    known = {"type": kind, "status": "True", "reason": "AsEver", "message": "", "observedGeneration": 1}
+    vm = a_vm("Running", conditions=[known])
+
+    told = guest_status.with_network(vm, guest_status.running(vm, a_running(), WIRED, NOW), None, NOW)
+
+    assert objects.condition(told["conditions"], kind) == known
+
+
+def test_a_node_that_is_back_and_waits_for_an_image_is_known_again() -> None:
+    status = guest_status.waiting_for_images(a_vm("Unknown"), ("disk0",), NOW)
+    assert status["phase"] == "Scheduled"
+
+
+def test_what_is_said_of_a_disk_that_failed_is_one_bounded_line() -> None:
+    launcher = a_running("paused", "I/O error")
+    assert launcher.domain is not None
+    failed = replace(launcher, domain=replace(launcher.domain, detail="\x1b[2J\n" + "x" * 100_000))
+    conditions = guest_status.running(a_vm("Running"), failed, None, NOW)["conditions"]
+
+    for each in conditions:
+        assert len(each["message"]) < 2 * guest_status.MAX_DETAIL
+        assert each["message"].isprintable()
+    assert "xxx" in (objects.condition(conditions, "Paused") or {})["message"]
+
+
+def test_a_machine_is_reached_at_the_first_address_of_its_first_interface() -> None:
+    first = replace(WIRED[0], addresses=("10.244.0.9", "fd00::9"))
+    second = replace(WIRED[0], name="other", addresses=("10.9.9.9",))
+    status = guest_status.running(a_vm(), a_running(), (first, second), NOW)
+
+    assert status["podIP"] == "10.244.0.9"
+    assert [each["ipAddress"] for each in status["interfaces"]] == ["10.244.0.9", "10.9.9.9"]
+    assert status["interfaces"][0]["ipAddresses"] == ["10.244.0.9", "fd00::9"]
+
+
+def test_what_is_wrong_with_a_disk_is_told_in_one_bounded_line() -> None:
+    status = guest_status.with_disks_problem(a_vm(), "disk0:\n\x1b[2J" + "x" * 5000, NOW)
+
+    found = objects.condition(status["conditions"], "DisksReady")
+    assert found is not None
+    assert len(found["message"]) <= guest_status.MAX_MESSAGE
+    assert found["message"].isprintable()
+
+
+def test_of_a_failure_qemus_last_words_are_told_and_of_another_end_none() -> None:
+    log = ("first", "second", "third", "last")
+    failed = guest_status.end_of(messages.Ending("crashed", "QEMU died", log=log))
+    stopped = guest_status.end_of(messages.Ending("destroyed", "powered off", log=log))
+
+    assert failed is not None
+    assert failed.message == "QEMU died; QEMU's last words: second | third | last"
+    assert stopped is not None
+    assert stopped.message == "powered off"
+
+
+def test_when_a_guest_began_to_run_is_said_once() -> None:
+    known = {**a_vm(), "status": guest_status.running(a_vm(), a_running(), WIRED, NOW)}
+    later = guest_status.running(known, a_running("paused", "user"), None, NOW + timedelta(hours=1))
+
+    assert later["attempts"][0]["runningTime"] == "2026-11-21T08:00:00Z"
+
+
+def test_how_an_attempt_ended_is_not_written_over() -> None:
+    ended = {"number": 1, "podName": "p", "endTime": "2026-11-21T07:59:30Z", "result": "Failed", "message": "node1 is gone"}
+    status = guest_status.ended(a_vm("Running", attempts=[ended]), guest_status.End("Succeeded", "GuestPoweredOff", "bye"), NOW)
+
+    assert status["attempts"] == [ended]
+
+
+def test_a_guest_that_shuts_down_is_stopping_and_not_ready() -> None:
+    status = guest_status.running(a_vm("Running"), a_running(stopping=True), None, NOW)
+
+    assert status["phase"] == "Stopping"
+    ready = objects.condition(status["conditions"], "Ready") or {}
+    assert (ready["status"], ready["reason"]) == ("False", "Stopping")
+
+
+def test_only_disks_whose_image_is_missing_are_named() -> None:
+    vm = a_vm()
+    vm["spec"]["domain"]["devices"]["disks"].append({"name": "data", "type": "PersistentVolumeClaim", "source": {"name": "other"}})
+    disks = objects.condition(guest_status.waiting_for_images(vm, ("data",), NOW)["conditions"], "DisksReady") or {}
+
+    assert "PersistentVolumeClaim other;" in disks["message"]
+    assert "disk0" not in disks["message"]

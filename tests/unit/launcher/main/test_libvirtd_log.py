@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import asyncio
+import os
+
 import pytest
 
 from launcher.main import libvirtd_log
@@ -31,3 +34,23 @@ def test_lines_come_in_pieces_and_have_a_length() -> None:
     assert lines.feed(b"one\ntw") == [b"one"]
     assert lines.feed(b"o\nthree") == [b"two"]
     assert lines.feed(b"x" * libvirtd_log.MAX_LINE) == [b"three" + b"x" * libvirtd_log.MAX_LINE]
+
+
+async def test_what_is_forwarded_is_marked_and_cut_and_nobody_reads_afterwards(capfd: pytest.CaptureFixture[str]) -> None:
+    loop, told = asyncio.get_running_loop(), ""
+    with libvirtd_log.forwarding() as writer:
+        reader = next(each for each in range(256) if each != writer and _same_pipe(each, writer))
+        os.write(writer, b"\n" + START[2] + b"\nQEMU ended\n" + b"x" * (2 * libvirtd_log.MAX_LINE) + b"\n")
+        async with asyncio.timeout(5):
+            while not told.endswith("x\n"):
+                await asyncio.sleep(0.01)
+                told += capfd.readouterr().err
+    assert told == "libvirtd: QEMU ended\nlibvirtd: " + "x" * libvirtd_log.MAX_LINE + "\n"
+    assert not loop.remove_reader(reader)  # the next file of that number is somebody else's
+
+
+def _same_pipe(one: int, other: int) -> bool:
+    try:
+        return os.fstat(one).st_ino == os.fstat(other).st_ino
+    except OSError:
+        return False

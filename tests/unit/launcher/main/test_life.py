@@ -38,6 +38,7 @@ def stopping(deadline: float = 10, attempts: int = 0, last_attempt: float = floa
         (WITH_AGENT, stopping(10, 2, last_attempt=1), Step.ASK_AGENT),
         (PAUSED, stopping(), Step.RESUME),
         (Observation("d", "u", "qemu", State.PAUSED, "I/O error"), stopping(), Step.RESUME),
+        (Observation("d", "u", "qemu", State.PAUSED, "watchdog"), stopping(), Step.RESUME),
         (Observation("d", "u", "qemu", State.PMSUSPENDED, "unknown"), stopping(), Step.RESUME),
         (RUNNING, stopping(5), Step.DESTROY),
         (RUNNING, stopping(-life.GIVE_UP_SECONDS), Step.GIVE_UP),

@@ -1,0 +1,149 @@
+"""The loop of virtual machines where something is slow, says the same again, or does not do what it was asked to."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from apiserver.apis.meta import objects
+from handler.network.namespaces import CommandFailed
+from handler.pods.hanging import StorageHangs
+from handler.reconcilers import guest_plan, run_guest
+from launcher.protocol import messages
+from tests.component.handler.world import EVENTS, VMS, World, a_world, eventually
+from tests.unit.handler.reconcilers.builders import a_request
+
+
+@pytest.fixture
+async def world(tmp_path: Path) -> AsyncIterator[World]:
+    async with a_world(tmp_path) as made:
+        yield made
+
+
+def phase_is(world: World, phase: str) -> bool:
+    return bool(world.status()["phase"] == phase)
+
+
+def told(world: World, reason: str) -> int:
+    """Return how often the machine's Events say it."""
+    return sum(int(each.get("count") or 1) for each in world.api.all(EVENTS) if each["reason"] == reason)
+
+
+async def test_each_reboot_is_told_once_whatever_else_is_reported(world: World) -> None:
+    await world.vm()
+    launcher = await world.launcher("pod-1")
+    async with world.handler():
+        await eventually(lambda: phase_is(world, "Running"))
+        launcher.change(reboots=1)
+        await eventually(lambda: told(world, "Rebooted") == 1)
+        assert launcher.status.domain is not None
+        launcher.change(domain=replace(launcher.status.domain, state="paused", reason="watchdog"))
+        await eventually(lambda: world.status()["domain"]["state"] == "paused")
+        launcher.change(domain=replace(launcher.status.domain, state="running", reason="unpaused"))
+        await eventually(lambda: world.status()["domain"]["state"] == "running")
+        launcher.change(reboots=2)
+        await eventually(lambda: told(world, "Rebooted") >= 2)
+        await asyncio.sleep(0.2)
+    assert told(world, "Rebooted") == 2
+
+
+async def test_a_network_that_has_healed_is_not_looked_at_again_and_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_guest, "HEALS_SECONDS", 0.05)
+    monkeypatch.setattr(run_guest, "NETWORK_SECONDS", 0.05)
+    await world.vm()
+    await world.launcher("pod-1")
+    async with world.handler():
+        await eventually(lambda: phase_is(world, "Running"))
+    plan, looks = guest_plan.plan, 0
+
+    def counted(observed: guest_plan.Observed) -> guest_plan.Action:
+        nonlocal looks
+        looks += 1
+        return plan(observed)
+
+    monkeypatch.setattr(guest_plan, "plan", counted)
+    async with world.handler() as again:
+        again.node.no_network = CommandFailed("no bridge")
+        await eventually(lambda: "NetworkNotReady" in world.events())
+        again.node.no_network = None
+        await eventually(lambda: objects.is_true(world.status()["conditions"], "NetworkReady"))
+        await asyncio.sleep(0.3)
+        before = looks
+        await asyncio.sleep(0.5)
+        assert looks <= before + 1
+
+
+async def test_a_launcher_that_does_nothing_of_what_it_is_asked_is_asked_once_in_a_while(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await world.vm()
+    launcher = await world.launcher("pod-1")
+    async with world.handler():
+        await eventually(lambda: phase_is(world, "Running"))
+        monkeypatch.setattr(launcher, "_carry_out", lambda _: None)
+        await world.api.edit(VMS, "default", "testvm", lambda vm: vm["status"].update(request=a_request("Pause")))
+        await eventually(lambda: any(isinstance(each, messages.Suspend) for each in launcher.received))
+        await asyncio.sleep(0.5)
+    assert sum(isinstance(each, messages.Suspend) for each in launcher.received) == 1
+    assert "Paused" in world.events()
+
+
+async def test_a_disk_that_does_not_answer_is_told_once_while_it_lasts(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_guest, "START_AGAIN_SECONDS", 0.02)
+    await world.vm()
+    launcher = await world.launcher("pod-1")
+    async with world.handler() as handler:
+        handler.node.fault = StorageHangs("what is mounted in pod pod-1 does not answer")
+        await eventually(lambda: handler.node.given > 4)
+        found = objects.condition(world.status()["conditions"], "DisksReady") or {}
+        assert (found["status"], found["message"]) == ("False", "what is mounted in pod pod-1 does not answer")
+        handler.node.fault = None
+        await eventually(lambda: phase_is(world, "Running"))
+    assert told(world, "DiskNotAnswering") == 1
+    assert launcher.starts == 1
+
+
+async def test_a_start_that_is_slow_after_its_images_came_waits_for_no_image_any_more(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_guest, "IMAGE_SECONDS", 0.02)
+    await world.vm()
+    launcher = await world.launcher("pod-1")
+    launcher.missing = ("disk0",)
+    async with world.handler():
+        await eventually(lambda: "DiskImageNotFound" in world.events())
+        monkeypatch.setattr(launcher, "_start", lambda _: ("Timeout", "libvirt does not answer"))
+        await eventually(lambda: objects.is_true(world.status()["conditions"], "DisksReady"))
+        assert phase_is(world, "Scheduled")
+
+
+async def test_an_end_is_written_at_once_however_much_was_written_before(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_guest, "WRITES_BURST", 2)
+    monkeypatch.setattr(run_guest, "WRITE_SECONDS", 600.0)
+    await world.vm()
+    launcher = await world.launcher("pod-1")
+    async with world.handler():
+        await eventually(lambda: phase_is(world, "Running"))
+        for number in range(8):
+            assert launcher.status.domain is not None
+            launcher.change(domain=replace(launcher.status.domain, reason=f"reason {number}"))
+            await asyncio.sleep(0.02)
+        assert world.status()["domain"]["reason"] != "reason 7"  # its turn has not come
+        launcher.end("shutdown")
+        await eventually(lambda: phase_is(world, "Succeeded"))
+
+
+async def test_a_guest_that_changed_its_state_meanwhile_is_no_failure(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    await world.vm()
+    launcher = await world.launcher("pod-1")
+    async with world.handler():
+        await eventually(lambda: phase_is(world, "Running"))
+        monkeypatch.setattr(launcher, "_carry_out", lambda _: ("Conflict", "the domain is shut off"))
+        await world.api.edit(VMS, "default", "testvm", lambda vm: vm["status"].update(request=a_request("Pause")))
+        await eventually(lambda: any(isinstance(each, messages.Suspend) for each in launcher.received))
+        await asyncio.sleep(0.3)
+    assert "SuspendFailed" not in world.events()

@@ -1,0 +1,285 @@
+"""Bad days of the plugin: credentials that run out twice, servers that send it elsewhere, and what it must not do while it waits."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from aiohttp import web
+from websockets.exceptions import ConnectionClosedError
+
+from apiserver.apis.meta import errors
+from apiserver.kubectl import commands, console, terminal, verbs
+from apiserver.kubectl.access import Access
+from apiserver.kubectl.messages import Failure
+from apiserver.kubectl.scrollback import Overlap, Seen
+from tests.component.test_kubectl_virt import Attached, attached, program, until
+from tests.fakes.streams import SCREENFUL, FakeStreams
+
+
+@pytest.fixture
+def server() -> FakeStreams:
+    return FakeStreams()
+
+
+@pytest.fixture
+async def url(server: FakeStreams) -> AsyncIterator[str]:
+    async with server.serving() as served:
+        yield served
+
+
+@pytest.fixture
+def way(url: str) -> Access:
+    return Access(server=url, namespace="default", headers=(("Authorization", "Bearer secret"),))
+
+
+async def test_a_credential_that_expires_again_is_loaded_again(server: FakeStreams, way: Access) -> None:
+    one, loaded = Attached(way, console.Settings("testvm", 0.0, 5.0), terminal=True), 0
+
+    async def load() -> Access:
+        nonlocal loaded
+        loaded += 1
+        return way
+
+    one.session._load = load
+    async with asyncio.timeout(10), asyncio.TaskGroup() as group:
+        task = group.create_task(one.session.run())
+        for times in (1, 2, 3):
+            await until(lambda: len(server.open) == 1)
+            assert loaded == times
+            server.refusals = [errors.Unauthorized("Unauthorized")]
+            await server.close(3000, "your credential is not valid any more")
+            await until(lambda: not server.refusals)
+        task.cancel()
+    one.close()
+
+
+async def test_a_credential_that_is_worth_nothing_when_it_is_new_is_the_end(server: FakeStreams, way: Access) -> None:
+    one = Attached(way, console.Settings("testvm", 0.0, 60.0), terminal=True)
+
+    async def expire() -> None:
+        await until(lambda: server.open)
+        server.refusals = [errors.Unauthorized("Unauthorized")] * 100
+        await server.close(3000, "your credential is not valid any more")
+
+    async with asyncio.timeout(5), asyncio.TaskGroup() as group:
+        group.create_task(expire())
+        with pytest.raises(Failure, match="You must be logged in"):
+            await one.session.run()
+    one.close()
+    assert len(server.requests) == 3
+
+
+@pytest.mark.parametrize("refusal", [errors.Unauthorized("no"), errors.Forbidden("no"), errors.NotFound("no"), errors.Invalid("no")])
+async def test_what_waiting_does_not_change_is_not_waited_for(server: FakeStreams, way: Access, refusal: errors.StatusError) -> None:
+    server.refusals = [refusal] * 100
+    one = Attached(way, console.Settings("testvm", wait_seconds=60.0), terminal=True)
+    async with asyncio.timeout(5):
+        with pytest.raises(Failure, match="no"):
+            await one.session.run()
+    one.close()
+    assert len(server.requests) == 1
+
+
+async def test_a_server_that_is_not_there_is_not_waited_for() -> None:
+    """``--wait`` is for the machine."""
+    one = Attached(Access("http://127.0.0.1:1", "default"), console.Settings("testvm", wait_seconds=60.0), terminal=True)
+    async with asyncio.timeout(5):
+        with pytest.raises(Failure, match="Unable to connect"):
+            await one.session.run()
+    one.close()
+
+
+async def test_a_person_who_types_on_and_on_without_a_connection_stays_in_the_session(server: FakeStreams, way: Access) -> None:
+    server.refusals = [errors.ServiceUnavailable("starting")] * 1000
+    async with attached(way, wait=60) as (one, task):
+        for _ in range(2 * console.MAX_TYPED_AHEAD):
+            one.type(b"x")
+            await asyncio.sleep(0.001)
+            await until(lambda: one.session._keys.full() or one.session._keys.qsize())
+        assert not task.done()
+        one.type(b"\x1d")
+        async with asyncio.timeout(3):
+            await task
+
+
+async def test_keys_that_a_broken_connection_did_not_take_go_to_the_next_one_in_order(way: Access) -> None:
+    one = Attached(way, console.Settings("testvm"), terminal=True)
+    one.session._keys.put_nowait(b"first")
+    one.session._keys.put_nowait(b"second")
+    sent: list[bytes] = []
+
+    async def broken(_: bytes) -> None:
+        raise ConnectionClosedError(None, None)
+
+    async def good(content: bytes) -> None:
+        sent.append(content)
+
+    with pytest.raises(ConnectionClosedError):
+        await one.session._type(SimpleNamespace(send=broken))  # type: ignore[arg-type]  # nothing but its send is used
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(0.05):
+            await one.session._type(SimpleNamespace(send=good))  # type: ignore[arg-type]
+    one.close()
+    assert sent == [b"first", b"second"]
+
+
+async def test_a_terminal_that_was_hung_up_hears_nothing_and_ends_no_session(
+    server: FakeStreams, way: Access, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def hung_up(_: str) -> None:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(sys, "stderr", SimpleNamespace(write=hung_up, flush=lambda: None))
+    async with attached(way) as (one, _):
+        await until(lambda: one.read() == SCREENFUL)
+        server.cut()
+        one.type(b"a")
+        await until(lambda: one.read().endswith(b"A"))
+
+
+async def test_the_beginning_of_a_connection_is_compared_for_a_moment_and_its_rest_is_passed_on(
+    server: FakeStreams, way: Access, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[Counted] = []
+
+    class Counted(Overlap):
+        def __init__(self, seen: bytes) -> None:
+            super().__init__(seen)
+            self.decisions = 0
+            made.append(self)
+
+        def rest(self) -> bytes:
+            self.decisions += 1
+            return super().rest()
+
+    monkeypatch.setattr(console, "Overlap", Counted)
+    monkeypatch.setattr(console, "REPLAY_SECONDS", 0.05)
+    server.scrollback = b"the first line of the boot\r\nthe second line of the boot\r\n"
+    async with attached(way) as (one, _):
+        await until(lambda: one.read() == server.scrollback)
+        server.scrollback = b"the first line of the boot\r\n"  # of another pod: it could still become what was seen
+        server.cut()
+        await until(lambda: len(made) == 2 and made[1].decided)
+        await asyncio.sleep(0.3)
+        assert made[1].decisions == 1  # and not again and again
+        one.type(b"a")
+        await until(lambda: one.read().endswith(b"first line of the boot\r\nA"))
+
+
+async def test_what_was_held_for_comparison_is_printed_when_the_guest_ends(
+    server: FakeStreams, way: Access, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(console, "REPLAY_SECONDS", 60.0)
+    server.scrollback = b"the first line of the boot\r\nthe second line of the boot\r\n"
+    async with attached(way) as (one, task):
+        await until(lambda: one.read() == server.scrollback)
+        server.scrollback = b"the first line of the boot\r\n"
+        server.cut()
+        await until(lambda: len(server.subprotocols) == 2 and server.open)
+        await server.close(1000, "the guest powered off")
+        async with asyncio.timeout(3):
+            await task
+        assert one.read().endswith(b"second line of the boot\r\nthe first line of the boot\r\n")
+
+
+def test_nothing_is_held_of_a_first_connection_and_little_is_kept_of_a_long_one() -> None:
+    assert Overlap(b"").take(b"login: ") == b"login: "
+    seen = Seen(limit=10)
+    for _ in range(5):
+        seen.add(b"abcdefgh")
+    assert seen.content == b"ghabcdefgh"
+
+
+async def test_no_credential_is_sent_where_an_answer_points(way: Access, server: FakeStreams) -> None:
+    """A server that redirects would otherwise get to see the token at an address of its choice."""
+    asked: list[str] = []
+
+    async def elsewhere(request: web.Request) -> web.Response:
+        asked.append(request.path)
+        return web.json_response({"kind": "VirtualMachine"})
+
+    async def redirect(_: web.Request) -> web.Response:
+        return web.Response(status=307, headers={"Location": "/elsewhere"})
+
+    app = web.Application()
+    app.router.add_put("/elsewhere", elsewhere)
+    app.router.add_put("/{path:.*}", redirect)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    try:
+        with pytest.raises(Failure, match="stop virtual machine default/testvm"):
+            await verbs.act(Access(f"http://127.0.0.1:{runner.addresses[0][1]}", "default", headers=way.headers), "testvm", "stop")
+    finally:
+        await runner.cleanup()
+    assert asked == []
+
+
+def test_an_interrupt_that_asyncio_did_not_see_is_130(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(_: list[str] | None) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(commands, "_parse_and_do", interrupted)
+    assert commands.run([]) == 130
+
+
+def test_a_mistake_of_ours_is_one_line_that_names_it(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def wrong(_: list[str] | None) -> int:
+        raise ExceptionGroup("several", [ExceptionGroup("more", [KeyError("name")])])
+
+    monkeypatch.setattr(commands, "_parse_and_do", wrong)
+    assert commands.run([]) == 1
+    assert capsys.readouterr().err == "error: KeyError in kubectl virt, which is a mistake in it: 'name'\n"
+
+
+async def test_a_failure_that_nobody_can_read_is_1_all_the_same(server: FakeStreams, url: str, tmp_path: Path) -> None:
+    server.refusals = [errors.NotFound("testvm not found")]
+    done = await program(tmp_path, url, "start", "testvm", shell='"$@" 2>/dev/full; echo $?')
+    assert (done.out, done.err) == ("1\n", "")
+
+
+@pytest.mark.parametrize("blocking", [True, False])
+async def test_everything_is_written_to_a_reader_that_is_slow(blocking: bool) -> None:
+    far, near = os.pipe()
+    os.set_blocking(near, blocking)
+    content = bytes(range(256)) * 2048  # eight times what a pipe holds
+    found = bytearray()
+
+    async def read_slowly() -> None:
+        while len(found) < len(content):
+            await asyncio.sleep(0.005)
+            found.extend(await asyncio.to_thread(os.read, far, 1 << 16))
+
+    async with asyncio.timeout(20), asyncio.TaskGroup() as group:
+        group.create_task(read_slowly())
+        await terminal.write(near, content)
+    os.close(far)
+    os.close(near)
+    assert bytes(found) == content
+
+
+async def test_input_that_another_reader_took_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two programs on one terminal: it was readable, and when it is read, nothing is there."""
+    far, near = os.pipe()
+    read, tries = os.read, 0
+
+    def taken_once(descriptor: int, size: int) -> bytes:
+        nonlocal tries
+        tries += 1
+        if descriptor == far and tries == 1:
+            raise BlockingIOError
+        return read(descriptor, size)
+
+    monkeypatch.setattr(os, "read", taken_once)
+    os.write(near, b"key")
+    async with asyncio.timeout(5):
+        assert await terminal.read(far) == b"key"
+    os.close(far)
+    os.close(near)

@@ -1,0 +1,98 @@
+"""Calls that may hang: one a pod, whose end is seen by whoever still waits, and harms nobody if nobody does."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import itertools
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from handler.pods import hanging
+from handler.pods.hanging import Calls, StorageHangs
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hanging, "PATIENCE_SECONDS", 0.02)
+
+
+def ended(uid: str) -> bool:
+    return not any(each.name == f"pod {uid}" for each in threading.enumerate())
+
+
+def joined(uid: str) -> None:
+    for each in threading.enumerate():
+        if each.name == f"pod {uid}":
+            each.join(10)
+    assert ended(uid)
+
+
+async def test_a_call_that_returned_is_over_and_who_asks_again_has_another() -> None:
+    calls, counted = Calls[int](), itertools.count()
+    assert [await calls.run("pod-1", lambda: counted.__next__) for _ in range(3)] == [0, 1, 2]
+
+
+async def test_who_is_cancelled_leaves_the_call_to_the_next_one() -> None:
+    calls, answers, begun = Calls[str](), threading.Event(), itertools.count()
+
+    def call() -> str:
+        next(begun)
+        return "given" if answers.wait(10) else "late"
+
+    async with asyncio.TaskGroup() as tasks:
+        first = tasks.create_task(calls.run("pod-1", lambda: call))
+        await asyncio.sleep(0.01)
+        first.cancel()
+    second = calls.run("pod-1", lambda: call)
+    answers.set()
+    assert await second == "given"
+    assert next(begun) == 1
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_a_call_that_fails_after_everybody_left_is_no_complaint() -> None:
+    complaints: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
+    calls, answers = Calls[None](), threading.Event()
+
+    def call() -> None:
+        answers.wait(10)
+        raise OSError("stale file handle")
+
+    with pytest.raises(StorageHangs, match="pod pod-1"):
+        await calls.run("pod-1", lambda: call)
+    answers.set()
+    while not ended("pod-1"):
+        await asyncio.sleep(0.01)
+    await asyncio.sleep(0)  # its outcome is delivered
+    gc.collect()
+    assert complaints == []
+
+
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize("outcome", ["result", "error"])
+def test_a_call_that_outlives_the_event_loop_ends_quietly_and_holds_no_process(monkeypatch: pytest.MonkeyPatch, outcome: str) -> None:
+    complaints: list[object] = []
+    monkeypatch.setattr(threading, "excepthook", complaints.append)
+    answers, daemonic = threading.Event(), []
+
+    def call() -> None:
+        daemonic.append(threading.current_thread().daemon)
+        answers.wait(10)
+        if outcome == "error":
+            raise OSError("stale file handle")
+
+    async def serve() -> None:
+        begin: Callable[[], Callable[[], None]] = lambda: call  # noqa: E731 - what is begun
+        with pytest.raises(StorageHangs):
+            await Calls[None]().run(f"outliving-{outcome}", begin)
+
+    asyncio.run(serve())
+    answers.set()
+    joined(f"outliving-{outcome}")
+    assert complaints == []
+    assert daemonic == [True]  # the interpreter waits for others when it ends
