@@ -33,7 +33,7 @@ from handler.options import Options
 from handler.pods import launcher
 from handler.pods.links import Link, Links
 from handler.pods.process import Launcher
-from handler.reconcilers import migrate_guest, run_guest, validation
+from handler.reconcilers import migrate_guest, migration_ports, run_guest, validation
 from handler.relays.incoming import Expected, Incoming
 from handler.relays.outgoing import Destination, Outgoing
 from handler.relays.running import Relays
@@ -88,7 +88,7 @@ class Agent:
     def _controllers(self, node: run_guest.Node) -> dict[str, Controller]:
         run = run_guest.Ports(self.machines, self._client, self._recorder, node, self.links, self._clock)
         source, target = (
-            migrate_guest.Ports(self._client, informer, self.machines, self._recorder, node, self.links, self._clock)
+            migration_ports.Ports(self._client, informer, self.machines, self._recorder, node, self.links, self._clock)
             for informer in (self.leaving, self.coming)
         )
         moves = functools.partial(Validated, events=self._recorder, resource=MIGRATIONS, validate=validation.validate_migration)

@@ -10,18 +10,14 @@ import asyncio
 import functools
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, Final, Literal, Protocol
+from typing import Any, Final, Literal
 
 from apiserver.apis.meta import errors, objects, times
 from apiserver.apis.meta.objects import Object
-from apiserver.apis.meta.resources import Resource
 from apiserver.apis.virt import phases, power, release, structure
 from apiserver.apis.virt.resources import MIGRATIONS, VIRTUAL_MACHINES
-from controller.runtime.clock import Clock
 from controller.runtime.flowcontrol import TokenBucket
 from controller.runtime.reconciling import InvalidObject, Request, Result
-from controller.runtime.validating import Events
 from handler.devices import ownership
 from handler.network.masquerade import Unsupported
 from handler.network.namespaces import CommandFailed
@@ -29,9 +25,10 @@ from handler.network.setup import Interface
 from handler.pods import places
 from handler.pods.hanging import StorageHangs
 from handler.pods.launcher import Connection, Disconnected, Refused
-from handler.pods.links import Link, Links, Who
+from handler.pods.links import Link, Who
 from handler.reconcilers import guest_status, migration_causes, migration_plan
-from handler.reconcilers.run_guest import DISAGREE_SECONDS, WRITE_SECONDS, WRITES_BURST, Node, machine_of
+from handler.reconcilers.migration_ports import Door, Outgoing, Ports
+from handler.reconcilers.run_guest import DISAGREE_SECONDS, WRITE_SECONDS, WRITES_BURST, machine_of
 from handler.relays.incoming import Expected
 from handler.relays.outgoing import Destination
 from launcher.protocol import messages
@@ -42,65 +39,6 @@ MAX_STEPS: Final = 8
 LOOK_AGAIN_SECONDS: Final = 10.0
 TELL_AGAIN_SECONDS: Final = 2.0
 """The guest stands still until the target has heard."""
-
-
-class Api(Protocol):
-    """What of the API client is used."""
-
-    async def get(self, resource: Resource, name: str, namespace: str | None = None) -> Object:
-        """Return one object."""
-
-    async def update(self, resource: Resource, obj: Object, *, subresource: str | None = None) -> Object:
-        """Replace it."""
-
-
-class Objects(Protocol):
-    """An informer."""
-
-    def get(self, namespace: str, name: str) -> Object | None:
-        """Return one object."""
-
-    def remember(self, obj: Object) -> None:
-        """Take in what a write returned."""
-
-
-class Outgoing(Protocol):
-    """The relays that run."""
-
-    def __contains__(self, migration_uid: str) -> bool:
-        """Whether those of this migration do."""
-
-    async def open(self, migration_uid: str, pod_uid: str, destination: Destination) -> None:
-        """Relay."""
-
-    async def release(self, migration_uid: str, pod_uid: str, destination: Destination, *, paused: bool) -> None:
-        """Have the target's handler release the domain."""
-
-    def close(self, migration_uid: str) -> None:
-        """End it."""
-
-
-class Door(Protocol):
-    """The server for relays of other nodes."""
-
-    def expect(self, migration_uid: str, expected: Expected) -> None:
-        """Let this migration through from its source node; ``expected.release`` is called when that says that the domain left."""
-
-    def forget(self, migration_uid: str) -> None:
-        """Let it through no more."""
-
-
-@dataclass(frozen=True, slots=True)
-class Ports:
-    """The world around both reconcilers."""
-
-    api: Api
-    migrations: Objects
-    machines: Objects
-    events: Events
-    node: Node
-    links: Links
-    clock: Clock
 
 
 class _Side:

@@ -30,7 +30,7 @@ from handler.pods import launcher
 from handler.pods.launcher import Connection
 from handler.pods.links import Link, Links
 from handler.pods.process import Launcher
-from handler.reconcilers import migrate_guest, run_guest, validation
+from handler.reconcilers import migrate_guest, migration_ports, run_guest, validation
 from handler.relays.incoming import Expected
 from handler.relays.outgoing import Destination
 from launcher.protocol import messages
@@ -124,8 +124,8 @@ class FakeRelays:
 class Way:
     """What leads to other nodes and to pods, where it is real."""
 
-    relays: migrate_guest.Outgoing
-    door: migrate_guest.Door
+    relays: migration_ports.Outgoing
+    door: migration_ports.Door
     address: str
     identify: Mapping[str, Callable[[int, str], Launcher]]
 
@@ -160,7 +160,7 @@ class Handler:
 
         self.links = Links(connect, changed=self._link_changed)
         vm = run_guest.Ports(self.machines, client, recorder, self.node, self.links, clock)
-        sides = [migrate_guest.Ports(client, each, self.machines, recorder, self.node, self.links, clock) for each in (leaving, coming)]
+        sides = [migration_ports.Ports(client, each, self.machines, recorder, self.node, self.links, clock) for each in (leaving, coming)]
         moves = partial(Validated, events=recorder, resource=MIGRATIONS, validate=validation.validate_migration)
         self.loops = {
             "vm": Controller(
