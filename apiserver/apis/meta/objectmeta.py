@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Any, Final, TypeAlias
 
 from apiserver.apis.meta import names, times
-from apiserver.apis.meta.validation import FieldError, Path, forbidden, invalid, required, too_long, type_invalid
+from apiserver.apis.meta.validation import FieldError, Path, forbidden, invalid, required, too_long, too_many, type_invalid
 
 MAX_ANNOTATIONS_BYTES: Final = 256 * 1024
 MAX_MANAGER_BYTES: Final = 128
@@ -28,6 +28,9 @@ NameRule = Callable[[str], list[str]]
 """Returns what is wrong with a name."""
 
 _NOTHING: Final[Mapping[str, Any]] = {}
+MAX_ITEMS: Final = 10_000
+"""The most items in a list: each of them may be wrong, and takes some microseconds and half a kilobyte then."""
+_LISTS: Final = ("ownerReferences", "finalizers", "managedFields")
 ROOT: Final = Path("metadata")
 _COMMON: Final = ("labels", "annotations", "ownerReferences")
 _LABELS: Final = ROOT.child("labels")
@@ -48,6 +51,9 @@ def read(
     """
     if not isinstance(metadata, dict):
         return [], [type_invalid(path, metadata, "must be an object")]
+    lists = {field: value for field in _LISTS if isinstance(value := metadata.get(field), list)}
+    if long := [too_many(path.child(field), len(value), MAX_ITEMS) for field, value in lists.items() if len(value) > MAX_ITEMS]:
+        return [], long
     unknown: list[str] = []
     # All in managedFields is text and objects: what is equal is of the right type. They are most of what there is to look at.
     managed = metadata.get("managedFields", _NOTHING)

@@ -8,7 +8,7 @@ from typing import Any, get_args
 import pytest
 
 from apiserver.apis.core.resources import CONFIG_MAPS
-from apiserver.apis.meta import errors
+from apiserver.apis.meta import errors, objectmeta
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.meta.users import User
 from apiserver.apis.meta.validation import MAX_CAUSES, FieldError
@@ -175,6 +175,14 @@ def test_nothing_more_is_looked_for_in_an_object_with_more_wrong_shapes_than_are
         strategy = Judging()
         assert "spec.tolerations[0]" in _causes({"domain": {}, "tolerations": [1] * tolerations}, strategy=strategy)
         assert strategy.judged == judged
+
+
+@pytest.mark.parametrize("field", ["ownerReferences", "finalizers", "managedFields"])
+def test_a_list_of_metadata_that_is_longer_than_any_is_refused_before_each_item_is(field: str) -> None:
+    """Before, 1.5 million numbers in a body of 3 MB took seconds of processor time, in which virt-api answers nobody."""
+    many: list[Any] = [1] * (objectmeta.MAX_ITEMS + 1)
+    assert _causes({"domain": {}, "runStrategy": 5}, {field: many}) == [f"metadata.{field}", "spec.runStrategy"]
+    assert _causes({"domain": {}}, {field: many[1:]}) != [f"metadata.{field}"]
 
 
 def test_one_refusal_names_wrong_shapes_and_wrong_values_of_all_fields() -> None:
