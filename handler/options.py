@@ -37,6 +37,31 @@ class Options:
 
 def parse(arguments: Sequence[str] | None = None, environ: Mapping[str, str] = os.environ) -> Options:
     """Return the options of a command line; exits with status 2 and a message when they cannot be used."""
+    parser = _parser(environ)
+    given = parser.parse_args(arguments)
+    if not given.node_name:
+        parser.error("--node-name is needed: the name of this node (set NODE_NAME from spec.nodeName)")
+    if not given.pod_ip:
+        parser.error("--pod-ip is needed: the address of this pod (set POD_IP from status.podIP)")
+    return Options(
+        node_name=given.node_name,
+        namespace=given.namespace,
+        node_lease_namespace=given.node_lease_namespace,
+        pod_ip=given.pod_ip,
+        kubeconfig=given.kubeconfig,
+        certificates=given.cert_dir,
+        kubelet=given.kubelet_directory,
+        acceleration=given.acceleration,
+        streams_port=given.streams_port,
+        relay_port=given.relay_port,
+        health_port=given.health_port,
+        metrics_port=given.metrics_port,
+        stream_limits=Limits(given.max_streams, given.max_streams_per_machine, given.max_streams_per_machine_and_user),
+        log_level=given.log_level,
+    )
+
+
+def _parser(environ: Mapping[str, str]) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="virt-handler",
         description="Agent of one node: drives the guests in the launcher pods there, offers devices to the kubelet, serves consoles.",
@@ -74,24 +99,4 @@ def parse(arguments: Sequence[str] | None = None, environ: Mapping[str, str] = o
     ):
         add(f"--{name}", type=flags.natural, default=getattr(DEFAULTS, name.replace("-", "_")), help=about)
     add("--log-level", choices=("DEBUG", "INFO", "WARNING", "ERROR"), default="INFO", help="least important messages to print")
-    given = parser.parse_args(arguments)
-    if not given.node_name:
-        parser.error("--node-name is needed: the name of this node (set NODE_NAME from spec.nodeName)")
-    if not given.pod_ip:
-        parser.error("--pod-ip is needed: the address of this pod (set POD_IP from status.podIP)")
-    return Options(
-        node_name=given.node_name,
-        namespace=given.namespace,
-        node_lease_namespace=given.node_lease_namespace,
-        pod_ip=given.pod_ip,
-        kubeconfig=given.kubeconfig,
-        certificates=given.cert_dir,
-        kubelet=given.kubelet_directory,
-        acceleration=given.acceleration,
-        streams_port=given.streams_port,
-        relay_port=given.relay_port,
-        health_port=given.health_port,
-        metrics_port=given.metrics_port,
-        stream_limits=Limits(given.max_streams, given.max_streams_per_machine, given.max_streams_per_machine_and_user),
-        log_level=given.log_level,
-    )
+    return parser
