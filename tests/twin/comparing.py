@@ -1,8 +1,9 @@
 """Two answers held against each other, member by member: what differs, and whether the step says so.
 
 A member is named by its path, without the positions of lists: ``details.causes.field`` of a Status, ``columnDefinitions`` of a Table,
-``events.object.spec`` of a watch's events. What only one of two lists has is ``more`` of it, by its type where it has one:
-``events.more.BOOKMARK``. ``body`` is the whole, ``HTTP status`` and ``header content-type`` are beside it.
+``events.object.spec`` of a watch's events; ``body`` is the whole, ``HTTP status`` and ``header content-type`` are beside it. A member that
+one of the two has not is ``only ours: details.name`` or ``only the twin: details.name``: something else than a member whose values differ,
+null among them. What only one of two lists has is ``more`` of it, by its type where it has one: ``only ours: events.more.BOOKMARK``.
 """
 
 from __future__ import annotations
@@ -41,8 +42,15 @@ class Difference:
         """True if both say something to people, and not the same; clients do not branch on it."""
         return self.member.rpartition(".")[2] == "message" and isinstance(self.twin, str) and isinstance(self.ours, str)
 
+    @property
+    def name(self) -> str:
+        """As a step names it."""
+        if self.twin is ABSENT:
+            return f"only ours: {self.member}"
+        return f"only the twin: {self.member}" if self.ours is ABSENT else self.member
+
     def __str__(self) -> str:
-        return f"{self.member}: twin {_shown(self.twin)}, ours {_shown(self.ours)}"
+        return f"{self.name}: twin {_shown(self.twin)}, ours {_shown(self.ours)}"
 
 
 def _shown(value: Any) -> str:
@@ -98,7 +106,7 @@ def judge(step: Step, twin: Answer, ours: Answer) -> list[str]:
 
 def _is_of(difference: Difference, members: Iterable[str]) -> bool:
     """True if it is one of these members, or below one."""
-    return any(difference.member == each or difference.member.startswith(f"{each}.") for each in members)
+    return any(difference.name == each or difference.name.startswith(f"{each}.") for each in members)
 
 
 def _decided(step: Step, twin: Answer, ours: Answer) -> Iterator[str]:

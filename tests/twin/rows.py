@@ -99,29 +99,32 @@ PRECONDITION: Final = "a patch's uid is a precondition, as that of PUT is: 409, 
 OTHER_KIND: Final = "a patch does not turn an object into one of another kind or version: BadRequest, as for PUT"
 JSON_ALONE: Final = "we serve JSON and YAML, no protobuf"
 
-OWN_PATHS: Final = {"paths": "each server lists the paths that it has"}
+OWN_PATHS: Final = dict.fromkeys(("paths", "only the twin: paths.more"), "each server lists the paths that it has")
 _KIND_HAS_COLUMNS: Final = "the columns of a kind are its own: the sample has none but its creation"
 COLUMNS: Final = {"columnDefinitions": _KIND_HAS_COLUMNS, "rows.cells": _KIND_HAS_COLUMNS}
 NO_ROWS: Final = {"columnDefinitions": _KIND_HAS_COLUMNS, "rows": "a list without items is [], and not null: clients count both alike"}
 EVENT_COLUMNS: Final = {f"events.object.{member}": why for member, why in COLUMNS.items()}
 NO_ADDRESS: Final = {
-    "groups.serverAddressByClientCIDRs": "we do not know under which address clients reach us, and nobody uses what the twin says",
-    "apiVersion": "kube-apiserver says it; the twin leaves it out",
+    "only the twin: groups.serverAddressByClientCIDRs": "we do not know where clients reach us, and nobody uses what the twin says",
+    "only ours: apiVersion": "kube-apiserver says it; the twin leaves it out",
 }
 RESPONSE_KIND: Final = {
     f"items.versions.resources.responseKind.{member}": "they are said, and not left to the reader" for member in ("group", "version")
 }
 _NAMED: Final = "the object and each wrong field are named; Go names the patch"
-FIELDS: Final = dict.fromkeys(("details.name", "details.group", "details.kind", "details.causes.field", "details.causes.reason"), _NAMED)
-OPERATION: Final = {"details.causes": "the operation that cannot be done is named; Go says that there is one"}
+FIELDS: Final = dict.fromkeys(
+    ("only ours: details.name", "only ours: details.group", "only ours: details.kind", "details.causes.field", "details.causes.reason"),
+    _NAMED,
+)
+OPERATION: Final = {"only ours: details.causes": "the operation that cannot be done is named; Go says that there is one"}
 GIVEN: Final = {"details.causes.field": "the field that the request has is named; Go names one that it has not"}
 _ONLY_METADATA: Final = "bookmarks have nothing but metadata"
 BOOKMARKS: Final = {
-    "events.object.spec": _ONLY_METADATA,
-    "events.object.status": _ONLY_METADATA,
-    "events.more.BOOKMARK": "a watch ends with a bookmark whenever it ends",
+    "only the twin: events.object.spec": _ONLY_METADATA,
+    "only the twin: events.object.status": _ONLY_METADATA,
+    "only ours: events.more.BOOKMARK": "a watch ends with a bookmark whenever it ends",
 }
-TWICE: Final = {"details.causes.more": "the sample validates metadata a second time by itself"}
+TWICE: Final = {"only the twin: details.causes.more": "the sample validates metadata a second time by itself"}
 
 CASES: Final = (
     Case(

@@ -12,8 +12,9 @@ ONLY_READS: Final = "pages are read, and nothing else"
 NO_OUTAGE: Final = "an outage of storage is nothing that a restart would mend"
 ANOTHER_PROGRAM: Final = dict.fromkeys(
     (
-        "major", "minor", "emulationMajor", "emulationMinor", "minCompatibilityMajor", "minCompatibilityMinor",
-        "gitVersion", "gitCommit", "goVersion", "compiler", "platform",
+        "major", "minor", "gitVersion", "gitCommit", "goVersion", "compiler", "platform",
+        "only the twin: emulationMajor", "only the twin: emulationMinor",
+        "only the twin: minCompatibilityMajor", "only the twin: minCompatibilityMinor",
     ),
     "another program",
 )  # fmt: skip

@@ -37,19 +37,24 @@ OTHER_WORDS: Final = get(differs="other words")
     [
         (SAME, answer(status(message="other")), "message"),
         (OTHER_WORDS, answer(status(message="other", reason="BadRequest")), "reason"),
-        (OTHER_WORDS, answer(status(message="other", details={"name": "a", "causes": CAUSES[:1]})), "details.causes.more"),
+        (OTHER_WORDS, answer(status(message="other", details={"name": "a", "causes": CAUSES[:1]})), "only the twin: details.causes.more"),
         (OTHER_WORDS, answer(status(message="other", details={"name": "a", "causes": CAUSES[::-1]})), "details.causes.field"),
         (OTHER_WORDS, answer(status(message="other", metadata=None)), "metadata"),
-        (OTHER_WORDS, answer({**status(message="other"), "metadata": {"continue": None}}), "metadata.continue"),
-        (OTHER_WORDS, answer({name: value for name, value in status(message="other").items() if name != "details"}), "details"),
-        (OTHER_WORDS, answer({name: value for name, value in status().items() if name != "message"}), "message"),
+        (OTHER_WORDS, answer({**status(message="other"), "metadata": {"continue": None}}), "only ours: metadata.continue"),
+        (
+            OTHER_WORDS,
+            answer({name: value for name, value in status(message="other").items() if name != "details"}),
+            "only the twin: details",
+        ),
+        (OTHER_WORDS, answer({name: value for name, value in status().items() if name != "message"}), "only the twin: message"),
         (OTHER_WORDS, answer(status(message="other", code=True)), "code"),
         (OTHER_WORDS, answer(status(message="other"), code=400), "HTTP status"),
-        (OTHER_WORDS, answer(status(message="other"), warning='299 - "w"'), "header warning"),
+        (OTHER_WORDS, answer(status(message="other"), warning='299 - "w"'), "only ours: header warning"),
         (OTHER_WORDS, Answer(422, JSON, "text"), "body"),
         (OTHER_WORDS, answer(status()), "the words are the same"),
         (get(beside={"details.name": "why"}), answer(status()), "details.name is the same"),
-        (get(beside={"details.name": "why"}), answer(status(details={"name": "b"})), "details.causes"),
+        (get(beside={"details.name": "why"}), answer(status(details={"name": "b"})), "only the twin: details.causes"),
+        (get(beside={"details.name": "why"}), answer(status(details={"causes": CAUSES})), "only the twin: details.name"),
     ],
 )
 def test_a_difference_that_a_step_does_not_name_is_found_and_one_that_it_names_in_vain(step: Step, ours: Answer, member: str) -> None:
@@ -63,8 +68,8 @@ def test_a_difference_that_a_step_does_not_name_is_found_and_one_that_it_names_i
         (OTHER_WORDS, answer(status(message="other"))),
         (get(beside={"details": "why"}), answer(status(details=None))),
         (
-            get(differs="words", beside={"details.causes": "why"}),
-            answer(status(message="other", details={"name": "a", "causes": CAUSES[1:]})),
+            get(differs="words", beside={"only the twin: details.causes.more": "why", "only ours: details.uid": "why"}),
+            answer(status(message="other", details={"name": "a", "causes": CAUSES[:1], "uid": "u"})),
         ),
     ],
 )
@@ -75,16 +80,19 @@ def test_what_a_step_names_may_differ(step: Step, ours: Answer) -> None:
 def test_null_is_not_absent() -> None:
     has, has_not = ({"kind": "Table", "rows": None}, {"kind": "Table"})
     assert judge(SAME, answer(has), answer(has)) == []
-    assert judge(SAME, answer(has), answer(has_not)) == ["rows: twin null, ours nothing"]
-    assert judge(SAME, answer(has_not), answer(has)) == ["rows: twin nothing, ours null"]
+    assert judge(SAME, answer(has), answer(has_not)) == ["only the twin: rows: twin null, ours nothing"]
+    assert judge(SAME, answer(has_not), answer(has)) == ["only ours: rows: twin nothing, ours null"]
+    named = get(beside={"rows": "why"})
+    assert judge(named, answer(has), answer({**has, "rows": []})) == []
+    assert judge(named, answer(has), answer(has_not))[0].startswith("only the twin: rows")
 
 
 def test_an_event_more_is_named_by_its_type() -> None:
     added = {"type": "ADDED", "object": {"metadata": {"resourceVersion": "5"}}}
     bookmark = {"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": "6"}}}
-    step = get(beside={"events.more.BOOKMARK": "a watch ends with a bookmark"})
+    step = get(beside={"only ours: events.more.BOOKMARK": "a watch ends with a bookmark"})
     assert judge(step, watch(added), watch(added, bookmark)) == []
-    assert judge(step, watch(added), watch(added, bookmark, added))[0].startswith("events.more.ADDED")
+    assert judge(step, watch(added), watch(added, bookmark, added))[0].startswith("only ours: events.more.ADDED")
     assert judge(SAME, watch(added), watch(bookmark)) == ['events.type: twin "ADDED", ours "BOOKMARK"']
 
 
