@@ -214,3 +214,20 @@ def test_which_claims_were_found_is_said() -> None:
         told = condition(written(plan(seen(machine, claims=claims)))["conditions"], "DisksReady")
         assert told is not None
         assert (told["reason"], told["message"]) == expected
+
+
+def test_a_start_is_on_no_node_yet() -> None:
+    vm = a_vm(phase="Failed", attempts=[an_attempt(result="Failed", endTime=ENDED)])
+    place = {"nodeName": "node1", "podIP": "10.0.0.1", "domain": {"state": "running"}, "interfaces": [], "graphics": []}
+    vm["status"] |= place
+    assert not set(place) & set(written(plan(seen(vm, rested=1000.0))))
+
+
+def test_a_machine_that_is_off_is_not_called_ready_and_keeps_the_reason_of_its_end() -> None:
+    vm = a_vm(phase="Stopped", attempts=[an_attempt(result="Stopped", endTime=ENDED)], runStrategy="Manual")
+    vm["status"] |= {"observedGeneration": 1, "conditions": [{"type": "Ready", "status": "True", "reason": "GuestRunning", "message": ""}]}
+    ready = condition(written(plan(seen(vm)))["conditions"], "Ready")
+    assert ready is not None
+    assert (ready["status"], ready["reason"]) == ("False", "NotRequested")
+    vm["status"]["conditions"] = [{"type": "Ready", "status": "False", "reason": "AttemptStopped", "message": "it was asked to stop"}]
+    assert plan(seen(vm)) == ()
