@@ -63,7 +63,8 @@ def _tell(results: Sequence[running.Result], verdict: survivors.Verdict, reasons
                 for sign, lines in (("-", mutant.key.before), ("+", mutant.key.after)):
                     print("\n".join(f"    {sign} {line}" for line in lines.split("\n")))
     for key in verdict.noticed:
-        print(f"survivors.toml: a test notices it by now, the entry can go: {key.module}, {key.function}, {key.operator}: {key.after}")
+        which = f"{key.module}, {key.function}, {key.operator}, {key.nth}"
+        print(f"survivors.toml: a test notices it by now, the entry can go: {which}: {key.after}")
     for key in verdict.gone:
         print(f"survivors.toml: no such change any more: {key.module}, {key.function}, {key.operator}: {key.before}")
     print(f"\n{'module':<56} {'mutants':>7} {'killed':>7} {'by time':>7} {'reason':>7} {'unjudged':>8} {'seconds':>8} {'each':>6}")

@@ -32,18 +32,7 @@ MODULES: Final = (
         "controller/reconcilers/test_virtual_machine_plan_corners.py",
         "controller/reconcilers/test_virtual_machine_plan.py",
     ),
-    _module("controller/reconcilers/migration_plan.py", "controller/reconcilers/test_migration_plan.py"),
-    _module("controller/reconcilers/certificate_plan.py", "controller/reconcilers/test_certificate_plan.py"),
-    _module("controller/reconcilers/node_certificate_plan.py", "controller/reconcilers/test_node_certificate_plan.py"),
-    _module("handler/reconcilers/guest_plan.py", "handler/reconcilers/test_guest_plan.py"),
-    _module("handler/reconcilers/migration_plan.py", "handler/reconcilers/test_migration_plan.py"),
     _module("handler/identity/plan.py", "handler/identity/test_plan.py"),
-    _module("apiserver/registry/generic/transactions.py", "apiserver/registry/generic/test_transactions.py"),
-    _module(
-        "apiserver/endpoints/filters/authentication.py",
-        "apiserver/endpoints/filters/test_authentication.py",
-        "apiserver/endpoints/filters/test_certificates.py",
-    ),
     _module("apiserver/endpoints/filters/authorization.py", "apiserver/endpoints/filters/test_authorization.py"),
 )
 

@@ -157,11 +157,11 @@ def test_no_equality_becomes_an_identity(operator: str, made: bool) -> None:
 
 
 def test_modules_are_chosen_by_name_and_by_path() -> None:
-    assert [module.path for module in table.chosen(["migration_plan"])] == [
-        "controller/reconcilers/migration_plan.py",
-        "handler/reconcilers/migration_plan.py",
+    assert [module.path for module in table.chosen(["phases", "power"])] == [
+        "apiserver/apis/virt/phases.py",
+        "apiserver/apis/virt/power.py",
     ]
-    assert [module.path for module in table.chosen(["handler/reconcilers/migration_plan.py"])] == ["handler/reconcilers/migration_plan.py"]
+    assert [module.path for module in table.chosen(["handler/identity/plan.py"])] == ["handler/identity/plan.py"]
     assert table.chosen([]) == table.MODULES
     with pytest.raises(ValueError, match="no module 'powr'"):
         table.chosen(["powr"])

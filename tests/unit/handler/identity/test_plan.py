@@ -60,3 +60,9 @@ def test_a_certificate_that_was_not_dated_back_is_renewed_within_its_life_too() 
     held = Held(NOW, NOW + timedelta(minutes=4))
 
     assert NOW < renewed_at(held, 0.0) <= renewed_at(held, 1.0) < held.not_after
+
+
+def test_a_certificate_that_lives_as_long_as_it_might_have_been_dated_back_is_renewed_before_its_end() -> None:
+    held = Held(NOW, NOW + SKEW)
+
+    assert NOW < renewed_at(held, 0.0) <= renewed_at(held, 1.0) < held.not_after

@@ -199,6 +199,7 @@ async def test_an_answer_is_over_at_its_end_and_is_asked_for_anew_when_that_is_w
     known = authorizer.known(ALICE, fresh)
     assert known is not None
     assert not known.allowed
+    assert authorizer.known(ALICE, fresh) is known
     world.now += 10
     assert authorizer.known(ALICE, fresh) is None
     assert authorizer.known(ALICE, requestinfo.parse("GET", f"{PATH}/x", {})) is None
@@ -217,6 +218,19 @@ async def test_ten_thousand_characters_are_remembered_and_no_more(more: int, *, 
     info = requestinfo.parse("GET", PATH, {"labelSelector": "a=" + "b" * (10_000 - sum(map(len, texts)) + more)})
     await authorizer.decide(ALICE, info)
     assert (authorizer.known(ALICE, info) is not None) is remembered
+
+
+async def test_an_answer_for_one_selector_or_path_is_none_for_another() -> None:
+    authorizer = made(Kube(), World())
+    for path, query, other in (
+        (PATH, {"labelSelector": "a=b"}, {"labelSelector": "a=c"}),
+        (PATH, {"fieldSelector": "spec.a=b"}, {"fieldSelector": "spec.a=c"}),
+        (PATH, {"labelSelector": "a=b"}, {}),
+    ):
+        await authorizer.decide(ALICE, requestinfo.parse("GET", path, query))
+        assert authorizer.known(ALICE, requestinfo.parse("GET", path, other)) is None
+    await authorizer.decide(ALICE, requestinfo.parse("GET", "/metrics", {}))
+    assert authorizer.known(ALICE, requestinfo.parse("GET", "/logs", {})) is None
 
 
 async def test_for_development_everyone_may_everything() -> None:
