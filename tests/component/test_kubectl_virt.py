@@ -489,6 +489,7 @@ def test_flags_stand_before_and_after_the_command_and_names_may_carry_their_kind
         (["console", "web", "--wait", "9" * 30 + "h"], "a year (8760h) is the longest duration"),
         (["console", "web", "--reconnect=-5s"], "a duration is not negative"),
         (["vnc", "web", "--port", "99999"], "'99999' is no port (0 to 65535)"),
+        (["vnc", "web", "--port", "65536"], "'65536' is no port (0 to 65535)"),
         (["vnc", "web", "--port", "-1"], "'-1' is no port (0 to 65535)"),
         (["vnc", "web", "--port", "http"], "'http' is no port (0 to 65535)"),
     ],
@@ -525,7 +526,8 @@ async def program(tmp_path: Path, url: str, *arguments: str, shell: str = 'exec 
     process = await asyncio.create_subprocess_exec(
         "sh", "-c", shell, "sh", sys.executable, "-m", "apiserver.kubectl", *arguments,
         cwd=ROOT, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
-        env={**os.environ, "KUBECONFIG": str(path), "PYTHONPATH": str(ROOT)},
+        # What is not flushed in time is seen where output is buffered, whatever the environment of the tests says of that.
+        env={**os.environ, "KUBECONFIG": str(path), "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": ""},
     )  # fmt: skip
     out, err = await process.communicate()
     assert b"Traceback" not in err

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import signal
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -15,11 +16,12 @@ from aiohttp import web
 from websockets.exceptions import ConnectionClosedError
 
 from apiserver.apis.meta import errors
+from apiserver.apis.virt.layout import CONSOLE_REPLAY_BYTES
 from apiserver.kubectl import commands, console, terminal, verbs
 from apiserver.kubectl.access import Access
 from apiserver.kubectl.messages import Failure
 from apiserver.kubectl.scrollback import Overlap, Seen
-from tests.component.test_kubectl_virt import Attached, attached, program, until
+from tests.component.test_kubectl_virt import ROOT, Attached, attached, program, until, write_kubeconfig
 from tests.fakes.streams import SCREENFUL, FakeStreams
 
 
@@ -253,15 +255,15 @@ async def test_everything_is_written_to_a_reader_that_is_slow(blocking: bool) ->
     found = bytearray()
 
     async def read_slowly() -> None:
-        while len(found) < len(content):
+        while part := await asyncio.to_thread(os.read, far, 1 << 16):
+            found.extend(part)
             await asyncio.sleep(0.005)
-            found.extend(await asyncio.to_thread(os.read, far, 1 << 16))
 
     async with asyncio.timeout(20), asyncio.TaskGroup() as group:
         group.create_task(read_slowly())
         await terminal.write(near, content)
+        os.close(near)
     os.close(far)
-    os.close(near)
     assert bytes(found) == content
 
 
@@ -283,3 +285,46 @@ async def test_input_that_another_reader_took_is_waited_for(monkeypatch: pytest.
         assert await terminal.read(far) == b"key"
     os.close(far)
     os.close(near)
+
+
+def test_a_failure_whose_words_cannot_be_written_is_no_second_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_: str) -> None:
+        raise OSError(28, "No space left on device")
+
+    def refused(_: list[str] | None) -> int:
+        raise Failure("error: no")
+
+    monkeypatch.setattr(commands, "_parse_and_do", refused)
+    monkeypatch.setattr(sys, "stderr", SimpleNamespace(write=full, flush=lambda: None))
+    assert commands.run([]) == 1
+
+
+async def test_a_script_without_input_waits_for_the_machine_too(server: FakeStreams, way: Access) -> None:
+    server.refusals = [errors.BadRequest("it is not running")] * 3
+    one = Attached(way, console.Settings("testvm", wait_seconds=30.0, linger_seconds=0.2), terminal=False)
+    os.close(one.far)
+    async with asyncio.timeout(10):
+        await one.session.run()
+    assert one.read() == SCREENFUL
+    one.close()
+
+
+async def test_a_whole_scrollback_may_come_in_one_message(server: FakeStreams, way: Access) -> None:
+    server.scrollback = b"0123456789abcdef" * (CONSOLE_REPLAY_BYTES // 16)
+    async with attached(way) as (one, _):
+        await until(lambda: one.read() == server.scrollback)
+
+
+async def test_a_signal_that_nohup_had_ignored_is_ignored(server: FakeStreams, url: str, tmp_path: Path) -> None:
+    path = write_kubeconfig(tmp_path / "config", url, {"token": "mine"})
+    process = await asyncio.create_subprocess_exec(
+        "env", "--default-signal", "--ignore-signal=HUP", sys.executable, "-m", "apiserver.kubectl",
+        "console", "testvm", "--kubeconfig", str(path), "--linger", "1h",
+        cwd=ROOT, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.DEVNULL,
+    )  # fmt: skip
+    await until(lambda: server.open, 30)
+    process.send_signal(signal.SIGHUP)
+    await asyncio.sleep(0.3)
+    assert server.open
+    process.send_signal(signal.SIGTERM)
+    assert await process.wait() == 128 + signal.SIGTERM
