@@ -202,7 +202,7 @@ def test_only_a_pod_of_the_same_name_makes_room_first() -> None:
 
 def test_the_newest_attempts_are_kept() -> None:
     attempts = [an_attempt(each, result="Stopped", endTime=ENDED) for each in range(1, power.MAX_ATTEMPTS_KEPT + 1)]
-    status = written(plan(seen(a_vm(phase="Stopped", attempts=attempts, runStrategy="Always"))))
+    status = written(plan(seen(a_vm(phase="Stopped", attempts=attempts, runStrategy="Always"), rested=1000.0)))
     assert [each["number"] for each in status["attempts"]] == list(range(2, power.MAX_ATTEMPTS_KEPT + 2))
 
 
