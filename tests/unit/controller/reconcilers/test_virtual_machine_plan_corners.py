@@ -231,3 +231,12 @@ def test_a_machine_that_is_off_is_not_called_ready_and_keeps_the_reason_of_its_e
     assert (ready["status"], ready["reason"]) == ("False", "NotRequested")
     vm["status"]["conditions"] = [{"type": "Ready", "status": "False", "reason": "AttemptStopped", "message": "it was asked to stop"}]
     assert plan(seen(vm)) == ()
+
+
+@pytest.mark.parametrize(("came_from", "is_at"), [("node1", "node2"), ("node2", "node1")])
+def test_an_attempt_follows_its_guest_wherever_it_goes(came_from: str, is_at: str) -> None:
+    vm = a_vm(phase="Running", attempts=[an_attempt(nodeName=came_from)])
+    vm["status"]["nodeName"] = is_at
+    assert written(plan(seen(vm, a_pod(node=is_at))))["attempts"][0]["nodeName"] == is_at
+    vm["status"]["attempts"] = []  # nobody wrote one down, and none is made up
+    assert plan(seen(vm, a_pod(node=is_at))) == ()

@@ -80,6 +80,7 @@ def _run(result: str, minutes: int) -> dict[str, Any]:
         ("RerunOnFailure", [_run("Stopped", 0)] * 3, 3),
         ("Always", [{**_run("Failed", 0), "endTime": "once upon a time"}], 1),
         ("Always", [_run("Failed", 0), {"nodeName": "node1"}], 1),
+        ("Always", [{**_run("Failed", 0), "stopTime": "2026-01-01T00:00:00Z"}], 1),
         ("Always", [{"result": "Failed", "endTime": "2026-01-01T00:30:00Z"}], 1),
     ],
 )
@@ -254,3 +255,11 @@ def test_what_is_decided_can_be_done(strategy: str, results: list[str], is_open:
     else:
         assert decision.attempt == current
     assert decision.message
+
+
+def test_the_newest_attempt_is_the_one_with_the_current_number() -> None:
+    entries = [{"number": number} for number in (1, 2, 3)]
+    assert power.newest_attempt({"status": {"attempts": entries}}) == {"number": 3}
+    assert power.newest_attempt({"status": {"attempts": entries[::-1]}}) == {"number": 3}
+    assert power.newest_attempt({"status": {"attempt": 4, "attempts": entries}}) == {}
+    assert power.newest_attempt({}) == {}
