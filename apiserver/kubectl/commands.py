@@ -29,14 +29,14 @@ def run(arguments: list[str] | None) -> int:
         if sys.stdout is not None:
             sys.stdout.flush()
     except BrokenPipeError:
-        _drop_output()
+        _drop(1)
         return 128 + signal.SIGPIPE
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
     except Failure as failure:
         return _failed(str(failure))
     except OSError as error:
-        _drop_output()
+        _drop(1)
         return _failed(f"error: {describe(error)}")
     except Exception as error:  # noqa: BLE001  a mistake of ours: a line to report instead of a page
         cause = first(error)
@@ -49,14 +49,14 @@ def _failed(text: str) -> int:
         sys.stderr.write(f"{text}\n")
         sys.stderr.flush()
     except OSError:  # nobody reads that either
-        pass
+        _drop(2)
     return 1
 
 
-def _drop_output() -> None:
-    """Point standard output elsewhere, or Python would try again at its end, and complain."""
+def _drop(stream: int) -> None:
+    """Point standard output (1) or error (2) elsewhere, or Python would try again at its end, and complain: with exit code 120."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, 1)
+    os.dup2(nowhere, stream)
     os.close(nowhere)
 
 

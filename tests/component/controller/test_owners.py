@@ -330,7 +330,8 @@ async def test_virt_handler_ends_the_wait_and_a_dead_node_needs_none(api: FakeAP
 
     def ended(obj: Pod) -> None:
         obj["status"]["phase"] = "Stopped"
-        obj["status"]["attempts"][0] |= {"endTime": "2026-01-01T00:00:00Z", "result": "Stopped"}
+        # The guest had run for a while: an end of it that nobody asked for is none to wait after.
+        obj["status"]["attempts"][0] |= {"endTime": "2026-01-01T00:20:00Z", "result": "Stopped"}
 
     await api.edit(VMS, "ns", "testvm", ended)
     second = await tenant.pod(2)

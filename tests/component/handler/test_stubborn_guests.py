@@ -12,7 +12,7 @@ import pytest
 from apiserver.apis.meta import objects
 from handler.network.namespaces import CommandFailed
 from handler.pods.hanging import StorageHangs
-from handler.reconcilers import guest_plan, run_guest
+from handler.reconcilers import guest_plan, run_guest, wiring
 from launcher.protocol import messages
 from tests.component.handler.world import EVENTS, VMS, World, a_world, eventually
 from tests.unit.handler.reconcilers.builders import a_request
@@ -52,8 +52,8 @@ async def test_each_reboot_is_told_once_whatever_else_is_reported(world: World) 
 
 
 async def test_a_network_that_has_healed_is_not_looked_at_again_and_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_guest, "HEALS_SECONDS", 0.05)
-    monkeypatch.setattr(run_guest, "NETWORK_SECONDS", 0.05)
+    monkeypatch.setattr(wiring, "HEALS_SECONDS", 0.05)
+    monkeypatch.setattr(wiring, "NETWORK_SECONDS", 0.05)
     await world.vm()
     await world.launcher("pod-1")
     async with world.handler():
