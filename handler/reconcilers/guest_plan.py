@@ -107,7 +107,8 @@ def _alive(observed: Observed, vm: Mapping[str, Any], launcher: messages.Status)
         if pause and launcher.domain.state in ("running", "blocked"):
             return Call(messages.Suspend())
         if not pause and launcher.domain.state == "paused" and launcher.domain.reason in RESUMABLE:
-            return Call(messages.Resume())
+            # Until libvirt has started it, a guest is paused by libvirt, which lets it go on itself.
+            return Call(messages.Resume()) if launcher.started else Wait()
         if stands_still(launcher) and _asks_to_go_on(vm, observed.answered):
             return Call(messages.Resume())
     return Report()

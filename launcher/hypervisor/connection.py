@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import logging
+import time
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 from xml.etree import ElementTree as ET
@@ -26,6 +27,7 @@ from launcher.hypervisor.port import (
     Progress,
     Unavailable,
 )
+from launcher.hypervisor.reboots import Reboots
 from launcher.hypervisor.translate import errors
 
 logger = logging.getLogger(__name__)
@@ -74,7 +76,7 @@ class LibvirtHypervisor:
         self._agents: dict[str, bool] = {}
         self._panicked: set[str] = set()
         """Domains whose guest panicked: only an event says so of one that libvirt destroyed for it."""
-        self._reboots: dict[str, int] = {}
+        self._reboots = Reboots()
         self._ready = asyncio.Event()
         self._lost = asyncio.Event()
         # One for a migration, two for an agent that does not answer (facts, shutdown), one for everything else.
@@ -126,7 +128,7 @@ class LibvirtHypervisor:
                 _type(connection, domain),
                 state,
                 "panicked" if state is State.SHUTOFF and word == "crashed" and name in self._panicked else word,
-                reboots=self._reboots.get(name, 0),
+                reboots=self._reboots.of(name),
                 agent_connected=self._agents.get(name, False),
                 disk_errors=_disk_errors(domain) if (state, reason) == (State.PAUSED, libvirt.VIR_DOMAIN_PAUSED_IOERROR) else (),
             )
@@ -303,7 +305,7 @@ class LibvirtHypervisor:
             later(self._changed)
 
         def on_reboot(_connection: object, domain: libvirt.virDomain, _opaque: object) -> None:
-            self._reboots[domain.name()] = self._reboots.get(domain.name(), 0) + 1
+            self._reboots.take_reset(domain.name(), time.monotonic())
             later(self._changed)
 
         def on_close(closed: object, _reason: int, _opaque: object) -> None:

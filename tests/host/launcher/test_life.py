@@ -179,6 +179,8 @@ def test_a_reboot_stays_in_the_same_qemu_and_on_the_same_console(start: Start) -
         viewer.expect("GUEST-READY")
         assert pod.qemu() == before
         assert client.until(lambda status: status.reboots).reboots == 1
+        viewer.expect("# ")  # by now the firmware has reset the machine once more
+        assert client.ask(messages.Suspend()).reboots == 1
 
 
 PANICS = bytes.fromhex("ba 05 05 b0 01 ee f4 eb fd")

@@ -54,6 +54,15 @@ def test_pause_and_unpause_follow_the_last_verb() -> None:
     assert plan(observed(a_vm("Running"), a_running("paused", "I/O error"))) == Report()
 
 
+def test_a_guest_that_libvirt_still_starts_is_not_resumed() -> None:
+    """It was, and the machine had an Event that its guest was unpaused, before it was started."""
+    starting = a_running("paused", "starting up", started=False)
+
+    assert plan(observed(a_vm(), starting)) == Wait()
+    assert plan(observed(a_vm(), replace(starting, started=True))) == Call(messages.Resume())
+    assert plan(observed(a_vm(request=a_request("Stop")), starting)) == Call(messages.Shutdown(30.0))
+
+
 def test_what_libvirt_pauses_during_a_migration_is_left_alone_and_not_reported() -> None:
     moving = replace(a_migrating("running"), domain=messages.DomainStatus("d", "u", "qemu", "paused", "migrating"))
 
