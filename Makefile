@@ -7,7 +7,7 @@ PY := $(VENV)/bin/python
 TESTBED := $(PYTHON) -m tests.testbed
 TESTS_INNER := tests/architecture tests/unit tests/contracts tests/component
 
-.PHONY: help python setup fmt check checklist mutants test demo down env cluster-up cluster-down images pins sbom dev bench-start bench-api bench-api-aggregator bench-api-scale bench-attacks
+.PHONY: help python setup fmt fields check checklist mutants test demo down env cluster-up cluster-down images pins sbom dev bench-start bench-api bench-api-aggregator bench-api-scale bench-attacks
 
 help:  ## this text
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -24,6 +24,9 @@ $(VENV)/.done: pyproject.toml requirements.txt | python
 fmt: setup  ## format the code
 	$(VENV)/bin/ruff format .
 	$(VENV)/bin/ruff check --fix --quiet .
+
+fields: setup  ## what follows from the models: apiserver/apis/virt/structure.json, and docs/fields.md, the table of fields
+	$(PY) -m tests.fields
 
 check: setup  ## format, lint, types, import contracts, and the tests that need no cluster (about five minutes)
 	$(VENV)/bin/ruff format --check .

@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from apiserver.apis.virt import hardware
+from apiserver.apis.virt.hardware import disks, interfaces
 from handler.devices import ownership
 from handler.network import setup
 from handler.network.setup import Interface
@@ -23,10 +23,10 @@ AT_ONCE: Final = 8
 def device_nodes(vm: Mapping[str, Any]) -> Iterator[ownership.Node]:
     """Yield the device nodes that the pod of ``vm`` may have for its guest."""
     domain = vm["spec"]["domain"]
-    if hardware.interfaces(domain):
+    if interfaces.meant(domain):
         yield ownership.TUN
     yield ownership.KVM
-    for disk in hardware.disks(domain):
+    for disk in disks.meant(domain):
         if disk.get("type", "PersistentVolumeClaim") == "PersistentVolumeClaim":
             yield ownership.disk(disk["name"])
 

@@ -27,11 +27,11 @@ REVIEW_SECONDS: Final = 3.0
 AGAIN_SECONDS: Final = 600.0
 UNANSWERED_SECONDS: Final = 60.0
 COLLECTED_SECONDS: Final = 60.0
-"""What is gone so soon after it was given an owner went because there is no such owner."""
+"""An object that is gone so soon after it was given an owner went because there is no such owner."""
 
 
 class Reviews(Protocol):
-    """What of the API client is used."""
+    """The call of the API client that asks for a review."""
 
     async def create(self, resource: Resource, obj: Object) -> Object:
         """Create it."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from apiserver.apis.virt.v1alpha1 import types
+from tests.fields import families, schema
 
 Object = dict[str, Any]
 Step = str | int
@@ -65,53 +66,8 @@ CONDITION: Final[Object] = {
     "observedGeneration": 1,
 }
 STAMP: Final[Object] = {"phase": "Scheduled", "time": T}
-DOMAIN: Final[Object] = {
-    "cpu": {"sockets": 1, "cores": 1, "threads": 1, "model": ""},
-    "memory": {"guest": "64Mi"},
-    "machine": {"type": "q35"},
-    "firmware": {
-        "uuid": "5d307ca9-b3ef-428c-8861-06e72d69f223",
-        "kernelBoot": {
-            "container": {"image": "i", "imagePullPolicy": "Always", "kernelPath": "/k", "initrdPath": "/i"},
-            "kernelArgs": "quiet",
-        },
-    },
-    "devices": {
-        "disks": [
-            {
-                "name": "one",
-                "type": "PersistentVolumeClaim",
-                "device": "disk",
-                "source": {"name": "claim"},
-                "target": {"bus": "virtio"},
-                "readOnly": False,
-                "bootOrder": 1,
-                "serial": "s",
-            },
-            {
-                "name": "two",
-                "type": "Image",
-                "source": {"reference": "r", "path": "disk/disk.img", "pullPolicy": "Always", "sizeLimit": "1Gi"},
-            },
-        ],
-        "interfaces": [{"name": "default", "type": "masquerade", "model": "virtio", "mac": "02:00:00:00:00:77"}],
-        "graphics": [{"type": "vnc"}],
-        "consoles": [{"type": "pty"}],
-    },
-}
-SPEC: Final[Object] = {
-    "runStrategy": "Always",
-    "rerun": {"limit": 2, "startTimeoutSeconds": 180},
-    "terminationGracePeriodSeconds": 30,
-    "nodeSelector": {"a": "b"},
-    "affinity": {},
-    "tolerations": [],
-    "topologySpreadConstraints": [],
-    "priorityClassName": "p",
-    "schedulerName": "s",
-    "nodeName": "n",
-    "domain": DOMAIN,
-}
+SPEC: Final[Object] = families.example(schema.fields(schema.definitions(types.VirtualMachine)))
+"""Of the families' examples in ``tests/fields``."""
 STATUS: Final[Object] = {
     "observedGeneration": 1,
     "phase": "Scheduled",

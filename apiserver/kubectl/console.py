@@ -120,7 +120,7 @@ class Session:
 
     async def _attach_again_and_again(self, access: Access) -> None:
         deadline, pause = time.monotonic() + self._settings.wait_seconds, FIRST_PAUSE_SECONDS
-        renewed = False
+        renewed = waiting = False
         while True:
             try:
                 async with streams.opened(access, self._settings.name, "console") as connection:
@@ -140,6 +140,9 @@ class Session:
                     continue
                 if refused.error.code in FINAL or time.monotonic() >= deadline:
                     raise refused.failure from refused
+                if not self._attached.is_set() and not waiting:
+                    self._say(f"Waiting for {self._settings.wait_seconds:g} s; Ctrl-] leaves: {refused.error.message}")
+                    waiting = True
             except streams.Unreachable as unreachable:
                 if not self._attached.is_set() or time.monotonic() >= deadline:
                     raise unreachable.failure from unreachable

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import math
 import sys
-from typing import TYPE_CHECKING, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from apiserver.apis.meta import times
 from apiserver.kubectl.access import Selection
@@ -33,14 +33,27 @@ class Parser(argparse.ArgumentParser):
         self.exit(1, f"error: {message}\nSee '{self.prog} --help' for usage.\n")
 
 
+class CommandParser(Parser):
+    """The parser of one command, which knows what it does not know: argparse has the whole program's parser say so."""
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:  # noqa: ANN401  argparse's overloads
+        """Return the flags. Exits with 1 where there is more than the command takes."""
+        parsed, more = super().parse_known_args(args, namespace)
+        if more and parsed.name.lower() in KINDS:
+            self.error(f"{parsed.name} {more[0]}: write {parsed.name}/{more[0]}")
+        if more:
+            self.error(f"unrecognized arguments: {' '.join(more)}")
+        return parsed, more
+
+
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     """Return the flags; ``selection``, ``command`` and ``name`` are always there. Exits with 1 on a mistake, as kubectl does."""
     parser = Parser(
         prog="kubectl virt", description="Consoles, screens and power of virtual machines.", parents=[_shared()], allow_abbrev=False
     )
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=CommandParser)
 
-    def command(name: str, text: str, more: str = "") -> Parser:
+    def command(name: str, text: str, more: str = "") -> CommandParser:
         description = f"{text[0].upper()}{text[1:]}. {more}".rstrip()
         made = commands.add_parser(name, help=text, description=description, parents=[_shared()], allow_abbrev=False)
         made.add_argument("name", metavar="NAME", type=_machine, help="the virtual machine: NAME or vm/NAME")
@@ -72,9 +85,9 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     return parsed
 
 
-def _shared() -> Parser:
+def _shared() -> CommandParser:
     """Return the flags that kubectl has for every command; they may stand before and after the command."""
-    flags = Parser(add_help=False, argument_default=argparse.SUPPRESS)
+    flags = CommandParser(add_help=False, argument_default=argparse.SUPPRESS)
     group = flags.add_argument_group("the cluster, as kubectl's flags of these names")
     group.add_argument("-n", "--namespace", help="of the virtual machine")
     group.add_argument("--kubeconfig", metavar="FILE")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable
 from typing import Final
@@ -42,10 +43,13 @@ def of_warnings(headers: Iterable[str]) -> list[str]:
 
 
 def describe(error: BaseException) -> str:
-    """Return an exception's text, or its name when it has none."""
+    """Return an exception's text, or its name when it has none; of an error of the operating system its own words."""
     if isinstance(error, TimeoutError):
         return str(error) or "timed out"
-    return str(error) or type(error).__name__
+    cause = getattr(error, "os_error", None) or error  # aiohttp's text shows the objects it was given
+    if type(cause) is not OSError and not isinstance(cause, ConnectionError):
+        return str(cause) or type(cause).__name__
+    return os.strerror(cause.errno) if cause.errno and cause.errno > 0 and not cause.filename else str(cause)
 
 
 def first(error: BaseException) -> BaseException:

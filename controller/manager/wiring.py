@@ -94,7 +94,11 @@ class Machines:
             vms=Informer(
                 client,
                 VIRTUAL_MACHINES,
-                indexers={virtual_machines.BY_CLAIM: virtual_machines.claims_of_vm, virtual_machines.BY_MAC: virtual_machines.macs_of_vm},
+                indexers={
+                    virtual_machines.BY_CLAIM: virtual_machines.claims_of_vm,
+                    virtual_machines.BY_MAC: virtual_machines.macs_of_vm,
+                    virtual_machines.BY_WANTED_NODE: virtual_machines.wanted_node_of_vm,
+                },
                 trim=virtual_machines.trim_object,
             ),
             migrations=Informer(

@@ -17,8 +17,9 @@ from apiserver.apis.meta import times
 from apiserver.apis.meta.objects import Object, condition, dig, finalizers_of, is_deleting, name_of, namespace_of, uid_of, with_condition
 from apiserver.apis.virt import conditions as words
 from apiserver.apis.virt import names, phases, power, release
-from controller.reconcilers import disks, launcher_pod, ownership, pod_state
+from controller.reconcilers import disk_claims, ownership, pod_state
 from controller.reconcilers.actions import Action, CreatePod, DeletePod, Emit, LookAgain, RemoveFinalizer, WriteStatus
+from controller.reconcilers.launcher_pods import launcher_pod, scheduling
 from controller.reconcilers.settings import Settings
 
 PREPARE_SECONDS: Final = 120
@@ -83,7 +84,7 @@ def _impossible(seen: Observed) -> tuple[str, str] | None:
     migratable = condition(dig(vm, "status", "conditions"), words.MIGRATABLE)
     if migratable is not None and migratable.get("status") == "False":
         return migratable.get("reason") or "NotMigratable", migratable.get("message") or "the virtual machine cannot migrate"
-    if lonely := disks.not_shared(vm, seen.claims):
+    if lonely := disk_claims.not_shared(vm, seen.claims):
         return "DisksNotShared", f"PersistentVolumeClaim {', '.join(lonely)} is not ReadWriteMany: two nodes cannot use it at once"
     if (source := dig(seen.migration, "status", "sourcePod")) and source != dig(vm, "status", "podName"):
         return "SourceChanged", f"virtual machine {name_of(vm)} was restarted meanwhile"
@@ -99,7 +100,7 @@ def _create_target(seen: Observed) -> tuple[Action, ...]:
     # The domain needs on the target what it has on the source: a kvm guest goes nowhere without kvm.
     kvm = names.KVM_RESOURCE in (dig(seen.source["spec"]["containers"][0], "resources", "limits") or {})
     selector = dig(seen.migration, "spec", "nodeSelector") or {}
-    placement = launcher_pod.Placement(kvm=kvm, not_on_node=node, node_selector=selector)
+    placement = scheduling.Placement(kvm=kvm, not_on_node=node, node_selector=selector)
     attempt = power.current_attempt(seen.vm)
     pod = launcher_pod.target_pod(seen.vm, seen.migration, attempt, seen.claims, seen.settings, placement)
     now = times.to_rfc3339(seen.now)
@@ -173,7 +174,7 @@ def _source_ended(seen: Observed) -> tuple[Action, ...]:
     """Nothing runs on the source any more. Only a guest that left may run on the target: of any other, the copy there may be stale."""
     name = dig(seen.migration, "status", "sourcePod")
     how = pod_state.end_of(seen.source).message if seen.source is not None else "it was deleted"
-    if seen.source is not None and how.startswith(pod_state.MIGRATED):
+    if how.startswith(pod_state.MIGRATED):
         status = release.released(seen.migration, release.BY_POD, f"source pod {name} ended: {how}", seen.now)
         return (WriteStatus(status),)
     message = f"source pod {name} ended: {how}"
@@ -190,7 +191,7 @@ def _target_ended(seen: Observed) -> tuple[Action, ...] | None:
     if seen.target is not None and not pod_state.is_over(seen.target) and not is_deleting(seen.target):
         return None
     name = dig(seen.migration, "status", "targetPod")
-    if seen.target is not None and not pod_state.is_over(seen.target):
+    if not pod_state.is_over(seen.target):
         if phases.phase_of(seen.migration) not in _OURS:
             return None  # it is going, and the guest may be in it
         return _finish(seen, phases.FAILED, "TargetPodDeleted", f"target pod {name} is being deleted")

@@ -35,6 +35,8 @@ class Observed:
     """For how many seconds the newest attempt is over, measured (:mod:`controller.reconcilers.endings`)."""
     namesakes: tuple[str, ...] = ()
     """Names of the other machines of the namespace that have a pod, and a MAC address of this one."""
+    rivals: tuple[tuple[str, str], ...] = ()
+    """Claims that this machine needs and that another one uses now, each with the name of that one."""
 
 
 def own_pod(seen: Observed, pods: tuple[Object, ...]) -> Object | None:

@@ -14,6 +14,7 @@ NODE_UNREACHABLE: Final = "NodeUnreachable"
 KUBELET_UNREACHABLE: Final = "KubeletUnreachable"
 NODE_NOT_FOUND: Final = "NodeNotFound"
 REASONS: Final = frozenset({NODE_UNREACHABLE, KUBELET_UNREACHABLE, NODE_NOT_FOUND})
+_MENDING: Final = "spec.nodeName names it: edit that; kubectl get nodes lists those there are"
 
 
 def until_silent(seen: Observed) -> tuple[Action, ...]:
@@ -38,6 +39,12 @@ def wait_for(seen: Observed, pods: tuple[Object, ...]) -> tuple[Action, ...]:
     return _say_stuck(seen, stuck) if stuck is not None and not handled else ()
 
 
+def wait_for_node(seen: Observed) -> tuple[Action, ...]:
+    """Make no pod for a node that there is not: Kubernetes would remove it every 40 seconds, and each were an attempt that failed."""
+    message = f'there is no node "{dig(seen.vm, "spec", "nodeName")}"; {_MENDING}; the virtual machine starts when there is one'
+    return saying.say(seen, "False", NODE_NOT_FOUND, message, warn=True, phase=phases.PENDING)
+
+
 def _say_stuck(seen: Observed, pod: Object) -> tuple[Action, ...]:
     """Only a kubelet starts and ends pods. virt-handler does not write of this machine now, so that this is no contradiction."""
     node = pod_state.node_of(pod)
@@ -51,10 +58,9 @@ def _say_stuck(seen: Observed, pod: Object) -> tuple[Action, ...]:
 def _say_missing(seen: Observed, pod: Object) -> tuple[Action, ...]:
     """The pod was bound past the scheduler, which knows the nodes there are; nothing ever ran in it."""
     node = pod_state.node_of(pod)
-    mending = "spec.nodeName names it: edit that; kubectl get nodes lists those there are"
     message = f'there is no node "{node}", which pod {name_of(pod)} is for'
     pinned = dig(seen.vm, "spec", "nodeName") == node
-    return saying.say(seen, "False", NODE_NOT_FOUND, f"{message}; {mending}" if pinned else message, warn=True)
+    return saying.say(seen, "False", NODE_NOT_FOUND, f"{message}; {_MENDING}" if pinned else message, warn=True)
 
 
 def _say_lost(seen: Observed, lost: Object) -> tuple[Action, ...]:

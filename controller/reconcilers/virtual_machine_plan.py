@@ -33,7 +33,7 @@ from apiserver.apis.meta.objects import (
 )
 from apiserver.apis.virt import conditions as words
 from apiserver.apis.virt import names, phases, power, summary
-from controller.reconcilers import attempts, disks, disruptions, launcher_pod, pod_state, saying, silent_nodes
+from controller.reconcilers import attempts, disk_claims, disruptions, pod_state, saying, silent_nodes
 from controller.reconcilers.actions import (
     MIN_LOOK_SECONDS,
     Action,
@@ -45,6 +45,7 @@ from controller.reconcilers.actions import (
     RemoveFinalizer,
     WriteStatus,
 )
+from controller.reconcilers.launcher_pods import launcher_pod, scheduling
 from controller.reconcilers.observed import Observed, own_pod
 
 POD_END_SECONDS: Final = 30.0
@@ -136,7 +137,7 @@ def _watch_over(seen: Observed, alive: tuple[Object, ...]) -> tuple[Action, ...]
     """The current attempt goes on: hand it to virt-handler when it runs, say what is in its way, notice a lost node."""
     phase, pod = phases.phase_of(seen.vm), own_pod(seen, alive)
     if pod is None:
-        return _withoutown_pod(seen, alive)
+        return _without_own_pod(seen, alive)
     if pod_state.node_of(pod) in seen.silence.whole or is_deleting(pod):
         return silent_nodes.wait_for(seen, alive)  # deleted by somebody else: what follows is decided when it is over
     if phase in (phases.SCHEDULED, phases.RUNNING, phases.STOPPING, phases.UNKNOWN):
@@ -157,7 +158,7 @@ def _follow(seen: Observed) -> tuple[Action, ...]:
     return (WriteStatus({**saying.status_of(seen), "attempts": attempts.changed(seen.vm, power.current_attempt(seen.vm), place)}),)
 
 
-def _withoutown_pod(seen: Observed, alive: tuple[Object, ...]) -> tuple[Action, ...]:
+def _without_own_pod(seen: Observed, alive: tuple[Object, ...]) -> tuple[Action, ...]:
     """The attempt's own pod is over. Targets of Migrations are the other loop's to end; what else claims to be the machine's just goes."""
     return (*_delete_all(tuple(pod for pod in alive if name_of(pod) not in seen.targets)), *silent_nodes.wait_for(seen, alive))
 
@@ -286,9 +287,16 @@ def _last_pod(seen: Observed) -> Object | None:
 
 
 def _start(seen: Observed, wish: power.Power) -> tuple[Action, ...]:
-    missing = disks.missing(seen.vm, seen.claims)
+    missing = disk_claims.missing(seen.vm, seen.claims)
     if missing:
-        return _lack_claims(seen, missing)
+        message = f"PersistentVolumeClaim not found: {', '.join(missing)}; the virtual machine starts when it exists"
+        return _wait_for_disks(seen, words.CLAIM_NOT_FOUND, message)
+    if seen.rivals:
+        held = one_line(", ".join(f"{claim} by virtual machine {other}" for claim, other in seen.rivals), pod_state.MAX_MESSAGE)
+        message = f"PersistentVolumeClaim in use: {held}; the virtual machine starts when that is off"
+        return _wait_for_disks(seen, words.DISK_IN_USE, message)
+    if dig(seen.vm, "spec", "nodeName") in seen.silence.missing:
+        return silent_nodes.wait_for_node(seen)
     if pause := attempts.pause_before(wish, seen.rested):
         return (*_clean_up(seen), *_say_pause(seen, wish), LookAgain(pause))
     name = names.launcher_pod_name(name_of(seen.vm), uid_of(seen.vm), wish.attempt)
@@ -307,7 +315,7 @@ def _begin(seen: Observed, wish: power.Power) -> tuple[Action, ...]:
     """Make the pod of the wished attempt (the name is the lock: nobody can make a second) and write down which one it is."""
     if seen.refusal:
         return saying.say(seen, "False", "FailedCreate", seen.refusal, warn=True, phase=phases.PENDING)
-    placement = launcher_pod.Placement(kvm=seen.settings.wants_kvm(offered=seen.kvm_offered), avoid_nodes=attempts.failed_nodes(seen.vm))
+    placement = scheduling.Placement(kvm=seen.settings.wants_kvm(offered=seen.kvm_offered), avoid_nodes=attempts.failed_nodes(seen.vm))
     pod = launcher_pod.launcher_pod(seen.vm, wish.attempt, seen.claims, seen.settings, placement)
     return (CreatePod(pod, seen.vm), *_record_start(seen, pod, wish.attempt))
 
@@ -346,27 +354,29 @@ def _warn_of_namesakes(seen: Observed) -> tuple[Action, ...]:
     return (Emit("Warning", "DuplicateMAC", message),)
 
 
-def _lack_claims(seen: Observed, missing: tuple[str, ...]) -> tuple[Action, ...]:
-    which = ", ".join(missing)
-    message = f"PersistentVolumeClaim not found: {which}; the virtual machine starts when it exists"
+def _wait_for_disks(seen: Observed, reason: str, message: str) -> tuple[Action, ...]:
     now = times.to_rfc3339(seen.now)
-    lacking = saying.a_condition(seen, words.DISKS_READY, "False", words.CLAIM_NOT_FOUND, message)
+    lacking = saying.a_condition(seen, words.DISKS_READY, "False", reason, message)
     status = {
         **phases.enter(saying.status_of(seen), phases.PENDING, seen.now),
         "conditions": with_condition(saying.ready(seen, "False", words.DISKS_NOT_READY, message), lacking, now=now),
         "observedGeneration": saying.generation(seen),
     }
-    return saying.write(seen, status, Emit("Warning", words.CLAIM_NOT_FOUND, message))
+    return saying.write(seen, status, Emit("Warning", reason, message))
 
 
 def _rest(seen: Observed, wish: power.Power) -> tuple[Action, ...]:
     """Off, and it should be: keep the phase that the last attempt ended in."""
     status = saying.status_of(seen)
     ready = condition(status.get("conditions"), words.READY) or {}
+    if ready.get("reason") == summary.BACK_OFF and wish.reason in power.ASKED_TO_BE_OFF:
+        status = phases.enter(status, phases.STOPPED, seen.now) | {"observedGeneration": saying.generation(seen)}
+        status["conditions"] = saying.ready(seen, "False", wish.reason, wish.message)
+        return saying.write(seen, status, Emit("Normal", power.RESULT_STOPPED, f"{wish.message}: no further attempt begins"))
     if phases.phase_of(seen.vm) not in phases.ENDED:
         status = phases.enter(status, phases.STOPPED, seen.now)
         status["conditions"] = saying.ready(seen, "False", wish.reason, wish.message)
-    elif ready.get("status") == "True" or ready.get("reason") in silent_nodes.REASONS:
+    elif ready.get("status") == "True" or ready.get("reason") in {*silent_nodes.REASONS, summary.BACK_OFF}:
         status["conditions"] = saying.ready(seen, "False", wish.reason, wish.message)
     status["observedGeneration"] = saying.generation(seen)
     return saying.write(seen, status)
@@ -380,6 +390,6 @@ def _clean_up(seen: Observed) -> tuple[Action, ...]:
 
 
 def _disks_ready(seen: Observed) -> Object:
-    claims = disks.claims_of(seen.vm)
+    claims = disk_claims.claims_of(seen.vm)
     message = f"found {', '.join(claims)}" if claims else "no disk needs a claim"
     return saying.a_condition(seen, words.DISKS_READY, "True", words.DISKS_FOUND if claims else "NoClaims", message)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from typing import Final
@@ -11,15 +11,17 @@ from typing import Final
 from apiserver.apis.core.resources import PODS
 from apiserver.apis.meta import errors
 from apiserver.apis.meta.objects import Key, Object, condition, controller_of, dig, key_of, name_of, namespace_of, uid_of
-from apiserver.apis.virt import hardware, layout, names, network, phases, power, structure
+from apiserver.apis.virt import layout, names, network, phases, power, structure
+from apiserver.apis.virt.hardware import interfaces
 from apiserver.apis.virt.resources import VIRTUAL_MACHINES
 from apiserver.client.informer import Informer
 from apiserver.client.rest import Client
-from controller.reconcilers import attempts, disks, launcher_pod, ownership, pod_state, validation
+from controller.reconcilers import attempts, disk_claims, ownership, pod_state, validation
 from controller.reconcilers import virtual_machine_plan as planning
 from controller.reconcilers.absences import Absences
 from controller.reconcilers.actions import REFUSED_SECONDS, Deeds, PodRefused, sooner
 from controller.reconcilers.endings import Endings
+from controller.reconcilers.launcher_pods import launcher_pod
 from controller.reconcilers.node_reports import NodeReports
 from controller.reconcilers.observed import Observed
 from controller.reconcilers.ownership import Reference
@@ -38,6 +40,8 @@ BY_CLAIM: Final = "claim"
 """Index of machines: ``namespace/claim`` of each disk."""
 BY_MAC: Final = "mac"
 """Index of machines: ``namespace/address`` of each interface that has one given."""
+BY_WANTED_NODE: Final = "wanted-node"
+"""Index of machines: the node that ``spec.nodeName`` names."""
 BY_NODE: Final = "node"
 """Index of pods: the node they are bound to."""
 _OF_POD_LABELS: Final = (names.COMPONENT_LABEL, names.VM_NAME_LABEL, names.CREATED_BY_LABEL, names.MIGRATION_LABEL)
@@ -81,14 +85,20 @@ def node_of_pod(pod: Object) -> list[str]:
     return [node] if node else []
 
 
+def wanted_node_of_vm(vm: Object) -> list[str]:
+    """Index function for ``BY_WANTED_NODE``."""
+    node = dig(vm, "spec", "nodeName")
+    return [node] if node and isinstance(node, str) else []
+
+
 def claims_of_vm(vm: Object) -> list[str]:
     """Index function for ``BY_CLAIM``; a machine that is not sound waits for nothing."""
-    return [f"{namespace_of(vm)}/{each}" for each in disks.claims_of(vm)] if structure.has_sound_domain(vm) else []
+    return [f"{namespace_of(vm)}/{each}" for each in disk_claims.claims_of(vm)] if structure.has_sound_domain(vm) else []
 
 
 def macs_of_vm(vm: Object) -> list[str]:
     """Index function for ``BY_MAC``."""
-    given = hardware.interfaces(dig(vm, "spec", "domain")) if structure.has_sound_domain(vm) else ()
+    given = interfaces.meant(dig(vm, "spec", "domain")) if structure.has_sound_domain(vm) else ()
     return [f"{namespace_of(vm)}/{network.normal_mac(each['mac'])}" for each in given if each.get("mac")]
 
 
@@ -190,7 +200,7 @@ def offers_kvm(nodes: Informer) -> bool:
 
 def claims_for(vm: Object, claims: Informer) -> dict[str, Object | None]:
     """Return the machine's claims by name."""
-    return {name: claims.get(namespace_of(vm), name) for name in disks.claims_of(vm)}
+    return {name: claims.get(namespace_of(vm), name) for name in disk_claims.claims_of(vm)}
 
 
 def is_unwatched(pod: Object, vm: Object | None) -> bool:
@@ -232,6 +242,8 @@ class VirtualMachines:
             if phases.phase_of(old or {}) == phases.UNKNOWN and phases.phase_of(obj) in phases.OWNED_BY_HANDLER:
                 self._reports.heard(dig(obj, "status", "nodeName") or "")  # nobody but its virt-handler takes Unknown back
             controller.enqueue(namespace_of(obj), name_of(obj))
+            for each in self._who_may_wait_for_its_disks(old, new):
+                controller.enqueue(namespace_of(each), name_of(each))
 
         def pod_changed(old: Object | None, new: Object | None) -> None:
             for namespace, machine in ownership.owner_names(old, new):  # an owner that was taken off is owed a look, too
@@ -247,6 +259,8 @@ class VirtualMachines:
         def node_changed(node: str) -> None:
             for pod in self._informers.pods.by_index(BY_NODE, node):
                 pod_changed(None, pod)
+            for vm in self._informers.vms.by_index(BY_WANTED_NODE, node):
+                machine_changed(None, vm)
 
         self._informers.vms.subscribe(machine_changed)
         self._informers.pods.subscribe(pod_changed)
@@ -281,7 +295,8 @@ class VirtualMachines:
             # that bear a label.
             pods = await self._live_pods(vm, references)
         lingers = self._lingers(vm, own, pods)
-        nodes = {pod_state.node_of(pod) for pod in pods if not pod_state.is_over(pod)} | {dig(vm, "status", "nodeName") if lingers else ""}
+        nodes = {pod_state.node_of(pod) for pod in pods if not pod_state.is_over(pod)}
+        nodes |= {dig(vm, "status", "nodeName") if lingers else "", "" if attempts.is_open(vm) else dig(vm, "spec", "nodeName")}
         now = self._clock.now()
         return Observed(
             vm=vm,
@@ -295,7 +310,19 @@ class VirtualMachines:
             lingers=lingers,
             rested=self._endings.rested(vm, now),
             namesakes=() if attempts.is_open(vm) else self._namesakes(vm),
+            rivals=() if attempts.is_open(vm) else self._rivals(vm),
         )
+
+    def _who_may_wait_for_its_disks(self, old: Object | None, new: Object | None) -> Iterator[Object]:
+        """Yield the machines with a claim of one that has just lost its pod."""
+        if phases.phase_of(old or {}) in phases.WITH_POD and phases.phase_of(new or {}) not in phases.WITH_POD:
+            for key in claims_of_vm(old or {}):
+                yield from self._informers.vms.by_index(BY_CLAIM, key)
+
+    def _rivals(self, vm: Object) -> tuple[tuple[str, str], ...]:
+        found = (each for key in claims_of_vm(vm) for each in islice(self._informers.vms.by_index(BY_CLAIM, key), MAX_NAMESAKES))
+        others = {name_of(each): each for each in found if uid_of(each) != uid_of(vm) and phases.phase_of(each) in phases.WITH_POD}
+        return tuple((claim, name) for name, other in others.items() for claim in disk_claims.contested(vm, other))
 
     def _namesakes(self, vm: Object) -> tuple[str, ...]:
         """Return the names of other machines with a pod that have a MAC address of this one; of many machines that share one, some."""

@@ -28,7 +28,7 @@ Identity = tuple[int, int, int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """What is known when it is decided whether to try again."""
+    """The facts that decide whether the trial is repeated."""
 
     accelerated: bool
     device: Identity | None
@@ -63,7 +63,7 @@ def identify(path: Path) -> Identity | None:
 
 
 class Judging:
-    """Whether guests of this node are accelerated, as far as is known by now; there is a verdict from the first :meth:`judge` on."""
+    """The newest verdict about this node's acceleration; there is one from the first :meth:`judge` on."""
 
     def __init__(self, choice: Choice, *, trials: acceleration.Trials | None = None, device: Path = Path(kvm.DEVICE)) -> None:
         self.verdict = Verdict(accelerated=False, reason="not tried yet")

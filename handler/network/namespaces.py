@@ -26,17 +26,17 @@ def inside(namespace: int, command: Sequence[str]) -> tuple[str, ...]:
     return ("nsenter", f"--net=/proc/self/fd/{namespace}", "--", *command)
 
 
-async def run(namespace: int, command: Sequence[str], *, stdin: str = "") -> bytes:
+async def run(namespace: int, command: Sequence[str]) -> bytes:
     """Run ``command`` in the namespace and return what it printed.
 
     Raises:
         CommandFailed: it failed, could not be started, or took too long.
     """
-    what = " ".join(command)
+    what = " ".join(command).partition("\n")[0]
     try:
         child = await asyncio.create_subprocess_exec(
             *inside(namespace, command),
-            stdin=asyncio.subprocess.PIPE,
+            stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
             pass_fds=(namespace,),
@@ -46,7 +46,7 @@ async def run(namespace: int, command: Sequence[str], *, stdin: str = "") -> byt
         raise CommandFailed(f"start {what}: {error}") from error
     try:
         async with asyncio.timeout(COMMAND_SECONDS):
-            output, errors = await child.communicate(stdin.encode())
+            output, errors = await child.communicate()
     except TimeoutError as error:
         raise CommandFailed(f"{what} took longer than {COMMAND_SECONDS:.0f} s") from error
     finally:

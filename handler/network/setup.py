@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from apiserver.apis.virt import hardware, network
+from apiserver.apis.virt import network
+from apiserver.apis.virt.hardware import interfaces
 from handler.network import filters, masquerade, namespaces
 from handler.pods.process import Launcher
 
@@ -29,14 +30,14 @@ def wanted(vm: Mapping[str, Any]) -> Mapping[str, Any] | None:
     Raises:
         Unsupported: more than one, or another type than masquerade.
     """
-    interfaces = hardware.interfaces(vm["spec"]["domain"])
-    if not interfaces:
+    meant = interfaces.meant(vm["spec"]["domain"])
+    if not meant:
         return None
-    if len(interfaces) > 1:
+    if len(meant) > 1:
         raise masquerade.Unsupported("a pod has one network: more than one interface cannot be served")
-    if (kind := interfaces[0]["type"]) != "masquerade":
-        raise masquerade.Unsupported(f"interface {interfaces[0].get('name')}: type {kind} is not known to this virt-handler")
-    return interfaces[0]
+    if (kind := meant[0]["type"]) != "masquerade":
+        raise masquerade.Unsupported(f"interface {meant[0].get('name')}: type {kind} is not known to this virt-handler")
+    return meant[0]
 
 
 async def prepare(vm: Mapping[str, Any], launcher: Launcher) -> tuple[Interface, ...]:
@@ -52,7 +53,7 @@ async def prepare(vm: Mapping[str, Any], launcher: Launcher) -> tuple[Interface,
     mac = masquerade.mac_address(vm["metadata"]["uid"], interface["name"], interface.get("mac") or "")
     observed = masquerade.observe(await namespaces.links(launcher.network))
     try:
-        await namespaces.run(launcher.network, ("sh", "-s"), stdin=masquerade.script(observed, mac))
+        await namespaces.run(launcher.network, ("sh", "-c", masquerade.script(observed, mac)))
     except namespaces.CommandFailed as error:
         if error.status == masquerade.NO_FILTER and filters.is_not_in_this_kernel(str(error)):
             needed = ", ".join(filters.KERNEL_OPTIONS)

@@ -31,6 +31,8 @@ class Observed:
     connected: bool
     gone: bool
     """The launcher's process has ended."""
+    starting: bool = False
+    """The launcher was asked to start the guest, and has not answered yet."""
     answered: str = ""
     """Time of the request that was there when the guest stopped by a fault, or that a Resume was sent for since: it asks for no more."""
 
@@ -98,7 +100,9 @@ def _alive(observed: Observed, vm: Mapping[str, Any], launcher: messages.Status)
         return Start(paused=power.wants_paused(vm))
     if off and not launcher.stopping:
         return Call(messages.Shutdown(grace_seconds(vm)))
-    if launcher.stopping and phases.phase_of(vm) == phases.STOPPING:
+    if observed.starting and not launcher.stopping:
+        return Start(paused=power.wants_paused(vm))  # until it is answered: on its way a guest is paused by nobody's wish
+    if phases.phase_of(vm) == phases.STOPPING:
         return Wait()  # the states a guest goes through on its way down are worth no write; its end is
     if _is_migrating(launcher):
         return Wait()  # what libvirt pauses and resumes on the way is nobody's business; the outcome is reported
@@ -138,11 +142,8 @@ def _asks_to_go_on(vm: Mapping[str, Any], answered: str) -> bool:
 
 
 def grace_seconds(vm: Mapping[str, Any]) -> float:
-    """Return how long the guest may take to shut down: of its deletion if that says, else of its spec."""
-    metadata, spec = vm.get("metadata") or {}, vm.get("spec") or {}
-    given = spec.get("terminationGracePeriodSeconds")
-    if metadata.get("deletionTimestamp") and metadata.get("deletionGracePeriodSeconds"):
-        given = metadata["deletionGracePeriodSeconds"]
+    """Return how long the guest may take to shut down: its spec says so, its deletion does not (virt-api gives that no time)."""
+    given = objects.dig(vm, "spec", "terminationGracePeriodSeconds")
     return 30.0 if given is None else float(given)
 
 

@@ -11,7 +11,8 @@ from apiserver.apis.meta import objects, times
 from apiserver.apis.meta.lines import one_line
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.virt import conditions as words
-from apiserver.apis.virt import hardware, layout, phases, power
+from apiserver.apis.virt import layout, phases, power
+from apiserver.apis.virt.hardware import disks, graphics
 from handler.network.setup import Interface
 from launcher.protocol import messages
 
@@ -73,7 +74,7 @@ def end_of(ending: messages.Ending) -> End | None:
     message = ending.message or {"shutdown": "the guest powered itself off", "shutdown-requested": "the guest shut down"}.get(
         ending.kind, reason
     )
-    if result == power.RESULT_FAILED and ending.log:
+    if result == power.RESULT_FAILED and ending.log and ending.log[-1] not in message:  # libvirt's error may have them already
         message = f"{message}; QEMU's last words: {' | '.join(ending.log[-3:])}"
     return End(result, reason, printable(message))
 
@@ -102,7 +103,7 @@ def running(vm: Object, observed: messages.Status, interfaces: Sequence[Interfac
         status["interfaces"] = [_interface(each) for each in interfaces]
         if interfaces and interfaces[0].addresses:
             status["podIP"] = interfaces[0].addresses[0]
-    status["graphics"] = [{"type": each["type"]} for each in hardware.graphics(vm["spec"]["domain"])]
+    status["graphics"] = [{"type": each["type"]} for each in graphics.meant(vm["spec"]["domain"])]
     status["attempts"] = _with_running_time(vm, old, stamp)
     for condition in _conditions(observed, domain, generation):
         status["conditions"] = objects.with_condition(status.get("conditions"), condition, now=stamp)
@@ -231,7 +232,7 @@ def waiting_for_images(vm: Object, names: Sequence[str], now: datetime) -> Objec
 def _missing_images(vm: Object, names: Sequence[str]) -> str:
     claims = {
         disk["name"]: str(objects.dig(disk, "source", "name") or "").lower()
-        for disk in hardware.disks(vm["spec"]["domain"])
+        for disk in disks.meant(vm["spec"]["domain"])
         if disk.get("type") == "PersistentVolumeClaim"
     }
     told = frozenset(names)  # of unknown length: only the machine's own disks are gone through

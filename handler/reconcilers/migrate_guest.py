@@ -98,7 +98,6 @@ class MigrateSource(_Side):
                 launcher=link.status if link else None,
                 connected=link is not None and link.connection is not None,
                 gone=link is not None and link.gone,
-                relaying=objects.uid_of(migration) in self._relays,
                 told=objects.uid_of(migration) in self._told,
                 stop=migration_causes.stop_of(self._ports.machines.get(request.namespace, _vm_name(migration))),
             )

@@ -46,7 +46,7 @@ class Observed:
     connected: bool
     gone: bool
     relaying: bool = False
-    """Source: the relays of this migration run in this process."""
+    """Target: the door is open for this migration's source."""
     told: bool = False
     """Source: the target's handler answered that it released the domain."""
     address: str = ""

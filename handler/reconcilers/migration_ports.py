@@ -16,7 +16,7 @@ from handler.relays.outgoing import Destination
 
 
 class Api(Protocol):
-    """What of the API client is used."""
+    """The calls of the API client that a migration needs."""
 
     async def get(self, resource: Resource, name: str, namespace: str | None = None) -> Object:
         """Return one object."""
@@ -37,9 +37,6 @@ class Objects(Protocol):
 
 class Outgoing(Protocol):
     """The relays that run."""
-
-    def __contains__(self, migration_uid: str) -> bool:
-        """Whether those of this migration do."""
 
     async def open(self, migration_uid: str, pod_uid: str, destination: Destination) -> None:
         """Relay."""

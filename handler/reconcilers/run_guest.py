@@ -67,7 +67,7 @@ class Machines(Protocol):
 
 
 class Writer(Protocol):
-    """What of the API client is used to write a status."""
+    """The call of the API client that writes a status."""
 
     async def update(self, resource: Resource, obj: Object, *, subresource: str | None = None) -> Object:
         """Replace it."""
@@ -146,7 +146,12 @@ class RunGuest:
                 return Result()
             link = self._ports.links.want(pod_uid, who)
             observed = guest_plan.Observed(
-                vm=vm, launcher=link.status, connected=link.connection is not None, gone=link.gone, answered=self._answered_of(vm, link)
+                vm=vm,
+                launcher=link.status,
+                connected=link.connection is not None,
+                gone=link.gone,
+                starting=link.pod_uid in self._starting,
+                answered=self._answered_of(vm, link),
             )
             action = guest_plan.plan(observed)
             if action == before:

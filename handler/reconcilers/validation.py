@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from apiserver.apis.meta import objects
 from apiserver.apis.meta.objects import Object
-from apiserver.apis.virt import hardware, network, structure
+from apiserver.apis.virt import network, structure
+from apiserver.apis.virt.hardware import interfaces
 from handler.pods import places
 
 
@@ -22,7 +23,7 @@ def _addresses(vm: Object) -> tuple[str, ...]:
     """A card's address becomes part of a command line."""
     return tuple(
         f"spec.domain.devices.interfaces[{position}].mac must be six pairs of hexadecimal digits, not {ascii(each['mac'])[:80]}"
-        for position, each in enumerate(hardware.interfaces(vm["spec"]["domain"]))
+        for position, each in enumerate(interfaces.meant(vm["spec"]["domain"]))
         if each.get("mac") and not network.is_mac(each["mac"])
     )
 

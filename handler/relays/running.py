@@ -24,9 +24,6 @@ class Relays:
         self._running: dict[str, Outgoing] = {}
         self._starting: asyncio.Queue[Outgoing] = asyncio.Queue()
 
-    def __contains__(self, migration_uid: str) -> bool:
-        return migration_uid in self._tasks
-
     async def open(self, migration_uid: str, pod_uid: str, destination: Destination) -> None:
         """Relay from this pod to that node; returns when the sockets are there, at once if they are.
 

@@ -1,141 +1,43 @@
-"""Where each disk of a specification comes from, and how it is presented to the guest."""
+"""Disks and CD-ROM drives: ``<disk>``."""
 
 from __future__ import annotations
 
 import string
 from collections.abc import Mapping
-from dataclasses import dataclass
-from pathlib import PurePosixPath
-from typing import Any, Final, Literal
+from typing import Any, Final
 from xml.etree.ElementTree import Element, SubElement
 
-from apiserver.apis.virt import hardware, layout
-
-Format = Literal["raw", "qcow2"]
+from apiserver.apis.virt import layout
+from apiserver.apis.virt.hardware import disks as hardware
+from launcher.domain.definition import Definition, Tree
+from launcher.domain.disk_origins import Format, Found, Origin, origins
+from launcher.domain.values import InvalidSpecification
 
 _BUS_PREFIX: Final = {"virtio": "vd", "sata": "sd", "scsi": "sd"}
 _SERIAL_CHARACTERS: Final = frozenset(string.ascii_letters + string.digits + "_.+-: ")
 
 
-class InvalidSpecification(Exception):
-    """A specification from which no domain can be made; the message starts with the path of the field."""
-
-
-@dataclass(frozen=True, slots=True)
-class Origin:
-    """Where the data of a disk is in the pod."""
-
-    name: str
-    path: PurePosixPath
-    """For a claim the mount point or the device, for an image the file."""
-    image: bool
-    """Read-only by nature: a disk the guest may write to gets an overlay."""
-    read_only: bool
-    limit: int = 0
-    """Bytes that an image may hold on top of which the guest writes."""
-
-    @property
-    def overlay(self) -> PurePosixPath | None:
-        """Return the qcow2 file on top of an image that the guest writes to, or None."""
-        if not self.image or self.read_only:
-            return None
-        return PurePosixPath(layout.OVERLAYS_DIRECTORY, f"{self.name}.qcow2")
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """What the caller found at an origin."""
-
-    block: bool = False
-    """The path is a block device; else it is a directory with ``layout.DISK_IMAGE``, or the file of an image."""
-    format: Format = "raw"
-    """Of an image. What a claim holds is always raw: guessing would let a guest turn its disk into somebody else's overlay."""
-    direct: bool = True
-    """The file system supports O_DIRECT."""
-
-
-def segment(value: object, path: str) -> str:
-    """Return ``value`` if it can be one component of a path.
-
-    Raises:
-        InvalidSpecification: when it is empty, has a slash or would lead elsewhere.
-    """
-    if not isinstance(value, str) or not value or value in (".", "..") or "/" in value or not value.isprintable():
-        raise InvalidSpecification(f"{path}: {value!r} is no name of a file")
-    return value
-
-
-def confined(root: str, value: object, path: str) -> PurePosixPath:
-    """Return ``value`` below ``root``.
-
-    Raises:
-        InvalidSpecification: when it is absolute, empty or would climb out.
-    """
-    relative = PurePosixPath(value) if isinstance(value, str) else PurePosixPath()
-    if not isinstance(value, str) or not relative.parts or relative.is_absolute() or ".." in relative.parts or not value.isprintable():
-        raise InvalidSpecification(f"{path}: {value!r} is no relative path inside its volume")
-    return PurePosixPath(root) / relative
-
-
-def origins(specification: Mapping[str, Any]) -> tuple[Origin, ...]:
-    """Return where each disk of ``spec.domain`` comes from, in order.
-
-    Raises:
-        InvalidSpecification: for names twice, paths that leave their volume, unknown types.
-    """
-    result: list[Origin] = []
-    for index, disk in enumerate(hardware.disks(specification)):
-        path = f"devices.disks[{index}]"
-        name = segment(disk["name"], f"{path}.name")
-        if any(name == other.name for other in result):
-            raise InvalidSpecification(f"{path}.name: {name!r} is taken by another disk")
-        read_only = bool(disk["readOnly"]) or disk["device"] == "cdrom"
-        match disk.get("type"):
-            case "PersistentVolumeClaim":
-                result.append(Origin(name, PurePosixPath(layout.DISKS_DIRECTORY, name), image=False, read_only=read_only))
-            case "Image":
-                file = confined(f"{layout.IMAGES_DIRECTORY}/{name}", disk["source"]["path"], f"{path}.source.path")
-                result.append(Origin(name, file, image=True, read_only=read_only, limit=_limit(disk, path)))
-            case other:
-                raise InvalidSpecification(f"{path}.type: {other!r} is not supported")
-    return tuple(result)
-
-
-def _limit(disk: Mapping[str, Any], path: str) -> int:
-    try:
-        return hardware.overlay_bytes(disk)
-    except ValueError as error:
-        raise InvalidSpecification(f"{path}.source.sizeLimit: {error}") from error
-
-
-def not_migratable(specification: Mapping[str, Any]) -> str:
-    """Return why a domain of this specification cannot be migrated live, or an empty string."""
-    private = [origin.name for origin in origins(specification) if origin.overlay is not None]
-    if private:
-        return f"what the guest wrote to the image disk {private[0]!r} exists in its pod only"
-    return ""
-
-
-def append_disks(devices: Element, specification: Mapping[str, Any], found: Mapping[str, Found]) -> None:
+def append(tree: Tree, definition: Definition) -> None:
     """Append a ``<disk>`` for every disk, and the controllers they need."""
+    specification = definition.specification
     targets = _targets(specification)
-    for disk, origin, target in zip(hardware.disks(specification), origins(specification), targets, strict=True):
-        _append_disk(devices, disk, origin, found.get(origin.name, Found()), target)
+    for disk, origin, target in zip(hardware.meant(specification), origins(specification), targets, strict=True):
+        _append_disk(tree.devices, disk, origin, definition.found.get(origin.name, Found()), target)
     if "scsi" in {bus for _, bus in targets}:
-        SubElement(devices, "controller", type="scsi", index="0", model="virtio-scsi")
+        SubElement(tree.devices, "controller", type="scsi", index="0", model="virtio-scsi")
 
 
 def names_by_target(specification: Mapping[str, Any]) -> dict[str, str]:
     """Return the names of disks by what libvirt calls them (``vda``)."""
     targets = _targets(specification)
-    return {target: str(disk["name"]) for disk, (target, _) in zip(hardware.disks(specification), targets, strict=True)}
+    return {target: str(disk["name"]) for disk, (target, _) in zip(hardware.meant(specification), targets, strict=True)}
 
 
 def _targets(specification: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return (device, bus) of each disk, in order."""
     used: dict[str, int] = {}
     found = []
-    for index, disk in enumerate(hardware.disks(specification)):
+    for index, disk in enumerate(hardware.meant(specification)):
         bus = _bus(disk, index)
         prefix = _BUS_PREFIX[bus]
         found.append((prefix + _letters(used.get(prefix, 0)), bus))

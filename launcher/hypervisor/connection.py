@@ -12,7 +12,7 @@ from xml.etree import ElementTree as ET
 
 import libvirt
 
-from launcher.domain.document import AGENT_CHANNEL
+from launcher.domain import guest_agent
 from launcher.domain.states import ACTIVE, State, reason_of, state_of
 from launcher.hypervisor import eventloop, facts
 from launcher.hypervisor.port import (
@@ -366,7 +366,7 @@ def _type(connection: libvirt.virConnect, domain: libvirt.virDomain) -> str:
 
 def _agent_connected(domain: libvirt.virDomain) -> bool:
     document = ET.fromstring(domain.XMLDesc())  # noqa: S314  # libvirtd wrote it
-    return document.find(f"devices/channel/target[@name='{AGENT_CHANNEL}'][@state='connected']") is not None
+    return document.find(f"devices/channel/target[@name='{guest_agent.CHANNEL}'][@state='connected']") is not None
 
 
 def _undefine(domain: libvirt.virDomain) -> None:

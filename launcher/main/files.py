@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from apiserver.apis.virt import layout
-from launcher.domain.disks import Format, Found, Origin, origins
+from launcher.domain.disk_origins import Format, Found, Origin, origins
 from launcher.main.children import Children
 
 QEMU_IMG: Final = "/usr/bin/qemu-img"
@@ -40,7 +40,7 @@ def look(specification: Mapping[str, Any]) -> dict[str, Found]:
     Raises:
         ImagesMissing: when nothing but images in claims is in the way, and they may still come.
         DiskUnusable: when something is there that cannot be used, or an image disk's file is not.
-        launcher.domain.disks.InvalidSpecification: as ``origins``.
+        launcher.domain.values.InvalidSpecification: as ``origins``.
     """
     found: dict[str, Found] = {}
     missing: list[str] = []

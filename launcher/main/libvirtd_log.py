@@ -1,4 +1,4 @@
-"""Filter of libvirtd's standard error: drops what it says at each start in a container that has what it needs."""
+"""Filter of libvirtd's standard error: drops what it says at each start and end in a container that has what it needs."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ HARMLESS: Final = (
     b'Configured security driver "none" disables default policy',
     b"Unable to get session bus connection",
     b"Unable to get system bus connection",
+    b"internal error: End of file from agent socket",  # the end of each guest, and of its agent
     b": info : libvirt version: ",
     b": info : hostname: ",
 )
-"""No device of KVM, no firmware tables, no D-Bus: none of it is anything that virt-launcher's libvirtd could miss."""
+"""No device of KVM, no firmware tables, no D-Bus, no agent any more: none of it is anything that virt-launcher's libvirtd could miss."""
 MAX_LINE: Final = 8 << 10
 READ_BYTES: Final = 64 << 10
 

@@ -20,7 +20,7 @@ PRESS_SECONDS: Final = 3.0
 GIVE_UP_SECONDS: Final = 8.0
 """When libvirtd cannot even destroy, this long after the deadline our exit takes QEMU with it."""
 RELEASE_SECONDS: Final = 5.0
-"""A domain that is complete in a target that has to end waits this long for its release: the source may be gone already."""
+"""A domain that is complete in a target that has to end waits this long for its release to begin: the source may be gone already."""
 NOT_RUN: Final = "the pod was asked to end before its guest ran"
 STANDS_STILL: Final = frozenset({"user", "I/O error", "watchdog"})
 """libvirt's reasons for a pause in which a guest can be left for good, and has to be resumed in order to shut down."""
@@ -40,6 +40,7 @@ class Step(Enum):
     PRESS_BUTTON = "press the power button"
     DESTROY = "destroy"
     GIVE_UP = "give up"
+    END = "end: nothing came"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +61,7 @@ def next_step(
     *,
     leaving: bool,
     incoming: messages.MigrationState | None = None,
+    operating: bool = False,
 ) -> Step:
     """Return what brings the guest nearer to being off.
 
@@ -72,13 +74,14 @@ def next_step(
         domain: as it is now, not as it was.
         leaving: an outgoing migration runs.
         incoming: the state of the migration by which the domain comes here; None once it was released, and in every other pod.
+        operating: a request is being carried out, which may be the release.
     """
     if domain is None or not domain.active:
         return Step.WAIT
     if now >= stopping.deadline + GIVE_UP_SECONDS:
         return Step.GIVE_UP
     if incoming is not None:
-        patience = min(stopping.since + RELEASE_SECONDS, stopping.deadline)
+        patience = stopping.deadline if operating else min(stopping.since + RELEASE_SECONDS, stopping.deadline)
         return Step.WAIT if incoming == "arrived" and now < patience else Step.DESTROY
     if now >= stopping.deadline:
         return Step.DESTROY

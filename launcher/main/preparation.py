@@ -7,7 +7,9 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from launcher.domain import disks, document
+from launcher.domain import document
+from launcher.domain.definition import Definition, Tap
+from launcher.domain.values import InvalidSpecification
 from launcher.hypervisor.port import Hypervisor, HypervisorError, OperationTimeout, Unavailable
 from launcher.main import files
 from launcher.main.children import Children, CommandFailed
@@ -19,7 +21,7 @@ READY_SECONDS: Final = 60.0
 """libvirtd asks QEMU what it can do at its first start: 0.3 s alone, several on a loaded node."""
 RETRY_SECONDS: Final = 0.5
 
-StartFailure = (disks.InvalidSpecification, files.DiskUnusable, CommandFailed, HypervisorError, TimeoutError, OSError)
+StartFailure = (InvalidSpecification, files.DiskUnusable, CommandFailed, HypervisorError, TimeoutError, OSError)
 """Every error by which a guest can fail to start."""
 
 
@@ -39,8 +41,8 @@ class Preparation:
             StartFailure: one of these; ``files.ImagesMissing`` before anything was made.
         """
         found = await asyncio.to_thread(files.look, machine.domain)
-        taps = [document.Tap(interface.mac, interface.tap, interface.model) for interface in machine.interfaces]
-        definition = document.Definition(machine.namespace, machine.name, machine.uid, machine.domain, machine.accelerator, taps, found)
+        taps = [Tap(interface.mac, interface.tap, interface.model) for interface in machine.interfaces]
+        definition = Definition(machine.namespace, machine.name, machine.uid, machine.domain, machine.accelerator, taps, found)
         xml = document.to_xml(definition)
         self._serve_addresses(machine)
         await files.make_overlays(self._children, machine.domain, found)

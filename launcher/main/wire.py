@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Final
 
+from launcher.main.refusal import Refused
 from launcher.protocol import codec, messages
 
 logger = logging.getLogger(__name__)
@@ -24,17 +25,8 @@ def remove(path: Path) -> None:
     path.unlink(missing_ok=True)
 
 
-class Refused(Exception):
-    """A request that is answered with a ``Refusal``."""
-
-    def __init__(self, reason: messages.RefusalReason, message: str, disks: tuple[str, ...] = ()) -> None:
-        super().__init__(message)
-        self.reason = reason
-        self.disks = disks
-
-
 Handle = Callable[[messages.Request], Awaitable[None]]
-"""Carries a request out; raises ``Refused``. Runs to its end even when the client hangs up meanwhile."""
+"""Carries a request out; raises ``launcher.main.refusal.Refused``. Runs to its end even when the client hangs up meanwhile."""
 
 
 class Server:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-from apiserver.apis.virt import hardware
+from apiserver.apis.virt.hardware import machine
 from tests.architecture.test_images import canonical
 from tests.mutants import environment
 from tests.testbed import build, plugin, project_images
@@ -165,4 +165,4 @@ def test_the_machine_types_that_are_taken_are_those_of_the_locked_qemu() -> None
     locked = (ROOT / "images/virt-launcher/packages.lock").read_text(encoding="utf-8")
     found = re.search(r"^qemu-system-x86=\d+:(\d+\.\d+)\.", locked, re.MULTILINE)
     assert found is not None
-    assert found.group(1) == hardware.QEMU, "a further release of QEMU brings and drops machine types: qemu-system-x86_64 -machine help"
+    assert found.group(1) == machine.QEMU, "a further release of QEMU brings and drops machine types: qemu-system-x86_64 -machine help"

@@ -19,8 +19,11 @@ from tests.host.launcher.sandbox import wait_for
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 
 
-def start(kubectl: Kubectl, name: str) -> dict[str, Any]:
-    kubectl.apply(tiny_vm(name))
+def start(kubectl: Kubectl, name: str, *interfaces: dict[str, str]) -> dict[str, Any]:
+    manifest = tiny_vm(name)
+    if interfaces:
+        manifest["spec"]["domain"]["devices"]["interfaces"] = list(interfaces)
+    kubectl.apply(manifest)
     kubectl("wait", "vm", name, "--for=condition=Ready", "--timeout=90s", timeout=100)
     vm: dict[str, Any] = kubectl.json("get", "vm", name)
     return vm
@@ -49,12 +52,17 @@ def dropped(pod: dict[str, Any], counter: str) -> int:
 
 
 def test_guests_get_their_address_from_their_own_pods_and_reach_each_other(kubectl: Kubectl) -> None:
-    one, other = start(kubectl, "net-one"), start(kubectl, "net-other")
-    address = other["status"]["interfaces"][0]["ipAddress"]
+    card = {"name": "lan", "type": "masquerade", "mac": "02:00:00:00:0e:01"}
+    one, other = start(kubectl, "net-one"), start(kubectl, "net-other", card)
+    (seen,) = other["status"]["interfaces"]
+    assert (seen["name"], seen["mac"]) == (card["name"], card["mac"])
+    address = seen["ipAddress"]
     with console(kubectl, "net-other") as server, console(kubectl, "net-one") as client:
         for guest in (server, client):
             guest.expect("GUEST-READY", timeout=60)
             wait_for_address(guest)
+        assert card["mac"] in server.run("cat /sys/class/net/eth0/address")
+        assert "virtio" in client.run("readlink /sys/class/net/eth0/device/driver")
         assert "1 packets received" in client.run("ping -c 1 10.0.2.1")
         server.type("while :; do echo hello-from-other | nc -l -p 8080; done &\n")
         eventually(lambda: "hello-from-other" in client.run(f"nc -w 3 {address} 8080 </dev/null"), timeout=30, what="an answer")

@@ -46,7 +46,7 @@ def test_nodes_offer_tun_and_only_honest_kvm(kubectl: Kubectl, running: dict[str
 
 
 def test_each_node_owns_the_lease_of_its_virt_handler(kubectl: Kubectl, running: dict[str, Any]) -> None:
-    """What the garbage collector goes by when the Node is deleted."""
+    """The garbage collector removes the Lease by its owner when the Node is deleted."""
     assert running["status"]["nodeName"]
     nodes = {each["metadata"]["name"]: each["metadata"]["uid"] for each in kubectl.json("get", "nodes")["items"]}
     wanted = {name: [{"apiVersion": "v1", "kind": "Node", "name": name, "uid": uid}] for name, uid in nodes.items()}

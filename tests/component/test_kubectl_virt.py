@@ -30,22 +30,6 @@ from tests.fakes.streams import RFB, SCREENFUL, FakeStreams
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.fixture
-def server() -> FakeStreams:
-    return FakeStreams()
-
-
-@pytest.fixture
-async def url(server: FakeStreams) -> AsyncIterator[str]:
-    async with server.serving() as served:
-        yield served
-
-
-@pytest.fixture
-def way(url: str) -> Access:
-    return Access(server=url, namespace="default", headers=(("Authorization", "Bearer secret"),))
-
-
 async def until(condition: Callable[[], object], seconds: float = 8.0) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
@@ -263,8 +247,10 @@ async def test_a_script_types_what_it_pipes_and_leaves_at_ctrl_bracket(server: F
     await until(lambda: server.typed == b"uname\n")
 
 
-async def test_a_script_whose_input_ends_reads_the_answer_and_leaves(server: FakeStreams, way: Access) -> None:
-    server.refusals = [errors.BadRequest("it is not running")]
+async def test_a_script_whose_input_ends_reads_the_answer_and_leaves(
+    server: FakeStreams, way: Access, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.refusals = [errors.BadRequest("it is not running"), errors.BadRequest("it is not running")]
     async with attached(way, terminal=False, wait=5) as (one, task):
         one.type(b"a")
         os.close(one.far)
@@ -272,6 +258,7 @@ async def test_a_script_whose_input_ends_reads_the_answer_and_leaves(server: Fak
         assert not task.done()
         async with asyncio.timeout(5):
             await task
+    assert capsys.readouterr().err.count("Waiting for 5 s; Ctrl-] leaves: it is not running") == 1
 
 
 @pytest.mark.parametrize("what", ["nothing", "closed"])

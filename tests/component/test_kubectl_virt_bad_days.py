@@ -7,7 +7,6 @@ import contextlib
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -23,22 +22,6 @@ from apiserver.kubectl.messages import Failure
 from apiserver.kubectl.scrollback import Overlap, Seen
 from tests.component.test_kubectl_virt import ROOT, Attached, attached, program, until, write_kubeconfig
 from tests.fakes.streams import SCREENFUL, FakeStreams
-
-
-@pytest.fixture
-def server() -> FakeStreams:
-    return FakeStreams()
-
-
-@pytest.fixture
-async def url(server: FakeStreams) -> AsyncIterator[str]:
-    async with server.serving() as served:
-        yield served
-
-
-@pytest.fixture
-def way(url: str) -> Access:
-    return Access(server=url, namespace="default", headers=(("Authorization", "Bearer secret"),))
 
 
 async def test_a_credential_that_expires_again_is_loaded_again(server: FakeStreams, way: Access) -> None:

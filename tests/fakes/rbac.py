@@ -18,7 +18,7 @@ Grant = tuple[str, Rule]
 """(namespace, empty for all; rule)."""
 
 EVERYBODY: Final = frozenset({("authentication.k8s.io", "selfsubjectreviews", "", "create", "")})
-"""What of ``system:basic-user``, the role of all who are logged in, is used."""
+"""The used part of ``system:basic-user``, the role of all who are logged in."""
 
 
 def grants(account: str) -> list[Grant]:

@@ -1,4 +1,4 @@
-"""Where mutants are made and run: cosmic-ray in the cache, apart from the virtual environment, and a copy of the work tree."""
+"""The places of a run: cosmic-ray in the cache, apart from the virtual environment, and a copy of the work tree to change."""
 
 from __future__ import annotations
 

@@ -26,6 +26,13 @@ MODULES: Final = (
     _module("apiserver/apis/virt/summary.py", "apiserver/apis/virt/test_summary.py"),
     _module("controller/reconcilers/endings.py", "controller/reconcilers/test_endings.py"),
     _module("controller/reconcilers/disruptions.py", "controller/reconcilers/test_disruptions.py"),
+    _module("controller/reconcilers/node_certificate_plan.py", "controller/reconcilers/test_node_certificate_plan.py"),
+    _module("controller/reconcilers/certificate_plan.py", "controller/reconcilers/test_certificate_plan.py"),
+    _module(
+        "controller/reconcilers/migration_plan.py",
+        "controller/reconcilers/test_migration_plan_corners.py",
+        "controller/reconcilers/test_migration_plan.py",
+    ),
     _module("controller/runtime/leaderelection.py", "controller/runtime/test_leaderelection.py"),
     _module(
         "controller/reconcilers/virtual_machine_plan.py",
@@ -33,7 +40,20 @@ MODULES: Final = (
         "controller/reconcilers/test_virtual_machine_plan.py",
     ),
     _module("handler/identity/plan.py", "handler/identity/test_plan.py"),
+    _module("handler/reconcilers/guest_plan.py", "handler/reconcilers/test_guest_plan.py"),
+    _module("handler/reconcilers/migration_plan.py", "handler/reconcilers/test_migration_plan.py"),
+    _module("handler/pods/hanging.py", "handler/pods/test_hanging.py"),
+    _module("launcher/main/arrival.py", "launcher/main/test_arrival.py"),
+    _module("launcher/main/life.py", "launcher/main/test_life.py"),
+    _module("launcher/main/known.py", "launcher/main/test_known.py"),
+    _module("launcher/main/requests.py", "launcher/main/test_requests.py"),
     _module("apiserver/endpoints/filters/authorization.py", "apiserver/endpoints/filters/test_authorization.py"),
+    _module("apiserver/registry/generic/transactions.py", "apiserver/registry/generic/test_transactions.py"),
+    _module(
+        "apiserver/endpoints/filters/authentication.py",
+        "apiserver/endpoints/filters/test_authentication_headers.py",
+        "apiserver/endpoints/filters/test_authentication.py",
+    ),
 )
 
 

@@ -8,7 +8,7 @@ A check takes a value and returns what is wrong in it, as pairs of the place bel
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Final, TypeAlias
 
@@ -17,6 +17,8 @@ from apiserver.apis.meta.objects import Json
 
 Faults: TypeAlias = tuple[tuple[str, str], ...]
 Check: TypeAlias = Callable[[Json], Faults]
+Shape: TypeAlias = "str | Sequence[str] | Mapping[str, Shape]"
+"""A check in JSON; :func:`check_of` says how it is written."""
 
 MAX_FAULTS: Final = 8
 """Told of one object: enough to see what happened, and a bounded message."""
@@ -107,11 +109,19 @@ def items(check: Check) -> Check:
     return each
 
 
-def texts(value: Json) -> Faults:
-    """Accept an object whose values are text: labels, annotations, selectors."""
-    if type(value) is not dict:
-        return _not("an object", value)
-    return tuple((f"[{ascii(key)[:64]}]{place}", fault) for key, item in value.items() for place, fault in text(item))
+def values(check: Check) -> Check:
+    """Return a check that accepts objects with any members, all of which ``check`` accepts."""
+
+    def each(value: Json) -> Faults:
+        if type(value) is not dict:
+            return _not("an object", value)
+        return tuple((f"[{ascii(key)[:64]}]{place}", fault) for key, item in value.items() for place, fault in check(item))
+
+    return each
+
+
+texts: Final = values(text)
+"""Accepts an object whose values are text: labels, annotations, selectors."""
 
 
 def members(known: Mapping[str, Check]) -> Check:
@@ -131,6 +141,37 @@ def members(known: Mapping[str, Check]) -> Check:
         return tuple(found)
 
     return check
+
+
+_NAMED: Final[Mapping[str, Check]] = {
+    "anything": anything,
+    "text": text,
+    "boolean": boolean,
+    "int32": integer(32),
+    "int64": integer(64),
+    "time": time,
+    "amount": amount,
+}
+
+
+def check_of(shape: Shape) -> Check:
+    """Return the check of a shape.
+
+    ``"text"``, ``"int32"`` and the like are scalars, a list of words is one of them, ``{"[]": shape}`` a list, ``{"*": shape}`` an object
+    with any members, and every other object one with the members that it names, as :func:`members` takes them.
+
+    Raises:
+        KeyError: no scalar has this name.
+    """
+    if isinstance(shape, str):
+        return _NAMED[shape]
+    if not isinstance(shape, Mapping):
+        return one_of(*shape)
+    if shape.keys() == {"[]"}:
+        return items(check_of(shape["[]"]))
+    if shape.keys() == {"*"}:
+        return values(check_of(shape["*"]))
+    return members({name: check_of(each) for name, each in shape.items()})
 
 
 def _time(value: str) -> Faults:

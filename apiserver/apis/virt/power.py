@@ -56,6 +56,10 @@ GOOD_RUN: Final = timedelta(minutes=10)
 """A guest that ran for so long ends no row of failures, it begins none: the time after which a kubelet forgets its back-off, too."""
 
 
+ASKED_TO_BE_OFF: Final = frozenset({"StopRequested", "Halted", "NotRequested"})
+"""Reasons of a :class:`Power` that is off because somebody wants it so, and not because of how attempts ended."""
+
+
 @dataclass(frozen=True, slots=True)
 class Power:
     """What should be, and why."""

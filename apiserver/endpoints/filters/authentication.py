@@ -10,11 +10,13 @@ from __future__ import annotations
 import base64
 import json
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 from urllib.parse import unquote
+
+from multidict import CIMultiDictProxy
 
 from apiserver.apis.meta.errors import Unauthorized
 from apiserver.apis.meta.instruments import HistogramCell
@@ -26,6 +28,7 @@ from apiserver.endpoints.users import ANONYMOUS, User, authenticated
 
 _WITH_ANOTHER: Final = 2
 _MAX_JUDGED: Final = 1024
+_MAX_USERS: Final = 8192
 _WHO: Final = "user"
 _REMEMBER_SECONDS: Final = 60.0
 _CREDENTIAL_ID: Final = "authentication.kubernetes.io/credential-id"
@@ -144,7 +147,7 @@ class Authenticator:
             )
         return judged
 
-    def _certified(self, judged: _Judged, headers: Mapping[str, str]) -> User | None:
+    def _certified(self, judged: _Judged, headers: CIMultiDictProxy[str]) -> User | None:
         now = self._now().timestamp()
         if not judged.since <= now <= judged.until:
             raise Unauthorized("Unauthorized")  # connections live longer than the handshake that looked at the dates
@@ -159,7 +162,7 @@ class Authenticator:
 class Users:
     """Gives the same object for the same user, so that what others know of it is found by identity."""
 
-    def __init__(self, size: int = 8192) -> None:
+    def __init__(self, size: int = _MAX_USERS) -> None:
         self._size = size
         self._known: dict[tuple[object, ...], User] = {}
 
@@ -209,20 +212,19 @@ def is_front_proxy(trust: RequestHeader, certificate: Certificate) -> bool:
     return allowed and certificate.issuer in trust.authorities
 
 
-def user_in_headers(trust: RequestHeader, headers: Mapping[str, str]) -> User | None:
+def user_in_headers(trust: RequestHeader, headers: CIMultiDictProxy[str]) -> User | None:
     """Return whom a front proxy speaks for; None when it names nobody."""
     name = _first(headers, trust.username_headers)
     if not name:
         return None
-    groups = tuple(value for header in trust.group_headers for value in _all(headers, header))
+    groups = tuple(value for header in trust.group_headers for value in headers.getall(header, ()) if value)
     extra: dict[str, list[str]] = {}
     prefixes = tuple(each.lower() for each in trust.extra_prefixes)
-    if prefixes:
-        for header, value in headers.items():
-            lower = header.lower()
-            if lower.startswith(prefixes):
-                prefix = next(each for each in prefixes if lower.startswith(each))
-                extra.setdefault(unquote(header[len(prefix) :]).lower(), []).append(value)
+    for header, value in headers.items():
+        lower = header.lower()
+        if lower.startswith(prefixes):
+            prefix = next(each for each in prefixes if lower.startswith(each))
+            extra.setdefault(unquote(lower.removeprefix(prefix)), []).append(value)
     return User(name, groups, _first(headers, trust.uid_headers), {key: tuple(values) for key, values in extra.items()})
 
 
@@ -234,14 +236,14 @@ def from_certificate(authorities: Authorities, certificate: Certificate) -> User
     """
     if not certificate.common_name or certificate.issuer not in authorities:
         return None
-    uids = certificate.uids or ("",)
-    if len(uids) > 1 or certificate.uids == ("",):
+    uid, *others = certificate.uids or ("",)
+    if others or certificate.uids == ("",):
         raise Unauthorized("Unauthorized")
     credential = f"X509SHA256={certificate.fingerprint}"
-    return User(certificate.common_name, certificate.organizations, uids[0], {_CREDENTIAL_ID: (credential,)})
+    return User(certificate.common_name, certificate.organizations, uid, {_CREDENTIAL_ID: (credential,)})
 
 
-def bearer_token(headers: Mapping[str, str]) -> str | None:
+def bearer_token(headers: CIMultiDictProxy[str]) -> str | None:
     """Return the token of an ``Authorization: Bearer`` header, None without one."""
     kind, _, token = headers.get("Authorization", "").strip().partition(" ")
     return token.strip() if kind.lower() == "bearer" else None
@@ -261,22 +263,17 @@ def websocket_token(request: Request) -> str | None:
     tokens = [each.removeprefix(upgrade.TOKEN_PROTOCOL) for each in protocols if each.startswith(upgrade.TOKEN_PROTOCOL)]
     if not tokens:
         return None
-    if len(tokens) > 1 or len(protocols) < _WITH_ANOTHER:
+    token, *others = tokens
+    if others or len(protocols) < _WITH_ANOTHER:
         raise Unauthorized("Unauthorized")
     try:
-        return base64.b64decode(tokens[0] + "=" * (-len(tokens[0]) % 4), altchars=b"-_", validate=True).decode()
+        return base64.b64decode(token + "=" * (-len(token) % 4), altchars=b"-_", validate=True).decode()
     except ValueError:
         raise Unauthorized("Unauthorized") from None
 
 
-def _all(headers: Mapping[str, str], name: str) -> Sequence[str]:
-    getall = getattr(headers, "getall", None)
-    values: Sequence[str] = getall(name, ()) if getall else [value for key, value in headers.items() if key.lower() == name.lower()]
-    return values
-
-
-def _first(headers: Mapping[str, str], names: Sequence[str]) -> str:
-    return next((value for name in names for value in _all(headers, name)[:1] if value), "")
+def _first(headers: CIMultiDictProxy[str], names: tuple[str, ...]) -> str:
+    return next((value for name in names if (value := headers.get(name))), "")
 
 
 def from_config_map(data: Mapping[str, str]) -> RequestHeader:

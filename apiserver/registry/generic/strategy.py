@@ -133,8 +133,9 @@ class Connect:
         """
         raise NotImplementedError
 
-    def warnings(self, obj: Object) -> Iterable[str]:  # noqa: ARG002 - for those that have any
+    def warnings(self, obj: Object) -> Iterable[str]:
         """Return what whoever connects to the stream of ``obj`` is to be told: each a ``Warning`` header of the upgrade."""
+        del obj
         return ()
 
 

@@ -8,7 +8,8 @@ from typing import ClassVar, Final
 
 from apiserver.apis.meta import errors, objects
 from apiserver.apis.meta.objects import Object
-from apiserver.apis.virt import conditions, hardware, names, phases, streams
+from apiserver.apis.virt import conditions, names, phases, streams
+from apiserver.apis.virt.hardware import consoles, graphics
 from apiserver.apis.virt.resources import VIRTUAL_MACHINES
 from apiserver.registry.generic.strategy import Connect, Destination
 from apiserver.registry.virt.revoking import RevokedNodes
@@ -23,9 +24,9 @@ LocateHandler = Callable[[str], Awaitable[tuple[str, int]]]
 def refuse(vm: Object, stream: streams.Stream) -> str | None:
     """Say why nobody can connect to this stream now; None: one can."""
     domain = vm["spec"].get("domain") or {}
-    if stream == "console" and not hardware.consoles(domain):
+    if stream == "console" and not consoles.meant(domain):
         return "it has no serial port (spec.domain.devices.consoles is empty)"
-    if stream == "vnc" and not any(each.get("type") == "vnc" for each in hardware.graphics(domain)):
+    if stream == "vnc" and not any(each.get("type") == "vnc" for each in graphics.meant(domain)):
         return "it has no display of type vnc (spec.domain.devices.graphics)"
     phase = phases.phase_of(vm)
     if phase not in CONNECTABLE:

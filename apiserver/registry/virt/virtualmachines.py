@@ -10,7 +10,8 @@ from apiserver.apis.meta import objects, quantity
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.meta.validation import FieldError
 from apiserver.apis.virt import conditions as words
-from apiserver.apis.virt import hardware, names, phases, power, summary
+from apiserver.apis.virt import names, phases, power, summary
+from apiserver.apis.virt.hardware import cpu, memory
 from apiserver.apis.virt.resources import VIRTUAL_MACHINES
 from apiserver.apis.virt.v1alpha1 import defaults, status_validation, types, validation
 from apiserver.registry.generic.strategy import Column, Connect, Strategy
@@ -110,8 +111,8 @@ class VirtualMachineStrategy(Strategy):
             status.get("nodeName"),
             next((each for each in addresses if each), None),
             status.get("podName") if phases.phase_of(obj) in phases.WITH_POD else None,
-            hardware.vcpus(domain),
-            str(quantity.parse(str((domain.get("memory") or {}).get("guest", hardware.MEMORY)))),
+            cpu.vcpus(domain),
+            str(quantity.parse(str((domain.get("memory") or {}).get("guest", memory.GUEST)))),
             spec.get("runStrategy"),
             summary.reason(obj),
         ]

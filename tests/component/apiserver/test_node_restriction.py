@@ -34,7 +34,7 @@ MOVE, MOVE_STATUS = f"{BASE}/migrations/move", f"{BASE}/migrations/move/status"
 TYPE = {"apiVersion": "kubevirt.io/v1alpha1"}
 MACHINE = {**TYPE, "kind": "VirtualMachine", "metadata": {"name": "vm1"}, "spec": {"domain": {"memory": {"guest": "64Mi"}}}}
 MIGRATION = {**TYPE, "kind": "Migration", "metadata": {"name": "move"}, "spec": {"selector": {"name": "vm1"}}}
-MOMENT = "2026-11-22T00:00:00Z"
+MOMENT = times.to_rfc3339(datetime.now(UTC))
 SCHEDULED: Json = {
     "phase": "Scheduled", "attempt": 1, "attempts": [{"number": 1, "podName": "p1", "nodeName": "node1", "startTime": MOMENT}],
     "nodeName": "node1", "podName": "p1", "podUID": "uid-1", "podIP": "10.244.1.7",

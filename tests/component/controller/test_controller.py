@@ -309,6 +309,24 @@ async def test_the_second_machine_with_a_mac_address_is_told_and_starts(api: Fak
     assert "is also one of first:" in told["message"]
 
 
+async def test_the_second_machine_with_a_claim_waits_until_the_first_is_off(api: FakeAPI, cluster: Cluster) -> None:
+    disk = {"name": "root", "type": "PersistentVolumeClaim", "source": {"name": "data"}}
+    domain = {"memory": {"guest": "64Mi"}, "devices": {"disks": [disk]}}
+    await api.put(CLAIMS, {"metadata": {"name": "data", "namespace": "ns"}, "spec": {"accessModes": ["ReadWriteMany"]}})
+    await api.put(VMS, a_vm("first", domain=domain))
+    pod = await cluster.pod(name="first")
+    await cluster.start_pod(pod)
+    await cluster.until(lambda: cluster.phase("first") == "Scheduled", "the first start")
+    await api.put(VMS, a_vm("second", domain=domain))
+    await cluster.until(lambda: "DiskInUse" in cluster.events(), "an event")
+    found = condition(cluster.vm("second")["status"]["conditions"], "DisksReady")
+    assert found is not None
+    assert "data by virtual machine first" in found["message"]
+    assert len(api.all(PODS)) == 1
+    await cluster.end_pod(pod)
+    await cluster.until(lambda: cluster.phase("second") == "Scheduling", "the second start")
+
+
 async def test_a_pod_that_is_refused_is_said_once(api: FakeAPI, cluster: Cluster) -> None:
     def refuse(collection: str, obj: dict[str, Any]) -> None:
         if collection == PODS:

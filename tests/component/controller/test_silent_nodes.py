@@ -88,14 +88,16 @@ async def test_nothing_is_written_while_only_the_kubelet_is_silent(api: FakeAPI,
         assert "NodeUnreachable" not in node.events()
 
 
-async def test_a_machine_that_is_for_a_node_that_there_is_not_hears_so(api: FakeAPI, node: Node) -> None:
+async def test_a_machine_that_is_for_a_node_that_there_is_not_hears_so_and_starts_when_there_is(api: FakeAPI, node: Node) -> None:
     machine = a_vm()
     machine["spec"]["nodeName"] = "node9"
     await api.put(VMS, machine)
-    await api.edit(PODS, "ns", name_of(await node.pod()), lambda obj: obj["spec"].update(nodeName="node9"))
     await node.until(lambda: "NodeNotFound" in node.events(), "an event")
     ready = condition(node.vm()["status"]["conditions"], "Ready") or {}
-    assert ready["message"].startswith('there is no node "node9", which pod virt-launcher-testvm-')
+    assert ready["message"].startswith('there is no node "node9"; spec.nodeName names it')
+    assert api.all(PODS) == []
+    await api.put(NODES, {"metadata": {"name": "node9"}, "status": {"conditions": [{"type": "Ready", "status": "True"}]}})
+    await node.pod()
     assert "NodeUnreachable" not in node.events()
 
 

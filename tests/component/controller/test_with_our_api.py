@@ -11,7 +11,7 @@ from typing import Any
 
 import aiohttp
 
-from apiserver.apis.meta import errors
+from apiserver.apis.meta import errors, times
 from apiserver.apis.meta.objects import Object, condition, dig, name_of
 from apiserver.apis.virt import names, phases
 from apiserver.apis.virt.resources import MIGRATIONS, VIRTUAL_MACHINES
@@ -57,7 +57,7 @@ class World(Cluster):
 
     async def reported(self, vm: Object, node: str) -> int:
         """Write what virt-handler of a node would, as its account; return the answer's code."""
-        attempts = [{**each, "runningTime": "2026-01-01T00:00:00Z"} for each in vm["status"]["attempts"]]
+        attempts = [{**each, "runningTime": times.to_rfc3339(datetime.now(UTC))} for each in vm["status"]["attempts"]]
         status = phases.enter({**vm["status"], "attempts": attempts}, phases.RUNNING, datetime.now(UTC))
         headers = {
             "Impersonate-User": "system:serviceaccount:kubevirt:virt-handler",

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,18 +18,8 @@ from handler.network.namespaces import CommandFailed
 from handler.pods import links
 from handler.reconcilers import guest_status, run_guest, wiring
 from launcher.protocol import messages
-from tests.component.handler.world import VMS, World, a_world, eventually
+from tests.component.handler.world import VMS, World, eventually, phase_is
 from tests.unit.handler.reconcilers.builders import NOW, a_request, a_vm
-
-
-@pytest.fixture
-async def world(tmp_path: Path) -> AsyncIterator[World]:
-    async with a_world(tmp_path) as made:
-        yield made
-
-
-def phase_is(world: World, phase: str) -> bool:
-    return bool(world.status()["phase"] == phase)
 
 
 async def test_a_start_writes_the_machine_once(world: World) -> None:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -14,18 +12,8 @@ from handler.network.namespaces import CommandFailed
 from handler.pods.hanging import StorageHangs
 from handler.reconcilers import guest_plan, run_guest, wiring
 from launcher.protocol import messages
-from tests.component.handler.world import EVENTS, VMS, World, a_world, eventually
+from tests.component.handler.world import EVENTS, VMS, World, eventually, phase_is
 from tests.unit.handler.reconcilers.builders import a_request
-
-
-@pytest.fixture
-async def world(tmp_path: Path) -> AsyncIterator[World]:
-    async with a_world(tmp_path) as made:
-        yield made
-
-
-def phase_is(world: World, phase: str) -> bool:
-    return bool(world.status()["phase"] == phase)
 
 
 def told(world: World, reason: str) -> int:

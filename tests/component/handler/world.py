@@ -59,7 +59,7 @@ class FakeNode:
         """By uid of the pod: what its devices let a guest run with, where that is not emulation."""
         self.given = 0
         self.tried = 0
-        """How often a network was to be set up."""
+        """Number of times that a network was to be set up."""
         self.wired = 0
         self.fault: Exception | None = None
         self.no_network: Exception | None = None
@@ -90,9 +90,6 @@ class FakeRelays:
         self.expected: dict[str, Expected] = {}
         self.fault: Exception | None = None
         self.no_network: Exception | None = None
-
-    def __contains__(self, migration_uid: str) -> bool:
-        return migration_uid in self.open_ones
 
     async def open(self, migration_uid: str, pod_uid: str, destination: Destination) -> None:
         if self.fault is not None:
@@ -284,3 +281,8 @@ async def eventually(condition: Callable[[], bool], seconds: float = 10) -> None
     async with asyncio.timeout(seconds):
         while not condition():
             await asyncio.sleep(0.01)
+
+
+def phase_is(world: World, phase: str) -> bool:
+    """Return whether the machine is in a phase."""
+    return bool(world.status()["phase"] == phase)

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from launcher.main import wire
-from launcher.main.wire import Refused, Server
+from launcher.main.refusal import Refused
+from launcher.main.wire import Server
 from launcher.protocol import codec, messages
 
 

@@ -40,6 +40,13 @@ async def test_preparing_twice_leaves_one_bridge_and_one_set_of_rules(pod: Pod) 
     assert forwarding.strip() == b"1"
 
 
+async def test_programs_get_no_pipe_that_breaks_when_they_end_before_anything_is_written(pod: Pod) -> None:
+    """uvloop raises RuntimeError then, which failed the whole look at a machine."""
+    assert await namespaces.run(pod.launcher.network, ("readlink", "/proc/self/fd/0")) == b"/dev/null\n"
+    with pytest.raises(namespaces.CommandFailed, match=r"^sh -c set -e failed \(3\): "):
+        await namespaces.run(pod.launcher.network, ("sh", "-c", "set -e\nexit 3"))
+
+
 async def test_a_machine_with_the_gateways_address_gets_no_network(pod: Pod) -> None:
     taken = {"name": "default", "type": "masquerade", "mac": "02-00-00-00-00-01"}
     with pytest.raises(masquerade.Unsupported, match="is the address of the guest's gateway"):

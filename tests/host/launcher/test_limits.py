@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from apiserver.apis.virt import layout
-from controller.reconcilers.launcher_pod import overlays_size
+from controller.reconcilers.launcher_pods.disks import overlays_bytes
 from launcher.main import qemu_log
 from launcher.protocol import messages
 from tests.host.launcher.sandbox import Launcher, a_machine, wait_for
@@ -116,7 +116,7 @@ def test_a_pod_whose_volumes_are_full_still_powers_its_guest_off(start: Start) -
 def test_a_guest_that_writes_all_of_its_disk_stays_within_the_overlays_volume(start: Start) -> None:
     pod = start()
     machine = image_disk(pod, 64 << 20, "64Mi")
-    bound = overlays_size({"spec": {"domain": machine.domain}})
+    bound = overlays_bytes(machine.domain)
     with pod.client() as client, pod.console() as viewer:
         client.ask(messages.Sync(machine))
         viewer.expect("GUEST-READY")
@@ -146,4 +146,4 @@ def test_qemu_itself_counts_no_more_for_an_overlay(limit: str) -> None:
     measured = json.loads(subprocess.run(arguments, capture_output=True, text=True, check=True).stdout)
     disk = {"type": "Image", "source": {"reference": "a", "sizeLimit": limit}}
 
-    assert measured["fully-allocated"] + (1 << 20) <= overlays_size({"spec": {"domain": {"devices": {"disks": [disk]}}}})
+    assert measured["fully-allocated"] + (1 << 20) <= overlays_bytes({"devices": {"disks": [disk]}})

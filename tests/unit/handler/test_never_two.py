@@ -228,7 +228,7 @@ class Migrating(RuleBasedStateMachine):
         if not self.handlers["source"]:
             return
         pod, held = self.source, self.migration
-        observed = handling.Observed(held, pod.heard, connected=not pod.over, gone=pod.over, relaying=self.relays, told=self.told)
+        observed = handling.Observed(held, pod.heard, connected=not pod.over, gone=pod.over, told=self.told)
         match handling.plan_source(observed):
             case handling.Begin():
                 self._write(phases.enter(held["status"], phases.RUNNING, self.now), node="n")

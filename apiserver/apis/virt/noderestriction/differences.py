@@ -44,8 +44,8 @@ def timestamps(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Field
         yield forbidden(path, "must be the former entries and one of the new phase")
 
 
-def end_time(path: Path, text: object, now: datetime) -> Iterator[FieldError]:
-    """Yield what is wrong with an end: back-off is counted from it, which a time far off would skip or stretch for ever."""
+def moment(path: Path, text: object, now: datetime) -> Iterator[FieldError]:
+    """Yield what is wrong with the time of a guest's start or end: back-off depends on both, which a time far off would skip or stretch."""
     if text and abs(times.parse(str(text)) - now) > MAX_SKEW:
         minutes = int(MAX_SKEW.total_seconds() // 60)
         yield forbidden(path, f"must be within {minutes} minutes of virt-api's clock, which says {times.to_rfc3339(now)}")

@@ -156,6 +156,8 @@ def _attempts(write: MachineWrite, rights: Rights) -> Iterator[FieldError]:
                 )
             elif earlier.get(field):
                 yield forbidden(place.child(field), "is written once")
+            elif field == "runningTime":
+                yield from differences.moment(place.child(field), later.get(field), write.now)
 
 
 def _end(write: MachineWrite) -> Iterator[FieldError]:
@@ -170,7 +172,7 @@ def _end(write: MachineWrite) -> Iterator[FieldError]:
         path = STATUS.child("attempts").key(str(current)).child("result")
         yield forbidden(path, f"must be {RESULTS[phase]}, with an endTime, when the virtual machine becomes {phase}")
     if later.get("endTime") != earlier.get("endTime"):
-        yield from differences.end_time(STATUS.child("attempts").key(str(current)).child("endTime"), later.get("endTime"), write.now)
+        yield from differences.moment(STATUS.child("attempts").key(str(current)).child("endTime"), later.get("endTime"), write.now)
 
 
 def _not_the_target(write: MachineWrite) -> Iterator[FieldError]:

@@ -106,7 +106,7 @@ def judge(write: MigrationWrite) -> list[FieldError]:
     found += differences.timestamps(old, new)
     found += [forbidden(STATUS.child(each), "is written once") for each in ONCE if old.get(each) and old[each] != new.get(each)]
     if old.get("endTime") != new.get("endTime"):
-        found += differences.end_time(STATUS.child("endTime"), new.get("endTime"), write.now)
+        found += differences.moment(STATUS.child("endTime"), new.get("endTime"), write.now)
     return [*found, *_address(write), *_released(write), *_outcome(write)]
 
 

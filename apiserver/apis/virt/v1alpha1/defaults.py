@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from apiserver.apis.virt import hardware, power
+from apiserver.apis.virt import power
+from apiserver.apis.virt.hardware import cpu, devices, machine, memory
 
 START_TIMEOUT_SECONDS: Final = 180
 GRACE_PERIOD_SECONDS: Final = 30
@@ -23,16 +24,17 @@ def default_virtual_machine(obj: dict[str, Any]) -> None:
     rerun.setdefault("limit", power.DEFAULT_RERUN_LIMIT)
     rerun.setdefault("startTimeoutSeconds", START_TIMEOUT_SECONDS)
     spec.setdefault("terminationGracePeriodSeconds", GRACE_PERIOD_SECONDS)
-    domain = _object(spec, "domain")
-    cpu = _object(domain, "cpu")
-    for field in hardware.COUNTS:
-        cpu.setdefault(field, 1)
-    memory = _object(domain, "memory")
-    memory.setdefault("guest", hardware.MEMORY)
-    _object(domain, "machine").setdefault("type", hardware.MACHINE)
-    devices = _object(domain, "devices")
-    for field, meant in hardware.devices(domain).items():
-        devices.setdefault(field, meant)
+    _default_domain(_object(spec, "domain"))
+
+
+def _default_domain(domain: dict[str, Any]) -> None:
+    for field in cpu.COUNTS:
+        _object(domain, "cpu").setdefault(field, 1)
+    _object(domain, "memory").setdefault("guest", memory.GUEST)
+    _object(domain, "machine").setdefault("type", machine.TYPE)
+    _object(domain, "devices")
+    for field, meant in devices.meant(domain).items():
+        domain["devices"].setdefault(field, meant)
 
 
 def default_migration(obj: dict[str, Any]) -> None:

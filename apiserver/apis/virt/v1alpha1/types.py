@@ -13,11 +13,11 @@ from typing import Literal
 
 from pydantic import Field
 
-from apiserver.apis.meta.schema import ATOMIC, Int32, Int64, Kind, Model, Quantity, Time, keyed_by
-from apiserver.apis.virt import hardware, network
+from apiserver.apis.meta.schema import ATOMIC, Int32, Int64, Kind, Model, Time, keyed_by
+from apiserver.apis.virt.v1alpha1.domain.document import Domain
+from apiserver.apis.virt.v1alpha1.domain.graphics import Graphics
 from apiserver.apis.virt.v1alpha1.scheduling import Affinity, Toleration, TopologySpreadConstraint
 
-PullPolicy = Literal["Always", "IfNotPresent", "Never"]
 RunStrategy = Literal["Always", "RerunOnFailure", "Once", "Manual", "Halted"]
 
 
@@ -33,149 +33,6 @@ class Rerun(Model):
         None,
         description="A start that has not led to a running guest this many seconds after its container ran counts as failed. Default 180.",
     )
-
-
-class CPU(Model):
-    """The virtual processors that the guest sees: sockets x cores x threads of them."""
-
-    sockets: Int32 | None = Field(None, description="Number of sockets. Default 1.")
-    cores: Int32 | None = Field(None, description="Cores of each socket. Default 1.")
-    threads: Int32 | None = Field(None, description="Threads of each core. Default 1.")
-    model: str | None = Field(
-        None,
-        description="A CPU model that libvirt knows, host-model or host-passthrough. Empty: the host's own processor with KVM, and the "
-        "emulator's best without.",
-    )
-
-
-class Memory(Model):
-    """The guest's memory."""
-
-    guest: Quantity | None = Field(None, description="What the guest gets to see, 16Mi at least. Default 512Mi.")
-
-
-class Machine(Model):
-    """The machine that is emulated."""
-
-    type: str | None = Field(None, description=f"The machine type: {hardware.MACHINES_IN_WORDS}. Default q35.")
-
-
-class KernelBootContainer(Model):
-    """A container image with a kernel in it."""
-
-    image: str = Field(description="The image's reference.")
-    image_pull_policy: PullPolicy | None = Field(None, description="When the image is pulled, as for a container.")
-    kernel_path: str = Field(description="Absolute path of the kernel within the image.")
-    initrd_path: str | None = Field(None, description="Absolute path of the initial RAM disk within the image.")
-
-
-class KernelBoot(Model):
-    """Starts a kernel directly, without boot loader."""
-
-    container: KernelBootContainer = Field(description="Where the kernel comes from.")
-    kernel_args: str | None = Field(None, description="The kernel's command line.")
-
-
-class Firmware(Model):
-    """What the guest starts from."""
-
-    uuid: str | None = Field(
-        None, description="The machine's UUID as the guest sees it. Default: one computed from the object's uid, the same at every start."
-    )
-    kernel_boot: KernelBoot | None = Field(None, description="A kernel to start instead of a boot loader from a disk.")
-
-
-class DiskSource(Model):
-    """Where a disk's content is. Which fields count depends on the disk's type."""
-
-    name: str | None = Field(
-        None,
-        description="PersistentVolumeClaim: the claim's name in the same namespace. Looked up in lower case, the only one claims have.",
-    )
-    reference: str | None = Field(None, description="Image: the reference of a container image with a disk image in it.")
-    path: str | None = Field(None, description="Image: path of the disk image within the container image. Default disk/disk.img.")
-    pull_policy: PullPolicy | None = Field(None, description="Image: when the container image is pulled, as for a container.")
-    size_limit: Quantity | None = Field(
-        None,
-        description="Image: the largest disk that the image may hold when the guest writes to it. What it writes lies on the node's disk, "
-        "of which so much is requested for the pod; a larger one does not start. Default 4Gi.",
-    )
-
-
-class DiskTarget(Model):
-    """How the guest sees a disk."""
-
-    bus: Literal["virtio", "sata", "scsi"] | None = Field(None, description="The bus it hangs on. Default virtio, for a cdrom sata.")
-
-
-class Disk(Model):
-    """One disk or CD-ROM drive."""
-
-    name: str | None = Field(None, description="Its name, unique in the machine. Default disk<position>, counted from 0.")
-    type: Literal["PersistentVolumeClaim", "Image"] = Field(
-        description="What holds the content. PersistentVolumeClaim: a claim, as a block device or as a file disk.img; lasts. Image: a "
-        "container image; what the guest writes goes to an overlay that is gone when the machine is off."
-    )
-    device: Literal["disk", "cdrom"] | None = Field(None, description="What the guest takes it for. Default disk.")
-    source: DiskSource = Field(description="Where the content is.")
-    target: DiskTarget | None = Field(None, description="How the guest sees it.")
-    read_only: bool | None = Field(None, description="The guest cannot write to it. Default false, for a cdrom true.")
-    boot_order: Int32 | None = Field(
-        None, description="Place in the order of devices to start from, from 1; devices without one come last."
-    )
-    serial: str | None = Field(None, description="The serial number that the guest reads from it.")
-
-
-class Interface(Model):
-    """One network interface of the guest."""
-
-    name: str = Field(description="Its name, unique in the machine.")
-    type: Literal["masquerade"] | None = Field(
-        None,
-        description="How it is joined to the pod's network. masquerade (the default): the guest has a private address behind the pod's, "
-        "and what reaches the pod's address reaches the guest.",
-    )
-    model: Literal["virtio", "e1000", "e1000e", "rtl8139"] | None = Field(None, description="The emulated card. Default virtio.")
-    mac: str | None = Field(
-        None, description=f"The card's address, like {network.EXAMPLE_MAC}. Default: one that follows from the machine's uid."
-    )
-
-
-class Graphics(Model):
-    """One graphical display."""
-
-    type: Literal["vnc", "spice"] = Field(description="The protocol that shows it.")
-
-
-class Console(Model):
-    """One serial port."""
-
-    type: Literal["pty"] = Field(description="How it is connected; pty is the only way.")
-
-
-class Devices(Model):
-    """The devices of the guest. Each list says all there is: applying a manifest replaces it as a whole."""
-
-    disks: list[Disk] | None = Field(None, description="Disks and CD-ROM drives.", json_schema_extra=ATOMIC)
-    interfaces: list[Interface] | None = Field(
-        None, description="Network interfaces. Default: one of type masquerade; [] means none.", json_schema_extra=ATOMIC
-    )
-    graphics: list[Graphics] | None = Field(
-        None, description="Displays. Default: one of type vnc; [] means none.", json_schema_extra=ATOMIC
-    )
-    consoles: list[Console] | None = Field(
-        None, description="Serial ports; the first is the one that the console subresource shows. Default: one.", json_schema_extra=ATOMIC
-    )
-
-
-class Domain(Model):
-    """The machine itself, in libvirt's terms."""
-
-    cpu: CPU | None = Field(None, description="Virtual processors.")
-    memory: Memory | None = Field(None, description="Memory.")
-    machine: Machine | None = Field(None, description="The emulated machine.")
-    firmware: Firmware | None = Field(None, description="What the guest starts from.")
-    devices: Devices | None = Field(None, description="Disks, network interfaces, displays and serial ports.")
 
 
 class VirtualMachineSpec(Model):

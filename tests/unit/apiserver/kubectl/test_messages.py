@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import errno
+import socket
+import ssl
+
+import aiohttp
 import pytest
+from aiohttp.client_reqrep import ConnectionKey
 
 from apiserver.endpoints.responses import warning
 from apiserver.kubectl import messages
@@ -27,3 +33,26 @@ def test_warnings_are_printed_once_and_harm_no_terminal(headers: list[str], line
 def test_what_virt_api_writes_is_read() -> None:
     text = 'virtual machine "a\\b" is paused'
     assert messages.of_warnings([warning(text)]) == [f"Warning: {text}"]
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (ConnectionRefusedError(errno.ECONNREFUSED, "Connect call failed ('127.0.0.1', 1)"), "Connection refused"),
+        (OSError(errno.EADDRINUSE, "error while attempting to bind on address ('127.0.0.1', 5900)"), "Address already in use"),
+        (FileNotFoundError(errno.ENOENT, "No such file or directory", "key.pem"), "[Errno 2] No such file or directory: 'key.pem'"),
+        (OSError(errno.EISDIR, "Is a directory", "key.pem"), "[Errno 21] Is a directory: 'key.pem'"),
+        (OSError("Multiple exceptions: one, two"), "Multiple exceptions: one, two"),
+        (socket.gaierror(socket.EAI_NONAME, "Name or service not known"), "[Errno -2] Name or service not known"),
+        (TimeoutError(), "timed out"),
+        (EOFError(), "EOFError"),
+    ],
+)
+def test_errors_of_the_operating_system_are_told_in_its_own_words(error: Exception, text: str) -> None:
+    assert messages.describe(error) == text
+
+
+def test_no_object_of_a_library_is_shown() -> None:
+    key = ConnectionKey("127.0.0.1", 1, is_ssl=True, ssl=ssl.create_default_context(), proxy=None, proxy_auth=None, proxy_headers_hash=None)
+    refused = ConnectionRefusedError(errno.ECONNREFUSED, "Connect call failed ('127.0.0.1', 1)")
+    assert messages.describe(aiohttp.ClientConnectorError(key, refused)) == "Connection refused"

@@ -13,7 +13,8 @@ from typing import Any, Final
 import yaml
 
 from apiserver.apis.virt import names
-from controller.reconcilers.launcher_pod import Placement, launcher_pod, target_pod
+from controller.reconcilers.launcher_pods.launcher_pod import launcher_pod, target_pod
+from controller.reconcilers.launcher_pods.scheduling import Placement
 from controller.reconcilers.settings import Settings
 from tests.unit.controller.reconcilers.builders import a_migration, a_vm
 from tests.unit.controller.reconcilers.test_launcher_pod import CLAIMS, DISKS, MOVE, PLACED, TINY

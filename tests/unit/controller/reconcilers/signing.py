@@ -17,6 +17,14 @@ NAMESPACE = "kubevirt"
 ACCOUNT = "system:serviceaccount:kubevirt:virt-handler"
 PrivateKey = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey | ed25519.Ed25519PrivateKey | dsa.DSAPrivateKey
 ONE_KEY = ec.generate_private_key(ec.SECP256R1())
+WRONG_KEYS: dict[str, PrivateKey] = {
+    "an RSA key": rsa.generate_private_key(65537, 2048),
+    "an Ed25519 key": ed25519.Ed25519PrivateKey.generate(),
+    "a DSA key": dsa.generate_private_key(2048),
+    "another curve": ec.generate_private_key(ec.SECP384R1()),
+    "a small curve": ec.generate_private_key(ec.SECP192R1()),
+}
+"""Made here because they take half a second, and mutants of what is tested share what this module made (``tests/mutants/worker.py``)."""
 
 
 def pkcs10(

@@ -29,6 +29,7 @@ from controller.reconcilers.certificate_plan import (
     StageAuthority,
     Tell,
     WriteBundle,
+    decoded,
     fingerprint,
     plan,
     staged_pair,
@@ -48,6 +49,7 @@ def an_authority(*, age: timedelta = timedelta(), life: timedelta = POLICY.autho
 OLD, NEXT, EXPIRED, FUTURE = an_authority(age=timedelta(days=61)), an_authority(), an_authority(age=timedelta(days=91)), an_authority(
     age=-timedelta(days=1)
 )  # fmt: skip
+ENDING = an_authority(age=POLICY.authority)
 GOOD = an_authority(age=timedelta(days=2))
 
 
@@ -117,6 +119,7 @@ def test_an_unusable_authority_is_followed_by_the_staged_one_which_is_trusted_al
         (data(EXPIRED, EXPIRED), Reason.EXPIRED, ()),
         (data(FUTURE, FUTURE), Reason.NOT_YET_VALID, (FUTURE,)),
         (data(EXPIRED, EXPIRED, OLD, GOOD), Reason.EXPIRED, (OLD, GOOD)),
+        (data(ENDING, ENDING), Reason.EXPIRED, ()),
         ({**data(GOOD, GOOD, NEXT), KEY: NEXT.key}, Reason.KEY_MISMATCH, (GOOD, NEXT)),
         ({**data(GOOD, GOOD), CERTIFICATE: b"garbage"}, Reason.UNREADABLE, (GOOD,)),
         ({**data(GOOD), KEY: b""}, Reason.MISSING, ()),
@@ -156,9 +159,18 @@ def test_once_staged_it_is_not_staged_again_and_everybody_is_told() -> None:
     assert decide(seen(told, by=OLD)) == (MarkSpread("ca", mark(OLD, OLD, NEXT, at=NOW)),)
 
 
+@pytest.mark.parametrize("carried", [b"", b"-", b"~"])
+def test_whoever_carries_anything_else_is_given_the_bundle(carried: bytes) -> None:
+    """However the two compare: who carries something else trusts too few, or somebody for too long."""
+    assert decide(seen({**data(GOOD), BUNDLE: carried}))[0] == WriteBundle("ca", bundle(GOOD))
+    assert decide(seen(data(GOOD, GOOD), trusting=carried, told=fingerprint(bundle(GOOD)))) == (WriteBundle("leaf", bundle(GOOD)),)
+    assert decide(seen(data(GOOD, GOOD), told=carried.decode())) == (Tell("api", bundle(GOOD)),)
+
+
 @pytest.mark.parametrize(
     ("since", "action"),
     [
+        (mark(OLD, OLD, NEXT, at=NOW - POLICY.spread - SECOND), PromoteAuthority("ca")),
         (mark(OLD, OLD, NEXT, at=NOW - POLICY.spread), PromoteAuthority("ca")),
         (mark(OLD, OLD, NEXT, at=NOW - POLICY.spread + SECOND), None),
         (mark(OLD, OLD, NEXT, at=NOW), None),
@@ -166,9 +178,23 @@ def test_once_staged_it_is_not_staged_again_and_everybody_is_told() -> None:
         (mark(OLD, OLD, at=NOW - POLICY.spread), MarkSpread),  # of another bundle
         (mark(NEXT, OLD, NEXT, at=NOW - POLICY.spread), MarkSpread),  # of another signer
         (mark(OLD, OLD, NEXT, at=NOW).partition(" ")[0] + " yesterday", MarkSpread),
+        (f"0 {times.to_rfc3339(NOW - POLICY.spread)}", MarkSpread),
+        (f"~ {times.to_rfc3339(NOW - POLICY.spread)}", MarkSpread),
         ("", MarkSpread),
     ],
-    ids=["spread", "spreading", "just marked", "clock set back", "another bundle", "another signer", "no time", "no mark"],
+    ids=[
+        "long spread",
+        "spread",
+        "spreading",
+        "just marked",
+        "clock set back",
+        "another bundle",
+        "another signer",
+        "no time",
+        "a smaller",
+        "a larger",
+        "no mark",
+    ],
 )
 def test_a_staged_authority_signs_once_everybody_has_trusted_it_for_a_while(since: str, action: object) -> None:
     actions = decide(seen(data(OLD, OLD, NEXT, staged=NEXT), by=OLD, since=since))
@@ -185,15 +211,15 @@ def test_after_the_promotion_leaves_are_signed_anew_before_anything_else() -> No
     assert decide(seen(promoted, by=NEXT)) == (MarkSpread("ca", mark(NEXT, NEXT, OLD, at=NOW)),)
 
 
-@pytest.mark.parametrize(("signs_for_nodes", "trusted"), [(False, POLICY.spread), (True, POLICY.node)])
-def test_the_old_authority_is_trusted_for_as_long_as_one_may_present_what_it_signed(*, signs_for_nodes: bool, trusted: timedelta) -> None:
-    wanted = replace(WANTED, signs_for_nodes=signs_for_nodes)
-    for at, actions in ((NOW - trusted, (WriteBundle("ca", bundle(NEXT)),)), (NOW - trusted + SECOND, ())):
+@pytest.mark.parametrize(("wanted", "trusted"), [(WANTED, POLICY.spread), (replace(WANTED, signs_for_nodes=True), POLICY.node)])
+def test_the_old_authority_is_trusted_for_as_long_as_one_may_present_what_it_signed(wanted: Authority, trusted: timedelta) -> None:
+    alone = (WriteBundle("ca", bundle(NEXT)),)
+    for at, actions in ((NOW - trusted - SECOND, alone), (NOW - trusted, alone), (NOW - trusted + SECOND, ())):
         assert decide(seen(data(NEXT, NEXT, OLD), by=NEXT, since=mark(NEXT, NEXT, OLD, at=at)), wanted) == actions
 
 
-def test_a_bundle_keeps_nobody_who_expired_and_nobody_twice() -> None:
-    for trusted in ((), (NEXT, GOOD), (GOOD, GOOD), (GOOD, EXPIRED), (EXPIRED,)):
+def test_a_bundle_keeps_nobody_who_expired_or_is_no_authority_and_nobody_twice() -> None:
+    for trusted in ((), (NEXT, GOOD), (GOOD, GOOD), (GOOD, EXPIRED), (EXPIRED,), (GOOD, ENDING), (GOOD, LEAVES[GOOD.certificate])):
         actions = decide(seen(data(GOOD, *trusted)))
         expected = bundle(GOOD, *(each for each in trusted if each is NEXT))
         assert actions[:1] == (WriteBundle("ca", expected),)
@@ -206,6 +232,16 @@ def test_a_fingerprint_is_of_the_set() -> None:
 
 
 def test_no_key_and_no_bundle_is_in_what_logs_may_say_of_a_plan() -> None:
-    said = repr((seen(data(OLD, OLD, staged=NEXT)), *decide(seen(data(EXPIRED, GOOD))), *decide(seen(data(NEXT, NEXT, OLD), by=OLD))))
+    plans = [
+        decide(seen(authority, by=by, trusting=b""))
+        for authority, by in ((data(EXPIRED, GOOD), GOOD), (data(NEXT, NEXT, OLD), OLD), (data(GOOD), GOOD), (data(GOOD, GOOD), GOOD))
+    ]
+    assert {type(each) for actions in plans for each in actions} == {MakeAuthority, IssueLeaf, WriteBundle, Tell}
+    said = repr((seen(data(OLD, OLD, staged=NEXT)), plans))
     assert "PRIVATE" not in said
     assert "BEGIN" not in said
+
+
+@pytest.mark.parametrize(("value", "meant"), [("YWJj", b"abc"), ("YWJ", b""), ("", b""), (None, b""), (7, b"")])
+def test_what_a_secret_holds_is_read_and_what_is_no_base64_is_nothing(value: object, meant: bytes) -> None:
+    assert decoded(value) == meant

@@ -15,8 +15,12 @@ from hypothesis import strategies as st
 from apiserver.apis.meta import quantity
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.virt import layout
-from controller.reconcilers import disks
-from controller.reconcilers.launcher_pod import LOG_BYTES, MIB, Placement, launcher_pod, memory_overhead, overlays_size, target_pod
+from controller.reconcilers import disk_claims
+from controller.reconcilers.launcher_pods.disks import overlays_bytes
+from controller.reconcilers.launcher_pods.launcher import LOG_BYTES
+from controller.reconcilers.launcher_pods.launcher_pod import launcher_pod, needs, target_pod
+from controller.reconcilers.launcher_pods.needs import MIB
+from controller.reconcilers.launcher_pods.scheduling import Placement
 from controller.reconcilers.settings import Settings
 from tests.unit.controller.reconcilers.builders import a_migration, a_vm
 from tests.unit.pods import unbounded
@@ -24,13 +28,14 @@ from tests.unit.pods import unbounded
 GOLDEN = Path(__file__).parents[4] / "tests/golden/pods"
 SETTINGS = Settings("registry.example/virt-launcher:v1", image_pull_secrets=("pull",))
 
+KERNEL = {"image": "registry.example/kernel:v1", "imagePullPolicy": "Always", "kernelPath": "/vmlinuz"}
 TINY = a_vm(domain={"memory": {"guest": "128Mi"}, "devices": {"graphics": [], "interfaces": []}})
 DISKS = a_vm(
     terminationGracePeriodSeconds=60,
     domain={
         "cpu": {"sockets": 1, "cores": 2, "threads": 2},
         "memory": {"guest": "2Gi"},
-        "firmware": {"kernelBoot": {"container": {"image": "registry.example/kernel:v1", "kernelPath": "/vmlinuz"}}},
+        "firmware": {"kernelBoot": {"container": KERNEL}},
         "devices": {
             "disks": [
                 {"name": "root", "type": "PersistentVolumeClaim", "source": {"name": "myVolumeClaim"}},
@@ -46,13 +51,20 @@ DISKS = a_vm(
     },
 )
 CLAIMS: dict[str, Object | None] = {"myvolumeclaim": {"spec": {"volumeMode": "Filesystem"}}, "raw": {"spec": {"volumeMode": "Block"}}}
+NEAR = {"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": "a"}}}
 TERM = {"matchExpressions": [{"key": "disk", "operator": "In", "values": ["ssd"]}]}
 PLACED = a_vm(
     nodeSelector={"kubevirt.io/hostname": "node1"},
     nodeName="node1",
     tolerations=[{"operator": "Exists"}],
+    topologySpreadConstraints=[{"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}],
     priorityClassName="high",
-    affinity={"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [TERM, TERM]}}},
+    schedulerName="other-scheduler",
+    affinity={
+        "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [TERM, TERM]}},
+        "podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [NEAR]},
+        "podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "podAffinityTerm": NEAR}]},
+    },
 )
 MOVE = Placement(kvm=True, not_on_node="node1", node_selector={"kubevirt.io/hostname": "node2"})
 
@@ -127,7 +139,7 @@ def test_whatever_the_machine_its_pod_can_fill_nothing(
     requests, limits = container["resources"]["requests"], container["resources"]["limits"]
     assert all(requests[each] == limits[each] for each in ("memory", "ephemeral-storage"))
     in_memory = sum(quantity.parse(each["emptyDir"]["sizeLimit"]).bytes for each in volumes(pod) if each["emptyDir"].get("medium"))
-    assert quantity.parse(limits["memory"]).bytes >= memory_overhead(vm) > in_memory
+    assert quantity.parse(limits["memory"]).bytes >= needs(vm, {}).overhead_bytes > in_memory
     on_disk = sum(quantity.parse(each["emptyDir"]["sizeLimit"]).bytes for each in volumes(pod) if not each["emptyDir"].get("medium"))
     assert quantity.parse(limits["ephemeral-storage"]).bytes >= on_disk + LOG_BYTES - MIB
     assert all(each.get("readOnly") for each in container["volumeMounts"] if each["mountPath"].startswith(layout.IMAGES_DIRECTORY))
@@ -143,8 +155,8 @@ def test_the_volume_of_overlays_holds_a_disk_that_was_written_to_its_last_byte(l
     size = quantity.parse(limit).bytes
     vm = a_vm(domain={"devices": {"disks": [{"type": "Image", "source": {"reference": "a", "sizeLimit": limit}}]}})
 
-    assert overlays_size(vm) >= size + 10 * size // (64 << 10) + MIB
-    assert overlays_size(vm) < size * 1.001 + 3 * MIB
+    assert overlays_bytes(vm["spec"]["domain"]) >= size + 10 * size // (64 << 10) + MIB
+    assert overlays_bytes(vm["spec"]["domain"]) < size * 1.001 + 3 * MIB
 
 
 def test_the_pod_outlives_the_grace_period_of_its_guest() -> None:
@@ -170,7 +182,7 @@ def test_labels_of_the_machine_are_the_pods_but_cannot_claim_to_be_ours() -> Non
 
 def test_overhead_covers_what_was_measured() -> None:
     """A guest of 128 MiB in emulation: 28 (launcher) + 32 (libvirtd) + 106 MiB (QEMU beyond the guest)."""
-    assert memory_overhead(TINY) >= 166 * MIB
+    assert needs(TINY, {}).overhead_bytes >= 166 * MIB
 
 
 @pytest.mark.parametrize(
@@ -192,7 +204,7 @@ MACHINES = [
 @pytest.mark.parametrize("example", MACHINES)
 def test_the_pods_of_all_examples_can_fill_nothing(example: Object) -> None:
     vm = a_vm(**example["spec"])
-    claims = dict.fromkeys(disks.claims_of(vm))
+    claims = dict.fromkeys(disk_claims.claims_of(vm))
     for pod in (launcher_pod(vm, 1, claims, SETTINGS, Placement()), target_pod(vm, a_migration(), 1, claims, SETTINGS, MOVE)):
         assert unbounded(pod["spec"]) == []
 

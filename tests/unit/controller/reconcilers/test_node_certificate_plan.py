@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from cryptography import x509
-from cryptography.hazmat.primitives.asymmetric import dsa, ec, ed25519, rsa
+from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import AttributeOID, ExtendedKeyUsageOID, NameOID
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,7 +20,7 @@ from apiserver.apis.virt.trust import Revocations
 from certs.issuing import Profile
 from controller.reconcilers.node_certificate_plan import Approve, Deny, Fail, Nothing, Sign, plan
 from controller.reconcilers.node_certificates import trim_request
-from tests.unit.controller.reconcilers.signing import NAMESPACE, ONE_KEY, RIGHT, a_request, pkcs10
+from tests.unit.controller.reconcilers.signing import NAMESPACE, ONE_KEY, RIGHT, WRONG_KEYS, a_request, pkcs10
 
 NONE = Revocations()
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
@@ -56,11 +56,7 @@ WRONG: dict[str, dict[str, Any]] = {
     "an extension that nobody knows": a_request(pkcs10(extensions=(x509.UnrecognizedExtension(x509.ObjectIdentifier("1.2.3.4"), b"\0"),))),
     "a challenge password": a_request(pkcs10(attributes=((AttributeOID.CHALLENGE_PASSWORD, b"secret"),))),
     "a challenge password behind the rest": a_request(pkcs10(attributes=((AttributeOID.CHALLENGE_PASSWORD, b"x" * 200),))),
-    "an RSA key": a_request(pkcs10(key=rsa.generate_private_key(65537, 2048))),
-    "an Ed25519 key": a_request(pkcs10(key=ed25519.Ed25519PrivateKey.generate())),
-    "a DSA key": a_request(pkcs10(key=dsa.generate_private_key(2048))),
-    "another curve": a_request(pkcs10(key=ec.generate_private_key(ec.SECP384R1()))),
-    "a small curve": a_request(pkcs10(key=ec.generate_private_key(ec.SECP192R1()))),
+    **{what: a_request(pkcs10(key=key)) for what, key in WRONG_KEYS.items()},
     "two requests": a_request(RIGHT + RIGHT),
     "something before it": a_request(b"x\n" + RIGHT),
     "a header in the PEM": a_request(RIGHT.replace(b"REQUEST-----\n", b"REQUEST-----\nA: b\n\n", 1)),
@@ -68,6 +64,7 @@ WRONG: dict[str, dict[str, Any]] = {
     "too much": a_request(RIGHT.replace(b"\n-----END", b"\n" * 9000 + b"-----END")),
     "nothing": a_request(b""),
     "no base64": a_request(request="-----"),
+    "something that is no base64 within it": a_request(request="*" + base64.b64encode(RIGHT).decode()),
     "no text": a_request(request=7),
     "a stranger": a_request(username="system:serviceaccount:default:virt-handler"),
     "the controller": a_request(username="system:serviceaccount:kubevirt:virt-controller"),
@@ -84,6 +81,8 @@ WRONG: dict[str, dict[str, Any]] = {
     "no usages": a_request(usages=[]),
     "a usage less": a_request(usages=["digital signature", "server auth"]),
     "a usage more": a_request(usages=["digital signature", "server auth", "client auth", "cert sign"]),
+    "a usage exchanged": a_request(usages=["digital signature", "server auth", "cert sign"]),
+    "a usage in the place of another": a_request(usages=["digital signature", "server auth", "server auth"]),
     "a usage twice": a_request(usages=["digital signature", "server auth", "client auth", "client auth"]),
 }
 

@@ -282,9 +282,10 @@ def test_a_machine_that_ended_is_on_no_node() -> None:
     assert status["attempts"][0]["nodeName"] == "node1"
 
 
-def test_in_time_the_deadline_is_waited_for() -> None:
-    actions = plan(seen(a_vm(phase="Scheduled", attempts=[an_attempt()]), a_pod()))
-    assert actions == (LookAgain(120.0),)
+@pytest.mark.parametrize(("rerun", "left"), [({}, 120.0), ({"startTimeoutSeconds": 100}, 40.0)])
+def test_in_time_the_deadline_is_waited_for(rerun: dict[str, Any], left: float) -> None:
+    actions = plan(seen(a_vm(phase="Scheduled", attempts=[an_attempt()], rerun=rerun), a_pod()))
+    assert actions == (LookAgain(left),)
 
 
 @pytest.mark.parametrize(
@@ -612,6 +613,23 @@ def test_a_node_that_there_is_not_is_not_called_silent(phase: str, pinned: bool,
     assert ("spec.nodeName" in ready["message"]) == (pinned and reason == "NodeNotFound")
     vm["status"] = written(actions)
     assert plan(seen(vm, pod, silence=silence)) == ()
+
+
+def test_no_pod_is_made_for_a_node_that_there_is_not() -> None:
+    """One was, and Kubernetes removed it after 40 seconds: six attempts in four minutes, each said to have failed."""
+    ghost = Silence(whole=frozenset({"ghost"}), missing=frozenset({"ghost"}))
+    vm = a_vm(nodeName="ghost")
+    actions = plan(seen(vm, silence=ghost))
+    assert not [each for each in actions if isinstance(each, CreatePod)]
+    assert written(actions)["phase"] == "Pending"
+    ready = condition(written(actions)["conditions"], "Ready")
+    assert ready is not None
+    assert ready["reason"] == "NodeNotFound"
+    assert ready["message"].startswith('there is no node "ghost"; spec.nodeName names it: edit that')
+    vm["status"] = written(actions)
+    assert plan(seen(vm, silence=ghost)) == ()
+    assert [each for each in plan(seen(vm)) if isinstance(each, CreatePod)]
+    assert [each for each in plan(seen(a_vm(nodeName="node1"), silence=ghost)) if isinstance(each, CreatePod)]
 
 
 @pytest.mark.parametrize("phase", ["", *phases.VM_PHASES])

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from apiserver.apis.meta.objects import condition, name_of, uid_of
-from apiserver.apis.virt import names, power
+from apiserver.apis.virt import names, power, summary
 from controller.reconcilers.actions import MIN_LOOK_SECONDS, Action, CreatePod, DeletePod, Emit, LookAgain, WriteStatus
 from controller.reconcilers.observed import Observed
 from controller.reconcilers.settings import Settings
@@ -240,3 +240,48 @@ def test_an_attempt_follows_its_guest_wherever_it_goes(came_from: str, is_at: st
     assert written(plan(seen(vm, a_pod(node=is_at))))["attempts"][0]["nodeName"] == is_at
     vm["status"]["attempts"] = []  # nobody wrote one down, and none is made up
     assert plan(seen(vm, a_pod(node=is_at))) == ()
+
+
+@pytest.mark.parametrize(("strategy", "result"), [("Always", "Succeeded"), ("RerunOnFailure", "Failed")])
+def test_a_machine_stopped_while_its_next_start_is_waited_with_is_stopped_and_says_so(strategy: str, result: str) -> None:
+    attempts = [an_attempt(number, result=result, endTime="2026-01-01T00:00:58Z", nodeName="node1") for number in (1, 2)]
+    vm = a_vm(phase=result, attempts=attempts, runStrategy=strategy)
+    vm["status"] = written(plan(seen(vm, rested=2.0)))
+    assert summary.word(vm) == "CrashLoopBackOff"
+    vm["status"]["request"] = {"action": "Stop", "runStrategy": strategy, "generation": 1, "attempt": 2}
+    write, told = plan(seen(vm, rested=3.0))
+    status = written((write,))
+    ready = condition(status["conditions"], "Ready")
+    assert ready is not None
+    assert (status["phase"], ready["reason"], ready["message"]) == ("Stopped", "StopRequested", "stop was requested")
+    assert told == Emit("Normal", "Stopped", "stop was requested: no further attempt begins")
+    stopped = {**vm, "status": status}
+    assert plan(seen(stopped, rested=4.0)) == ()
+    assert (summary.word(stopped), summary.reason(stopped)) == ("Stopped", "stop was requested")
+
+
+def test_a_machine_that_gives_up_in_its_back_off_keeps_how_it_ended() -> None:
+    attempts = [an_attempt(number, result="Failed", endTime="2026-01-01T00:00:58Z", nodeName="node1") for number in (1, 2)]
+    vm = a_vm(phase="Failed", attempts=attempts)
+    vm["status"] = written(plan(seen(vm, rested=2.0)))
+    vm["spec"]["rerun"] = {"limit": 1}
+    status = written(plan(seen(vm, rested=3.0)))
+    ready = condition(status["conditions"], "Ready")
+    assert ready is not None
+    assert (status["phase"], ready["reason"]) == ("Failed", "RerunLimitReached")
+
+
+def test_a_start_waits_for_a_disk_that_another_machine_writes_to() -> None:
+    vm = a_vm()
+    write, told = plan(seen(vm, rivals=(("data", "other"), ("root", "third"))))
+    status = written((write,))
+    found = condition(status["conditions"], "DisksReady")
+    assert found is not None
+    held = "data by virtual machine other, root by virtual machine third"
+    words = f"PersistentVolumeClaim in use: {held}; the virtual machine starts when that is off"
+    assert (status["phase"], found["status"], found["reason"], found["message"]) == ("Pending", "False", "DiskInUse", words)
+    assert told == Emit("Warning", "DiskInUse", words)
+    waiting = {**vm, "status": status}
+    assert summary.word(waiting) == "DiskInUse"
+    assert plan(seen(waiting, rivals=(("data", "other"), ("root", "third")))) == ()
+    assert isinstance(plan(seen(waiting))[0], CreatePod)

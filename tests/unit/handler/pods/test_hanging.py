@@ -36,6 +36,20 @@ async def test_a_call_that_returned_is_over_and_who_asks_again_has_another() -> 
     assert [await calls.run("pod-1", lambda: counted.__next__) for _ in range(3)] == [0, 1, 2]
 
 
+async def test_who_waits_gets_what_the_call_fails_with_and_may_ask_again() -> None:
+    """Not that the storage hangs, which would be waited for: what the system says is what the machine's user is told."""
+    calls, answers = Calls[str](), iter([OSError("stale file handle"), None])
+
+    def call() -> str:
+        if (fault := next(answers)) is not None:
+            raise fault
+        return "given"
+
+    with pytest.raises(OSError, match="stale file handle"):
+        await calls.run("pod-1", lambda: call)
+    assert await calls.run("pod-1", lambda: call) == "given"
+
+
 async def test_who_is_cancelled_leaves_the_call_to_the_next_one() -> None:
     calls, answers, begun = Calls[str](), threading.Event(), itertools.count()
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from apiserver.apis.virt import phases
+from apiserver.apis.virt.domainstates import DomainState
 from handler.reconcilers import guest_plan, guest_status
 from handler.reconcilers.guest_plan import Call, Finish, Observed, Report, Start, Wait, plan
 from launcher.protocol import messages
@@ -24,6 +25,17 @@ def test_a_scheduled_machine_is_started_once_its_launcher_answers() -> None:
     assert plan(observed(a_vm(), a_running())) == Report()
 
 
+def test_a_start_that_is_not_answered_yet_goes_on_whatever_its_guest_looks_like() -> None:
+    """On the way to its first instruction libvirt has the guest paused, and calls that a wish of the user."""
+    on_its_way = a_running(state="paused", reason="user")
+    assert plan(replace(observed(a_vm(), on_its_way), starting=True)) == Start(paused=False)
+    assert plan(replace(observed(a_vm(), a_running()), starting=True)) == Start(paused=False)
+    assert plan(observed(a_vm(), on_its_way)) == Call(messages.Resume())
+    stopped = a_vm("Running", request=a_request("Stop"))
+    assert plan(replace(observed(stopped, on_its_way), starting=True)) == Call(messages.Shutdown(30.0))
+    assert plan(replace(observed(stopped, a_running(stopping=True)), starting=True)) == Report()
+
+
 def test_a_machine_that_shall_be_off_is_never_started() -> None:
     for vm in (a_vm(request=a_request("Stop")), a_vm(deleting=True), a_vm(request=a_request("Restart", 2))):
         action = plan(observed(vm, EMPTY))
@@ -35,6 +47,22 @@ def test_a_domain_that_ran_is_not_started_again_in_its_pod() -> None:
     assert plan(observed(a_vm("Running"), replace(EMPTY, started=True))) == Wait()
 
 
+def test_no_guest_is_started_in_a_pod_that_was_asked_to_end_and_its_last_word_is_waited_for() -> None:
+    """A drain may come before the start; what is written of the attempt is its launcher's word, not ours."""
+    assert plan(observed(a_vm(), replace(EMPTY, stopping=True))) == Wait()
+    assert plan(observed(a_vm(deleting=True), replace(EMPTY, stopping=True))) == Wait()
+
+
+@pytest.mark.parametrize(("given", "seconds"), [(5, 5.0), (0, 0.0), (None, 30.0)])
+def test_a_guest_has_the_time_to_shut_down_that_its_spec_gives_however_it_is_stopped(given: int | None, seconds: float) -> None:
+    """virt-api marks every deletion with no time at all: a guest whose machine is deleted must not lose its file systems by that."""
+    deleted, stopped = a_vm("Running", deleting=True), a_vm("Running", request=a_request("Stop"))
+    deleted["metadata"]["deletionGracePeriodSeconds"] = 0
+    for vm in (deleted, stopped):
+        vm["spec"]["terminationGracePeriodSeconds"] = given
+        assert plan(observed(vm, a_running())) == Call(messages.Shutdown(seconds))
+
+
 @pytest.mark.parametrize(
     "vm", [a_vm("Running", request=a_request("Stop")), a_vm("Running", deleting=True), a_vm("Running", request=a_request("Restart", 2))]
 )
@@ -43,6 +71,15 @@ def test_a_running_guest_that_shall_be_off_is_asked_to_shut_down_once(vm: dict[s
     assert plan(observed(vm, a_running(stopping=True))) == Report()
     vm["status"]["phase"] = "Stopping"
     assert plan(observed(vm, a_running("shutdown", "user", stopping=True))) == Wait()
+
+
+def test_a_stop_that_has_begun_is_carried_out_though_the_machine_is_to_be_on_by_now() -> None:
+    """A stop may be taken back by a start: neither is the guest left in Stopping for ever, nor one started that ends at once."""
+    for request in (None, a_request("Start"), a_request("Unpause")):
+        assert plan(observed(a_vm("Stopping", request=request), a_running())) == Call(messages.Shutdown(30.0))
+        action = plan(observed(a_vm("Stopping", request=request), EMPTY))
+        assert isinstance(action, Finish)
+        assert action.end.result == "Stopped"
 
 
 def test_pause_and_unpause_follow_the_last_verb() -> None:
@@ -63,6 +100,79 @@ def test_a_guest_that_libvirt_still_starts_is_not_resumed() -> None:
     assert plan(observed(a_vm(request=a_request("Stop")), starting)) == Call(messages.Shutdown(30.0))
 
 
+@pytest.mark.parametrize(
+    ("state", "reason"),
+    [("running", "unknown"), ("blocked", "unknown"), ("pmsuspended", "unknown"), ("shutdown", "user"), ("paused", "crashed")],
+)
+def test_only_a_pause_is_ended_where_nobody_asked_for_one(state: DomainState, reason: str) -> None:
+    """libvirt has the same reasons in other states: a machine that runs would be resumed, and said to be unpaused, for ever."""
+    assert plan(observed(a_vm("Running"), a_running(state, reason))) == Report()
+
+
+FAULTS: list[tuple[DomainState, str]] = [("paused", "I/O error"), ("paused", "watchdog"), ("pmsuspended", "unknown")]
+
+
+@pytest.mark.parametrize(("state", "reason"), FAULTS)
+@pytest.mark.parametrize(
+    ("request_", "answered", "goes_on"),
+    [
+        (a_request("Unpause"), "", True),
+        (a_request("Unpause"), "2026-11-21T07:59:00Z", True),
+        (a_request("Unpause"), "2026-11-21T08:10:00Z", True),  # the other virt-api's clock is behind
+        (a_request("Unpause"), "2026-11-21T07:59:30Z", False),  # it was tried; the disk is as full as it was
+        (a_request("Unpause", 0), "", False),  # of an earlier attempt
+        (a_request("Start"), "", False),
+        (a_request("Pause"), "", False),
+        (None, "", False),
+    ],
+)
+def test_a_guest_that_was_stopped_by_a_fault_goes_on_once_for_each_unpause_of_it(
+    state: DomainState, reason: str, request_: dict[str, Any] | None, answered: str, goes_on: bool
+) -> None:
+    seen = Observed(a_vm("Running", request=request_), a_running(state, reason), connected=True, gone=False, answered=answered)
+    assert plan(seen) == (Call(messages.Resume()) if goes_on else Report())
+
+
+def test_a_guest_that_runs_is_not_resumed_by_an_unpause() -> None:
+    assert plan(observed(a_vm("Running", request=a_request("Unpause")), a_running())) == Report()
+
+
+@pytest.mark.parametrize(
+    ("launcher", "stands"),
+    [
+        *((a_running(state, reason), True) for state, reason in FAULTS),
+        *((a_running("paused", reason), False) for reason in ("user", "starting up", "unknown")),
+        (a_running(), False),
+        (a_running("shutdown", "user"), False),
+        (EMPTY, False),
+        (None, False),
+    ],
+)
+def test_what_stands_still_is_what_nobody_paused(launcher: messages.Status | None, stands: bool) -> None:
+    assert guest_plan.stands_still(launcher) is stands
+
+
+@pytest.mark.parametrize(
+    ("asked", "paused", "since", "is_answered"),
+    [
+        ("2026-11-21T07:59:30Z", None, "", True),
+        ("2026-11-21T07:59:30Z", "True", "2026-11-21T07:59:31Z", True),
+        ("2026-11-21T07:59:30Z", "True", "2026-11-21T07:59:30Z", False),  # in the same second: rather once too often than never
+        ("2026-11-21T07:59:30Z", "True", "2026-11-21T07:59:29Z", False),
+        ("2026-11-21T07:59:30Z", "False", "2026-11-21T07:59:29Z", True),  # it ran on; the stop is seen only now
+        ("2026-11-21T07:59:30Z", "True", None, True),
+        ("", "True", "2026-11-21T07:59:31Z", True),
+    ],
+)
+def test_a_virt_handler_that_was_away_heeds_an_unpause_that_is_younger_than_the_stop(
+    asked: str, paused: str | None, since: str | None, is_answered: bool
+) -> None:
+    """Otherwise each of its restarts would resume a guest whose disk is full, or none an unpause that came meanwhile."""
+    conditions = [] if paused is None else [{"type": "Paused", "status": paused, "lastTransitionTime": since}]
+    vm = a_vm("Running", request={"action": "Unpause", "attempt": 1, "time": asked} if asked else None, conditions=conditions)
+    assert guest_plan.answered_before(vm) == (asked if is_answered else "")
+
+
 def test_what_libvirt_pauses_during_a_migration_is_left_alone_and_not_reported() -> None:
     moving = replace(a_migrating("running"), domain=messages.DomainStatus("d", "u", "qemu", "paused", "migrating"))
 
@@ -72,6 +182,17 @@ def test_what_libvirt_pauses_during_a_migration_is_left_alone_and_not_reported()
 def test_a_guest_that_moved_away_is_no_longer_reported_from_here() -> None:
     assert plan(observed(a_vm("Running"), an_ended("migrated"))) == Wait()
     assert plan(observed(a_vm("Running"), a_migrating("succeeded"), gone=True)) == Wait()
+
+
+def test_a_guest_that_has_just_left_is_the_targets_even_before_its_launcher_has_ended() -> None:
+    """Its domain is still listed here: a stop, or a report of it, would be about the wrong pod."""
+    for vm in (a_vm("Running"), a_vm("Running", request=a_request("Stop")), a_vm("Running", deleting=True)):
+        assert plan(observed(vm, a_migrating("succeeded"))) == Wait()
+
+
+def test_a_guest_that_came_by_a_migration_is_reported_and_stopped_like_any_other() -> None:
+    assert plan(observed(a_vm("Running"), a_migrating("succeeded", "incoming"))) == Report()
+    assert plan(observed(a_vm("Running", deleting=True), a_migrating("succeeded", "incoming"))) == Call(messages.Shutdown(30.0))
 
 
 @pytest.mark.parametrize("connected", [False, True])

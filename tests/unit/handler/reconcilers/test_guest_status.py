@@ -216,6 +216,12 @@ def test_of_a_failure_qemus_last_words_are_told_and_of_another_end_none() -> Non
     assert stopped.message == "powered off"
 
 
+def test_qemus_last_words_are_not_told_twice_where_libvirts_error_has_them() -> None:
+    failed = guest_status.end_of(messages.Ending("start-failed", "process exited: Failed to get lock", log=("Failed to get lock",)))
+    assert failed is not None
+    assert failed.message == "process exited: Failed to get lock"
+
+
 def test_when_a_guest_began_to_run_is_said_once() -> None:
     known = {**a_vm(), "status": guest_status.running(a_vm(), a_running(), WIRED, NOW)}
     later = guest_status.running(known, a_running("paused", "user"), None, NOW + timedelta(hours=1))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -24,6 +25,26 @@ def target(migration: dict[str, Any], launcher: messages.Status | None, *, relay
 def test_the_source_writes_running_before_it_begins() -> None:
     assert source(a_migration("TargetReady"), a_running()) == plan.Begin()
     assert source(a_migration("Running"), a_running()) == plan.Relay()
+
+
+@pytest.mark.parametrize("phase", ["", "Pending", "Scheduling", "PreparingTarget"])
+def test_the_source_does_nothing_before_the_target_is_ready(phase: str) -> None:
+    """The guest would be sent to where nobody expects it, and the Migration fail; its deletion is virt-controller's until then."""
+    for deleting in (False, True):
+        assert source(a_migration(phase, deleting=deleting), a_running()) == plan.Wait()
+
+
+@pytest.mark.parametrize("phase", ["", "Pending", "Scheduling"])
+def test_the_target_does_nothing_before_it_is_its_turn(phase: str) -> None:
+    assert target(a_migration(phase), EMPTY) == plan.Wait()
+
+
+def test_a_launcher_that_has_said_nothing_yet_is_waited_for() -> None:
+    """virt-handler was restarted: what became of the guest is not guessed."""
+    for phase in ("PreparingTarget", "TargetReady", "Running"):
+        for connected in (False, True):
+            assert source(a_migration(phase, deleting=True), None, connected=connected) == plan.Wait()
+            assert target(a_migration(phase), None, connected=connected) == plan.Wait()
 
 
 def test_the_source_leaves_a_migration_that_is_under_way_alone() -> None:
@@ -60,8 +81,19 @@ def test_a_migration_that_never_began_is_cancelled_by_its_deletion() -> None:
     assert action.phase == "Cancelled"
 
 
-def test_a_guest_that_ended_before_it_could_move_fails_its_migration() -> None:
-    action = source(a_migration("Running"), an_ended("shutdown"), connected=False, gone=True)
+@pytest.mark.parametrize("phase", ["TargetReady", "Running"])
+@pytest.mark.parametrize(
+    ("launcher", "connected", "gone"),
+    [
+        (an_ended("shutdown"), False, True),
+        (an_ended("shutdown"), True, False),  # it says so before it exits: there is nothing left to move
+        (a_running(), False, True),  # it could not say so: nobody else would ever end the Migration
+    ],
+)
+def test_a_guest_that_ended_before_it_could_move_fails_its_migration(
+    phase: str, launcher: messages.Status, connected: bool, gone: bool
+) -> None:
+    action = source(a_migration(phase), launcher, connected=connected, gone=gone)
 
     assert isinstance(action, plan.Conclude)
     assert action.phase == "Failed"
@@ -99,6 +131,22 @@ def test_the_target_is_prepared_then_expected_then_offered() -> None:
     assert target(a_migration("TargetReady", targetAddress="10.0.0.2:8445"), prepared) == plan.Wait()
 
 
+def test_a_target_whose_address_is_known_already_becomes_ready_all_the_same() -> None:
+    """Whoever put it into the status: the source begins when the phase says so."""
+    migration = a_migration("PreparingTarget", targetAddress="10.0.0.2:8445")
+    assert target(migration, a_migrating("prepared", "incoming")) == plan.Offer("10.0.0.2:8445")
+
+
+@pytest.mark.parametrize("phase", ["PreparingTarget", "TargetReady"])
+def test_a_target_whose_launcher_has_ended_is_neither_prepared_nor_offered(phase: str) -> None:
+    """virt-controller sees the end of its pod, and ends the Migration."""
+    prepared = a_migrating("prepared", "incoming").migrations
+    for migrations in ((), prepared):
+        for relaying in (False, True):
+            ended = an_ended("start-failed")
+            assert target(a_migration(phase), replace(ended, migrations=migrations), relaying=relaying) == plan.Wait()
+
+
 def test_a_restarted_target_opens_its_door_again_and_tells_its_new_address() -> None:
     ready, prepared = a_migration("TargetReady", targetAddress="10.0.0.1:8445"), a_migrating("prepared", "incoming")
 
@@ -115,7 +163,8 @@ def test_a_target_whose_guest_did_not_come_leaves_the_word_to_the_source() -> No
 def test_a_final_phase_closes_both_sides(phase: str) -> None:
     for state in ("succeeded", "failed", "cancelled"):
         assert source(a_migration(phase), a_migrating(state)) == plan.Close()
-    assert source(a_migration(phase), None, connected=False) == plan.Close()
+    for connected in (False, True):
+        assert source(a_migration(phase), None, connected=connected) == plan.Close()
     assert target(a_migration(phase), a_migrating("prepared", "incoming")) == plan.Close()
 
 

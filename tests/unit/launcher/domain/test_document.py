@@ -10,9 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from launcher.domain import disks, document
-from launcher.domain.disks import Found, InvalidSpecification
-from launcher.domain.document import Definition, Tap, to_xml
+from launcher.domain import disk_origins, document
+from launcher.domain.definition import Definition, Tap
+from launcher.domain.disk_origins import Found
+from launcher.domain.document import to_xml
+from launcher.domain.values import InvalidSpecification
 
 GOLDEN = Path(__file__).parents[3] / "golden" / "domain"
 CLAIM: dict[str, Any] = {"name": "root", "type": "PersistentVolumeClaim", "source": {"name": "c"}}
@@ -51,6 +53,7 @@ CASES = {
         },
         found={"root": Found(block=True)},
     ),
+    "emulated-card": defined(taps=(Tap("02:00:00:00:0e:01", "tap0", "e1000e"),)),
     "every-kind-of-disk": defined(
         devices={
             "disks": [
@@ -163,9 +166,9 @@ def test_a_block_claim_is_the_device_and_a_filesystem_claim_the_file_in_it() -> 
 
 def test_an_image_the_guest_writes_to_gets_an_overlay_and_cannot_be_migrated() -> None:
     specification = {"devices": {"disks": [IMAGE]}}
-    assert str(disks.origins(specification)[0].overlay) == "/var/lib/kubevirt/overlays/image.qcow2"
-    assert "image" in disks.not_migratable(specification)
-    assert disks.not_migratable({"devices": {"disks": [{**IMAGE, "readOnly": True}, CLAIM]}}) == ""
+    assert str(disk_origins.origins(specification)[0].overlay) == "/var/lib/kubevirt/overlays/image.qcow2"
+    assert "image" in disk_origins.not_migratable(specification)
+    assert disk_origins.not_migratable({"devices": {"disks": [{**IMAGE, "readOnly": True}, CLAIM]}}) == ""
 
 
 def test_only_the_emulator_has_a_translation_cache() -> None:

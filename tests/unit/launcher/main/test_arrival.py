@@ -4,7 +4,7 @@ import pytest
 
 from launcher.domain.states import State
 from launcher.hypervisor.port import Observation
-from launcher.main.arrival import advanced, lost
+from launcher.main.arrival import advanced, expected, lost
 from launcher.protocol import messages
 
 
@@ -18,6 +18,10 @@ from launcher.protocol import messages
         ("running", State.PAUSED, "user", "arrived"),
         ("arrived", State.PAUSED, "user", "arrived"),
         ("arrived", State.RUNNING, "unpaused", "succeeded"),
+        ("arrived", State.PMSUSPENDED, "unknown", "succeeded"),
+        ("running", State.NOSTATE, "unknown", "running"),  # of a later libvirt
+        ("failed", State.PAUSED, "user", "failed"),
+        ("cancelled", State.PAUSED, "user", "cancelled"),
     ],
 )
 def test_how_far_a_domain_is_follows_from_one_look_at_it(known: messages.MigrationState, state: State, reason: str, then: str) -> None:
@@ -25,6 +29,28 @@ def test_how_far_a_domain_is_follows_from_one_look_at_it(known: messages.Migrati
 
     assert found.state == then
     assert bool(found.end_time) == (then == "succeeded")
+
+
+@pytest.mark.parametrize(("start_time", "then"), [(0.0, 7.0), (3.0, 3.0)])
+def test_the_arrival_of_one_that_nobody_saw_coming_is_its_start(start_time: float, then: float) -> None:
+    known = messages.MigrationStatus("m1", "incoming", "running", start_time=start_time)
+    assert advanced(known, Observation("guest", "u-1", "qemu", State.PAUSED, "user"), 7.0).start_time == then
+
+
+@pytest.mark.parametrize(
+    ("migrations", "uid"),
+    [
+        ((), ""),
+        ((messages.MigrationStatus("m1", "incoming", "prepared"),), "m1"),
+        ((messages.MigrationStatus("m1", "incoming", "failed"),), "m1"),
+        ((messages.MigrationStatus("m1", "incoming", "succeeded"),), ""),
+        ((messages.MigrationStatus("m1", "outgoing", "running"),), ""),
+        ((messages.MigrationStatus("m1", "incoming", "succeeded"), messages.MigrationStatus("m2", "outgoing", "failed")), ""),
+    ],
+)
+def test_a_domain_is_expected_until_it_was_released(migrations: tuple[messages.MigrationStatus, ...], uid: str) -> None:
+    found = expected(messages.Status(1, migrations=migrations))
+    assert (found.uid if found is not None else "") == uid
 
 
 @pytest.mark.parametrize("known", ["running", "arrived"])

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from launcher.domain.disks import InvalidSpecification
+from launcher.domain.values import InvalidSpecification
 from launcher.main import files
 from launcher.main.files import DiskUnusable, ImagesMissing
 

@@ -14,12 +14,13 @@ START = (
     b"to create confined guests",
     b"2026-11-22 17:07:10.330+0000: 32432: error : virHostCPUGetCPUID:1422 : Unable to open /dev/kvm: Permission denied",
     b"2026-11-22 17:07:10.330+0000: 32432: info : libvirt version: 11.3.0",
+    b"2026-11-22 17:07:10.330+0000: 32432: error : qemuAgentIO:513 : internal error: End of file from agent socket",
     b"",
 )
 
 
 @pytest.mark.parametrize("line", START)
-def test_what_libvirtd_says_at_each_start_is_not_told(line: bytes) -> None:
+def test_what_libvirtd_says_at_each_start_and_end_is_not_told(line: bytes) -> None:
     assert not libvirtd_log.worth_telling(line)
 
 

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -40,7 +42,13 @@ def stopping(deadline: float = 10, attempts: int = 0, last_attempt: float = floa
         (Observation("d", "u", "qemu", State.PAUSED, "I/O error"), stopping(), Step.RESUME),
         (Observation("d", "u", "qemu", State.PAUSED, "watchdog"), stopping(), Step.RESUME),
         (Observation("d", "u", "qemu", State.PMSUSPENDED, "unknown"), stopping(), Step.RESUME),
+        (SWITCHING, stopping(), Step.PRESS_BUTTON),  # a migration ended, and libvirt has not said how
+        (Observation("d", "u", "qemu", State.RUNNING, "user"), stopping(), Step.PRESS_BUTTON),
+        (Observation("d", "u", "qemu", State.SHUTDOWN, "user"), stopping(), Step.WAIT),
         (RUNNING, stopping(5), Step.DESTROY),
+        (RUNNING, stopping(4), Step.DESTROY),
+        (RUNNING, stopping(5.5 - life.GIVE_UP_SECONDS), Step.DESTROY),
+        (RUNNING, stopping(5 - life.GIVE_UP_SECONDS), Step.GIVE_UP),
         (RUNNING, stopping(-life.GIVE_UP_SECONDS), Step.GIVE_UP),
     ],
 )
@@ -59,7 +67,9 @@ def test_a_guest_that_is_leaving_has_to_stay_before_anybody_presses_its_buttons(
     [
         (INCOMING, "running", stopping(), Step.DESTROY),
         (PAUSED, "arrived", stopping(), Step.WAIT),
+        (PAUSED, "arrived", stopping(40, since=1), Step.WAIT),
         (PAUSED, "arrived", stopping(40, since=5 - life.RELEASE_SECONDS), Step.DESTROY),
+        (PAUSED, "arrived", stopping(40, since=-1), Step.DESTROY),
         (PAUSED, "arrived", stopping(5), Step.DESTROY),
         (PAUSED, "cancelled", stopping(), Step.DESTROY),
         (PAUSED, "failed", stopping(), Step.DESTROY),
@@ -69,6 +79,25 @@ def test_a_copy_that_was_not_released_is_never_resumed_or_asked(
     domain: Observation, incoming: messages.MigrationState, how_far: Stopping, expected: Step
 ) -> None:
     assert life.next_step(5, how_far, domain, leaving=False, incoming=incoming) is expected
+
+
+@pytest.mark.parametrize(
+    ("domain", "incoming", "how_far", "expected"),
+    [
+        (PAUSED, "arrived", stopping(40, since=5 - life.RELEASE_SECONDS), Step.WAIT),
+        (PAUSED, "arrived", stopping(5), Step.DESTROY),
+        (INCOMING, "running", stopping(), Step.DESTROY),
+    ],
+)
+def test_a_copy_that_may_be_being_released_is_left_alone_until_the_deadline(
+    domain: Observation, incoming: messages.MigrationState, how_far: Stopping, expected: Step
+) -> None:
+    assert life.next_step(5, how_far, domain, leaving=False, incoming=incoming, operating=True) is expected
+
+
+def test_nothing_was_tried_and_nothing_ran_until_somebody_says_so() -> None:
+    assert Stopping(10.0, 4.5) == Stopping(10.0, 4.5, 0, float("-inf"))
+    assert Run() == Run(ran=False, asked_to_stop=False, destroyed=False, migrated_to="")
 
 
 def off(reason: str) -> Observation:
@@ -94,6 +123,22 @@ def off(reason: str) -> Observation:
 )
 def test_how_a_run_ended(run: Run, last: Observation | None, kind: str) -> None:
     assert life.ending_of(run, last)[0] == kind
+
+
+@pytest.mark.parametrize(
+    ("run", "last", "message"),
+    [
+        (Run(ran=True, destroyed=True), off("destroyed"), "the guest was powered off without its consent"),
+        (Run(destroyed=True), off("destroyed"), life.NOT_RUN),
+        (Run(ran=True), off("crashed"), "QEMU ended unexpectedly"),
+        (Run(ran=True), off("failed"), "QEMU ended unexpectedly"),
+        (Run(ran=True), off("panicked"), life.PANICKED),
+        (Run(ran=True), off("daemon"), "the domain is daemon: QEMU ended while nobody looked"),
+        (Run(ran=True), None, "the domain is gone: QEMU ended while nobody looked"),
+    ],
+)
+def test_an_ending_is_said_in_words(run: Run, last: Observation | None, message: str) -> None:
+    assert life.ending_of(run, last)[1] == message
 
 
 @pytest.mark.parametrize(
@@ -130,6 +175,22 @@ def test_whatever_qemu_logs_is_shown_safely(data: bytes) -> None:
     lines = life.last_lines(data)
     assert len(lines) <= life.MAX_LOG_LINES
     assert all(line.isprintable() and len(line) <= 300 for line in lines)
+
+
+@pytest.mark.parametrize("line", ["char device redirected to /dev/pts/1 (label serial0)", "-msg timestamp=on"])
+def test_what_says_nothing_of_a_failure_is_left_out(line: str) -> None:
+    assert life.last_lines(f"{line}\nqemu: no such disk\n".encode()) == ("qemu: no such disk",)
+
+
+def test_a_long_line_is_cut_to_300_characters() -> None:
+    assert life.last_lines(b"x" * 1000) == ("x" * 300,)
+
+
+def test_a_migration_is_known_by_its_uid_alone() -> None:
+    one, other = messages.MigrationStatus("b", "outgoing", "running"), messages.MigrationStatus("a", "outgoing", "running")
+    assert life.with_migration((one,), other) == (one, other)
+    changed = dataclasses.replace(one, state="failed")
+    assert life.with_migration((one,), changed) == (changed,)
 
 
 def test_the_four_newest_migrations_are_kept() -> None:

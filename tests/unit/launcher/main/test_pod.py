@@ -3,91 +3,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
-from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from launcher.domain.states import State
 from launcher.hypervisor.port import GuestFacts, GuestInterface, HypervisorError, MigrationFailed, Progress, Unavailable
-from launcher.main import agent, departure, life, pod, preparation
-from launcher.main.children import Children
-from launcher.main.console import Console
-from launcher.main.pod import Pod
-from launcher.main.wire import Refused
+from launcher.main import life
+from launcher.main.refusal import Refused
 from launcher.protocol import messages
-from tests.fakes.hypervisor import FakeHypervisor
-
-NAME = "default_testvm"
-SPECIFICATION: dict[str, Any] = {"memory": {"guest": "128Mi"}}
-TAP = messages.Interface("default", "52:54:00:00:00:02", "tap0")
-MACHINE = messages.Machine("default", "testvm", "u-1", SPECIFICATION, "qemu", (TAP,), 0.4)
-SYNC = messages.Sync(MACHINE)
-
-
-class ConnectedConsole(Console):
-    """A console whose serial port is there as soon as it is wanted."""
-
-    def attach(self) -> None:
-        self.connected.set()
-
-
-class World:
-    """A pod over the double."""
-
-    def __init__(self, directory: Path) -> None:
-        self.hypervisor = FakeHypervisor()
-        self.served: list[messages.Machine] = []
-        self.serving_fails: OSError | None = None
-        self.pod = Pod(
-            self.hypervisor,
-            lambda changed: ConnectedConsole(directory / "serial", changed),
-            Children(),
-            qemu_log=lambda _name: directory / "log",
-            serve_addresses=self.serve_addresses,
-            status_changed=lambda: None,
-        )
-        self.over = False
-
-    async def run(self) -> None:
-        await self.pod.run()
-        self.over = True
-
-    def serve_addresses(self, machine: messages.Machine) -> None:
-        if self.serving_fails is not None:
-            raise self.serving_fails
-        self.served.append(machine)
-
-    @property
-    def status(self) -> messages.Status:
-        return self.pod.status
-
-    async def until(self, condition: Callable[[], object]) -> None:
-        async with asyncio.timeout(5):
-            while not condition():
-                await asyncio.sleep(0.005)
-
-    async def ends(self, kind: str) -> None:
-        await self.until(lambda: self.over)
-        assert self.status.ending is not None
-        assert self.status.ending.kind == kind
-
-
-@pytest.fixture
-async def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
-    for name in ("POLL_SECONDS", "STOP_SECONDS"):
-        monkeypatch.setattr(pod, name, 0.01)
-    monkeypatch.setattr(agent, "AGENT_SECONDS", 0.01)
-    monkeypatch.setattr(preparation, "RETRY_SECONDS", 0.01)
-    for name in ("PROGRESS_SECONDS", "SETTLE_SECONDS"):
-        monkeypatch.setattr(departure, name, 0.01)
-    monkeypatch.setattr(life, "PRESS_SECONDS", 0.03)
-    world = World(tmp_path)
-    async with asyncio.TaskGroup() as group:
-        task = group.create_task(world.run())
-        yield world
-        task.cancel()
+from tests.unit.launcher.main.world import MACHINE, NAME, PREPARE, RELEASE, SPECIFICATION, SYNC, TAP, World, arrived, state_of
 
 
 async def test_sync_starts_the_domain_once(world: World) -> None:
@@ -324,11 +249,6 @@ async def test_what_the_agent_tells_is_in_the_status(world: World) -> None:
 # --- migration, source ---
 
 
-def state_of(world: World, uid: str = "m1") -> str:
-    migration = world.status.migration_of(uid)
-    return migration.state if migration is not None else ""
-
-
 async def migrating(world: World) -> None:
     await world.pod.handle(SYNC)
     await world.pod.handle(messages.Migrate("m1"))
@@ -512,9 +432,6 @@ async def test_success_is_said_only_when_qemu_is_gone(world: World, monkeypatch:
 
 # --- migration, target ---
 
-PREPARE = messages.PrepareMigrationTarget("m1", MACHINE)
-RELEASE = messages.ReleaseMigration("m1")
-
 
 async def test_a_domain_that_arrives_is_the_pods(world: World) -> None:
     await world.pod.handle(PREPARE)
@@ -535,12 +452,6 @@ async def test_a_domain_that_arrives_is_the_pods(world: World) -> None:
     assert world.hypervisor.created == []
     world.hypervisor.become(NAME, State.SHUTOFF, "shutdown")
     await world.ends("shutdown")
-
-
-async def arrived(world: World) -> None:
-    await world.pod.handle(PREPARE)
-    world.hypervisor.become(NAME, State.PAUSED, "user")
-    await world.until(lambda: state_of(world) == "arrived")
 
 
 async def test_nothing_but_a_release_resumes_a_domain_that_arrived(world: World) -> None:

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import pytest
 
+from launcher.domain import disk_origins
 from launcher.domain.states import State
-from launcher.main.wire import Refused
+from launcher.main.refusal import Refused
 from launcher.protocol import messages
-from tests.unit.launcher.main.test_pod import NAME, PREPARE, SYNC, World, world  # noqa: F401  # a fixture
+from tests.unit.launcher.main.world import NAME, PREPARE, SYNC, World
 
 
-async def refused(world: World, request: messages.Request) -> Refused:  # noqa: F811
+async def refused(world: World, request: messages.Request) -> Refused:
     with pytest.raises(Refused) as caught:
         await world.pod.handle(request)
     return caught.value
 
 
-async def test_a_pod_that_is_ending_becomes_no_target(world: World) -> None:  # noqa: F811
+async def test_a_pod_that_is_ending_becomes_no_target(world: World) -> None:
     world.pod.terminate()
 
     assert (await refused(world, PREPARE)).reason == "Conflict"
@@ -24,7 +25,7 @@ async def test_a_pod_that_is_ending_becomes_no_target(world: World) -> None:  # 
     assert world.status.migrations == ()
 
 
-async def test_a_guest_that_is_asked_to_power_off_is_not_migrated(world: World) -> None:  # noqa: F811
+async def test_a_guest_that_is_asked_to_power_off_is_not_migrated(world: World) -> None:
     await world.pod.handle(SYNC)
     await world.pod.handle(messages.Shutdown(60.0))
 
@@ -33,9 +34,9 @@ async def test_a_guest_that_is_asked_to_power_off_is_not_migrated(world: World) 
     assert world.status.migrations == ()
 
 
-async def test_a_guest_with_a_disk_that_stays_behind_is_not_migrated(world: World) -> None:  # noqa: F811
+async def test_a_guest_with_a_disk_that_stays_behind_is_not_migrated(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(disk_origins, "not_migratable", lambda _specification: "disk 'root' is of this node")
     await world.pod.handle(SYNC)
-    world.pod._set(not_migratable="disk 'root' is of this node")
 
     found = await refused(world, messages.Migrate("m1"))
 
@@ -43,7 +44,7 @@ async def test_a_guest_with_a_disk_that_stays_behind_is_not_migrated(world: Worl
     assert not world.hypervisor.migrating
 
 
-async def test_the_source_of_a_migration_has_nothing_to_release(world: World) -> None:  # noqa: F811
+async def test_the_source_of_a_migration_has_nothing_to_release(world: World) -> None:
     await world.pod.handle(SYNC)
     await world.pod.handle(messages.Migrate("m1"))
     await world.until(lambda: world.hypervisor.migrating)
@@ -53,7 +54,7 @@ async def test_the_source_of_a_migration_has_nothing_to_release(world: World) ->
     assert (await refused(world, messages.ReleaseMigration("m1"))).reason == "Conflict"
 
 
-async def test_a_domain_that_somebody_else_made_is_left_alone(world: World) -> None:  # noqa: F811
+async def test_a_domain_that_somebody_else_made_is_left_alone(world: World) -> None:
     world.hypervisor.become(NAME, State.RUNNING, "booted")
 
     assert "exists already" in str(await refused(world, SYNC))

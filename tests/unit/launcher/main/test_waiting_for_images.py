@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from launcher.domain.disks import Found
+from launcher.domain.disk_origins import Found
 from launcher.main import files
-from launcher.main.wire import Refused
+from launcher.main.refusal import Refused
 from launcher.protocol import messages
-from tests.unit.launcher.main.test_pod import MACHINE, SYNC, World, world  # noqa: F401  # a fixture
+from tests.unit.launcher.main.world import MACHINE, SYNC, World
 
 CLAIM: dict[str, Any] = {"memory": {"guest": "128Mi"}, "devices": {"disks": [{"name": "data", "type": "PersistentVolumeClaim"}]}}
 WITH_CLAIM = messages.Machine("default", "testvm", "u-1", CLAIM, "qemu", (), 0.4)
@@ -25,13 +25,13 @@ def claim(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "disks/data/disk.img"
 
 
-async def refused(world: World, request: messages.Request) -> Refused:  # noqa: F811  # the fixture's value
+async def refused(world: World, request: messages.Request) -> Refused:
     with pytest.raises(Refused) as found:
         await world.pod.handle(request)
     return found.value
 
 
-async def test_the_pod_goes_on_and_starts_the_guest_once_the_image_is_there(world: World, claim: Path) -> None:  # noqa: F811
+async def test_the_pod_goes_on_and_starts_the_guest_once_the_image_is_there(world: World, claim: Path) -> None:
     for _ in range(3):
         answer = await refused(world, messages.Sync(WITH_CLAIM))
         assert (answer.reason, answer.disks) == ("NotReady", ("data",))
@@ -46,7 +46,7 @@ async def test_the_pod_goes_on_and_starts_the_guest_once_the_image_is_there(worl
     assert str(claim) in world.hypervisor.created[0]
 
 
-async def test_a_pod_that_waits_ends_at_once_when_it_is_asked_to(world: World, claim: Path) -> None:  # noqa: F811
+async def test_a_pod_that_waits_ends_at_once_when_it_is_asked_to(world: World, claim: Path) -> None:
     assert not claim.exists()
     await refused(world, messages.Sync(WITH_CLAIM))
 
@@ -58,7 +58,7 @@ async def test_a_pod_that_waits_ends_at_once_when_it_is_asked_to(world: World, c
     assert world.hypervisor.created == []
 
 
-async def test_being_asked_to_end_while_the_image_is_looked_for_ends_the_pod(world: World, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
+async def test_being_asked_to_end_while_the_image_is_looked_for_ends_the_pod(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     def look(_specification: object) -> dict[str, Found]:
         raise files.ImagesMissing(("data",))
 
@@ -74,7 +74,7 @@ async def test_being_asked_to_end_while_the_image_is_looked_for_ends_the_pod(wor
     await world.ends("destroyed")
 
 
-async def test_a_pod_that_waits_has_no_guest_to_do_anything_to(world: World, claim: Path) -> None:  # noqa: F811
+async def test_a_pod_that_waits_has_no_guest_to_do_anything_to(world: World, claim: Path) -> None:
     assert not claim.exists()
     await refused(world, messages.Sync(WITH_CLAIM))
     assert (await refused(world, messages.Suspend())).reason == "Conflict"
@@ -82,6 +82,6 @@ async def test_a_pod_that_waits_has_no_guest_to_do_anything_to(world: World, cla
     assert MACHINE.name in str(world.status.domain)
 
 
-async def test_the_target_of_a_migration_does_not_wait(world: World, claim: Path) -> None:  # noqa: F811
+async def test_the_target_of_a_migration_does_not_wait(world: World, claim: Path) -> None:
     assert not claim.exists()
     assert (await refused(world, messages.PrepareMigrationTarget("m1", WITH_CLAIM))).reason == "Failed"

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from apiserver.apis.virt import hardware
+from apiserver.apis.virt.hardware import cpu, devices, disks, interfaces, memory
 
 IMAGE: dict[str, Any] = {"type": "Image", "source": {"reference": "a"}}
 CLAIM: dict[str, Any] = {"type": "PersistentVolumeClaim", "source": {"name": "b"}}
@@ -14,7 +14,7 @@ CLAIM: dict[str, Any] = {"type": "PersistentVolumeClaim", "source": {"name": "b"
 def test_what_is_unsaid_of_a_disk_depends_on_what_it_is_and_where_it_stands() -> None:
     domain = {"devices": {"disks": [CLAIM, {**IMAGE, "device": "cdrom"}, {**IMAGE, "name": "x", "target": {}}]}}
     before = copy.deepcopy(domain)
-    assert hardware.disks(domain) == [
+    assert disks.meant(domain) == [
         {**CLAIM, "name": "disk0", "device": "disk", "readOnly": False, "target": {"bus": "virtio"}},
         {
             "name": "disk1",
@@ -39,15 +39,15 @@ def test_what_is_unsaid_of_a_disk_depends_on_what_it_is_and_where_it_stands() ->
 def test_what_is_said_counts() -> None:
     said = {**IMAGE, "name": "n", "device": "cdrom", "readOnly": True, "target": {"bus": "scsi"}}
     said["source"] = {"reference": "a", "path": "p"}
-    assert hardware.disks({"devices": {"disks": [said]}}) == [said]
-    assert hardware.interfaces({"devices": {"interfaces": [{"name": "n", "model": "e1000"}]}}) == [
+    assert disks.meant({"devices": {"disks": [said]}}) == [said]
+    assert interfaces.meant({"devices": {"interfaces": [{"name": "n", "model": "e1000"}]}}) == [
         {"name": "n", "type": "masquerade", "model": "e1000"}
     ]
 
 
 @pytest.mark.parametrize("domain", [{}, {"devices": None}, {"devices": {}}, {"devices": {"disks": None, "interfaces": None}}])
 def test_a_list_that_is_not_there_has_what_every_machine_needs(domain: dict[str, Any]) -> None:
-    assert hardware.devices(domain) == {
+    assert devices.meant(domain) == {
         "disks": [],
         "interfaces": [{"name": "default", "type": "masquerade", "model": "virtio"}],
         "graphics": [{"type": "vnc"}],
@@ -56,22 +56,22 @@ def test_a_list_that_is_not_there_has_what_every_machine_needs(domain: dict[str,
 
 
 def test_an_empty_list_has_nothing() -> None:
-    empty: dict[str, Any] = {each: [] for each in hardware.LISTS}
-    assert hardware.devices({"devices": empty}) == empty
+    empty: dict[str, Any] = {each: [] for each in devices.LISTS}
+    assert devices.meant({"devices": empty}) == empty
 
 
 def test_processors_and_memory_are_counted() -> None:
-    assert (hardware.vcpus({}), hardware.vcpus({"cpu": {"sockets": 2, "cores": 3, "threads": 2}})) == (1, 12)
-    assert hardware.memory_bytes({}) == 512 << 20
-    assert hardware.memory_bytes({"memory": {"guest": 2**30}}) == 2**30
+    assert (cpu.vcpus({}), cpu.vcpus({"cpu": {"sockets": 2, "cores": 3, "threads": 2}})) == (1, 12)
+    assert memory.guest_bytes({}) == 512 << 20
+    assert memory.guest_bytes({"memory": {"guest": 2**30}}) == 2**30
     with pytest.raises(ValueError, match="quantities must match"):
-        hardware.memory_bytes({"memory": {"guest": "much"}})
+        memory.guest_bytes({"memory": {"guest": "much"}})
 
 
 def test_the_same_hardware_may_be_said_in_different_words() -> None:
-    assert hardware.same({"memory": {"guest": "1Gi"}}, {"memory": {"guest": "1024Mi"}, "devices": {"graphics": [{"type": "vnc"}]}})
-    assert not hardware.same({}, {"devices": {"graphics": []}})
-    assert not hardware.same({"cpu": {"cores": 1}}, {"cpu": {"cores": 2}})
+    assert devices.same({"memory": {"guest": "1Gi"}}, {"memory": {"guest": "1024Mi"}, "devices": {"graphics": [{"type": "vnc"}]}})
+    assert not devices.same({}, {"devices": {"graphics": []}})
+    assert not devices.same({"cpu": {"cores": 1}}, {"cpu": {"cores": 2}})
 
 
 @pytest.mark.parametrize(
@@ -85,9 +85,9 @@ def test_the_same_hardware_may_be_said_in_different_words() -> None:
     ],
 )
 def test_an_overlay_is_as_large_as_is_said_where_there_is_one(disk: dict[str, Any], expected: int) -> None:
-    (meant,) = hardware.disks({"devices": {"disks": [disk]}})
-    assert hardware.overlay_bytes(meant) == expected
-    assert hardware.is_overlaid(meant) is bool(expected)
+    (meant,) = disks.meant({"devices": {"disks": [disk]}})
+    assert disks.overlay_bytes(meant) == expected
+    assert disks.is_overlaid(meant) is bool(expected)
 
 
 def test_a_limit_that_is_written_otherwise_is_the_same_hardware() -> None:
@@ -95,5 +95,5 @@ def test_a_limit_that_is_written_otherwise_is_the_same_hardware() -> None:
         {"devices": {"disks": [{**IMAGE, "source": {"reference": "a", **limit}}]}}
         for limit in ({}, {"sizeLimit": "4096Mi"}, {"sizeLimit": "5Gi"})
     )
-    assert hardware.same(one, other)
-    assert not hardware.same(one, more)
+    assert devices.same(one, other)
+    assert not devices.same(one, more)

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from apiserver.apis.virt import network
-from apiserver.apis.virt.v1alpha1 import types
+from apiserver.apis.virt.v1alpha1.domain.interfaces import Interface
 
 
 @pytest.mark.parametrize("mac", ["52:54:00:c0:ff:ee", "52:54:00:C0:FF:EE", "52-54-00-c0-ff-ee", "02:00:00:00:00:03", "00:00:00:00:00:01"])
@@ -37,4 +37,4 @@ def test_a_guest_may_have_no_address_that_is_ours_or_nobodys(mac: str, problem: 
 def test_every_address_of_ours_is_reserved_and_the_documented_one_is_not() -> None:
     assert {network.BRIDGE_MAC, network.TAP_MAC} == network.RESERVED_MACS
     assert network.mac_problem(network.EXAMPLE_MAC) == ""
-    assert network.EXAMPLE_MAC in str(types.Interface.model_fields["mac"].description)
+    assert network.EXAMPLE_MAC in str(Interface.model_fields["mac"].description)

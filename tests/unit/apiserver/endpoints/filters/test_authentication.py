@@ -11,16 +11,19 @@ import pytest
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from apiserver.apis.meta.errors import Unauthorized
-from apiserver.endpoints.filters.authentication import Authenticator, NoCredential, RequestHeader, Trust
+from apiserver.endpoints.filters import authentication, certificates
+from apiserver.endpoints.filters.authentication import Authenticator, NoCredential, RequestHeader, Trust, Users
 from apiserver.endpoints.filters.certificates import authorities_of
 from apiserver.endpoints.http.heads import Fields, Head
 from apiserver.endpoints.http.messages import Request
-from apiserver.endpoints.users import User
+from apiserver.endpoints.users import User, authenticated
 from tests.unit.apiserver.endpoints.filters.test_certificates import HOUR, NOW, Handshake, Signed, common, pem, signed
 
 SECOND = timedelta(seconds=1)
 BEGIN, END = NOW - HOUR, NOW + HOUR
-"""Of every certificate here."""
+"""Of every certificate here, if nothing else is said."""
+NEVER = datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
+"""The end of what has none (RFC 5280, section 4.1.2.5)."""
 
 
 class Clock:
@@ -61,8 +64,8 @@ class World:
         self.reviewed.append(token)
         return User(token) if token != "wrong" else None
 
-    def connect(self, name: str, by: Signed | None = None) -> Carrier:
-        leaf = signed(common(name), by or self.root)
+    def connect(self, name: str, by: Signed | None = None, *, end: datetime = END) -> Carrier:
+        leaf = signed(common(name), by or self.root, end=end)
         return Carrier(self.handshake.connect(leaf), leaf[0].public_bytes(Encoding.DER))
 
 
@@ -150,6 +153,56 @@ async def test_only_a_front_proxy_speaks_for_others(world: World) -> None:
         await authenticate(request(world.connect("front-proxy", world.proxies)))
 
 
+async def test_a_front_proxy_whose_authority_is_that_of_clients_is_itself_only_where_it_names_nobody(world: World) -> None:
+    """Clusters with one authority for both: what it forwards is asked by others, not by a client called front-proxy."""
+    authorities = authorities_of(pem(world.root))
+    world.trust = Trust(RequestHeader(authorities, ("front-proxy",)), authorities)
+    authenticate, carrier = world.authenticator(), world.connect("front-proxy")
+    assert (await authenticate(request(carrier, ("X-Remote-User", "bob")))).name == "bob"
+    assert (await authenticate(request(carrier))).name == "front-proxy"
+    assert (await authenticate(request(world.connect("alice"), ("X-Remote-User", "bob")))).name == "alice"
+
+
+async def test_a_certificate_that_names_nobody_does_not_stand_in_the_way_of_a_token(world: World) -> None:
+    """The aggregator's own, say: it is one of ours, and names nobody by itself."""
+    authenticate = world.authenticator()
+    for carrier in (world.connect("another", world.proxies), world.connect("front-proxy", world.proxies)):
+        assert (await authenticate(request(carrier, ("Authorization", "Bearer bob")))).name == "bob"
+        with pytest.raises(Unauthorized):
+            await authenticate(request(carrier, ("Authorization", "Bearer wrong")))
+
+
+async def test_a_certificate_is_read_once_while_few_are_remembered(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To read one costs more than the rest of a request; but whoever comes with ever new ones must not fill the memory."""
+    read: list[str] = []
+    of = certificates.of
+
+    def counted(connection: ssl.SSLObject) -> certificates.Certificate:
+        found = of(connection)
+        read.append(found.common_name)
+        return found
+
+    monkeypatch.setattr(certificates, "of", counted)
+    monkeypatch.setattr(authentication, "_MAX_JUDGED", 2)
+    authenticate = world.authenticator()
+    a, b, c = (world.connect(each) for each in "abc")
+    for carrier in (a, b, a, b, c, c, a, c):
+        await authenticate(request(carrier))
+    assert read == ["a", "b", "c", "a"]
+
+
+async def test_what_was_found_for_a_certificate_is_not_another_s_who_sends_the_same_fields(world: World) -> None:
+    """The same bytes are the same header fields, whoever sent them."""
+    authenticate = world.authenticator()
+    fields = Fields([("Host", "h")])
+    carriers: list[Any] = [world.connect("alice"), world.connect("bob")]
+    alice, bob = (Request(Head("GET", "/x", fields, old=False), each) for each in carriers)
+    await authenticate(alice)
+    assert authenticate.known(bob) is None
+    assert (await authenticate(bob)).name == "bob"
+    assert [known.user.name for each in (alice, bob) if (known := authenticate.known(each))] == ["alice", "bob"]
+
+
 async def test_one_who_is_told_of_no_handshake_is_not_believed(world: World) -> None:
     with pytest.raises(Unauthorized):
         await world.authenticator()(request(Carrier(None, b"der")))
@@ -176,6 +229,8 @@ async def test_the_same_user_is_the_same_object(world: World) -> None:
     assert first is not second  # two certificates: two credential ids
     tokens = [await authenticate(request(None, ("Authorization", "Bearer bob"))) for _ in range(2)]
     assert tokens[0] is tokens[1]
+    users = Users()
+    assert await world.authenticator(users=users)(request(None, ("Authorization", "Bearer bob"))) is users.same(authenticated(User("bob")))
 
 
 async def test_the_life_that_is_left_is_counted(world: World) -> None:
@@ -186,6 +241,10 @@ async def test_the_life_that_is_left_is_counted(world: World) -> None:
             seen.append(value)
 
     authenticate = world.authenticator(expiry=Cell())
+    proxy = world.connect("front-proxy", world.proxies)
+    await authenticate(request(proxy, ("X-Remote-User", "bob")))
+    await authenticate(request(proxy, ("Authorization", "Bearer bob")))
+    assert seen == []  # of a client's certificate, as in Go
     await authenticate(request(world.connect("alice")))
-    assert seen == [HOUR.total_seconds()]
-    assert datetime.fromtimestamp(NOW.timestamp() + seen[0], UTC) == END
+    await authenticate(request(world.connect("bob", end=NEVER)))
+    assert seen == [HOUR.total_seconds(), (NEVER - NOW).total_seconds()]

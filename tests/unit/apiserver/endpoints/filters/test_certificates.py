@@ -39,13 +39,19 @@ def common(text: str) -> x509.Name:
 
 
 def signed(
-    subject: x509.Name, by: Signed | None, *, key: Key | None = None, ca: bool = False, usages: tuple[x509.ObjectIdentifier, ...] = ()
+    subject: x509.Name,
+    by: Signed | None,
+    *,
+    key: Key | None = None,
+    ca: bool = False,
+    usages: tuple[x509.ObjectIdentifier, ...] = (),
+    end: datetime = NOW + HOUR,
 ) -> Signed:
     """Return a certificate and its key; ``by`` None: signed by itself."""
     key = key or ec.generate_private_key(ec.SECP256R1())
     issuer, signer = (by[0].subject, by[1]) if by is not None else (subject, key)
     builder = (
-        x509.CertificateBuilder(issuer, subject, key.public_key(), x509.random_serial_number(), NOW - HOUR, NOW + HOUR)
+        x509.CertificateBuilder(issuer, subject, key.public_key(), x509.random_serial_number(), NOW - HOUR, end)
         .add_extension(x509.BasicConstraints(ca=ca, path_length=None), critical=True)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
         .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key()), critical=False)

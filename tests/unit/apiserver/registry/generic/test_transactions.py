@@ -148,18 +148,67 @@ async def test_a_key_is_taken_once(world: World) -> None:
     assert await world.everything() == {A: b"created"}
 
 
-async def test_a_claim_that_is_held_is_a_conflict_that_names_its_holder(world: World) -> None:
-    holder = await world.create(A, "x/1")
-    other = await world.create(B)
-    for attempt in (lambda: world.replace(other, "x/1"), lambda: world.transactions.check_claims(B, None, lease(B, "x/1"))):
+@pytest.mark.parametrize(("holds", "wants"), [(A, B), (B, A)], ids=["a holds it", "b holds it"])
+async def test_a_claim_that_is_held_is_a_conflict_that_names_its_holder(world: World, holds: str, wants: str) -> None:
+    """Whichever came first: a migration must not take the claim of another because its name comes earlier in the alphabet."""
+    holder = await world.create(holds, "x/1")
+    other = await world.create(wants)
+    for attempt in (lambda: world.replace(other, "x/1"), lambda: world.transactions.check_claims(wants, None, lease(wants, "x/1"))):
         with pytest.raises(Conflict) as caught:
             await attempt()
-        assert str(caught.value) == 'Operation cannot be fulfilled on leases.example.com "b": x/1 is already held by ns/a'
-    assert await world.everything() == {A: b"created", B: b"created", key_of("x/1"): A.encode()}
+        refused = f'Operation cannot be fulfilled on leases.example.com "{wants[-1]}": x/1 is already held by ns/{holds[-1]}'
+        assert str(caught.value) == refused
+    assert await world.everything() == {A: b"created", B: b"created", key_of("x/1"): holds.encode()}
 
     await world.transactions.remove(holder)
-    await world.transactions.check_claims(B, None, lease(B, "x/1"))
+    await world.transactions.check_claims(wants, None, lease(wants, "x/1"))
     await world.replace(other, "x/1")
+
+
+async def test_a_claim_is_held_in_a_group_whose_keys_come_before_those_of_claims() -> None:
+    """A claim in the way is told from an object that somebody else wrote by its key, wherever that stands in the order of keys."""
+    early = Resource("a.example.com", "v1", "leases", "Lease")
+    strategy = Holding()
+    strategy.resource = early
+    transactions = Transactions(Interrupted(), strategy, ROOT)
+    a, b = (f"{ROOT}/a.example.com/leases/ns/{name}" for name in "ab")
+    assert a < claim_key(ROOT, early, "x/1")
+
+    await transactions.create(a, lease(a, "x/1"), b"created", repeatable=True)
+
+    with pytest.raises(ClaimTaken, match="x/1 is already held by ns/a"):
+        await transactions.create(b, lease(b, "x/1"), b"created", repeatable=True)
+    with pytest.raises(Overtaken):
+        await transactions.create(a, lease(a), b"created", repeatable=True)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "holder", "refused"),
+    [
+        ((), ("x/1",), B, True),
+        ((), ("x/1",), A, False),
+        ((), ("x/1",), None, False),
+        (("x/1",), ("x/1",), A, False),
+        (("x/1",), ("x/1",), B, False),
+        (("x/1",), (), B, False),
+        (("x/1",), ("x/2",), B, False),
+    ],
+    ids=["taken", "its own", "free", "kept", "kept, though another's", "given up, though another's", "changed, though another's"],
+)
+async def test_a_dry_run_refuses_what_the_write_would_refuse_and_nothing_else(
+    world: World, old: tuple[str, ...], new: tuple[str, ...], holder: str | None, *, refused: bool
+) -> None:
+    """What an object holds already stands in nobody's way, even where storage says another's: a version that knew no claims wrote it."""
+    stored = await world.create(A)
+    item = Item(A, stored.revision, lease(A, *old), b"created")
+    if holder is not None:
+        await world.storage.commit([], [Put(key_of("x/1"), holder.encode())])
+    for attempt in (lambda: world.transactions.check_claims(A, item.object, lease(A, *new)), lambda: world.replace(item, *new)):
+        if refused:
+            with pytest.raises(ClaimTaken, match="x/1 is already held by ns/b"):
+                await attempt()
+        else:
+            await attempt()
 
 
 async def test_ones_own_claims_are_in_nobodys_way(world: World) -> None:

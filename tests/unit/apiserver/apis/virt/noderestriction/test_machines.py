@@ -188,9 +188,10 @@ def test_an_end_has_a_time(phase: str) -> None:
 )
 def test_no_node_stretches_or_skips_the_pause_before_the_next_attempt(moment: str, *, allowed: bool) -> None:
     old = stored("Running")
-    new = written(old, "Failed")
-    new["status"]["attempts"][-1]["endTime"] = moment
-    assert paths(a_write("n", old, new)) == (set() if allowed else {"status.attempts[1].endTime"})
+    for phase, field in (("Failed", "endTime"), ("Running", "runningTime")):
+        new = written(old, phase)
+        new["status"]["attempts"][-1][field] = moment
+        assert paths(a_write("n", old, new)) == (set() if allowed else {f"status.attempts[1].{field}"})
 
 
 def test_an_attempt_that_has_ended_before_its_machine_keeps_its_result() -> None:

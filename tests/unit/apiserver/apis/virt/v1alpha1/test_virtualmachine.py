@@ -353,6 +353,9 @@ def test_the_domain_of_a_machine_that_is_on_stays_as_it_is() -> None:
     assert [str(each) for each in validation.validate_virtual_machine_update(new, old)] == [
         "spec.domain: Forbidden: may be changed only while the virtual machine is off, and it is Running; stop it first"
     ]
+    deleted = {**old, "metadata": {**old["metadata"], "deletionTimestamp": "2026-01-01T00:00:00Z"}}
+    (told,) = validation.validate_virtual_machine_update(new, deleted)
+    assert str(told).endswith("and it is Running; it is being deleted: wait until it is gone")
     new["spec"]["domain"] = old["spec"]["domain"]
     new["spec"]["runStrategy"] = "Halted"
     assert validation.validate_virtual_machine_update(new, old) == []

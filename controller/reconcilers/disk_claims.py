@@ -6,15 +6,10 @@ from collections.abc import Mapping
 from typing import Final
 
 from apiserver.apis.meta.objects import Object, dig, is_deleting
-from apiserver.apis.virt import hardware
+from apiserver.apis.virt.hardware import disks
 
 CLAIM: Final = "PersistentVolumeClaim"
 IMAGE: Final = "Image"
-
-
-def disks_of(vm: Object) -> list[Object]:
-    """Return ``spec.domain.devices.disks`` as they are meant."""
-    return hardware.disks(dig(vm, "spec", "domain") or {})
 
 
 def claim_of(disk: Object) -> str | None:
@@ -24,12 +19,24 @@ def claim_of(disk: Object) -> str | None:
 
 def claims_of(vm: Object) -> tuple[str, ...]:
     """Return the names of all claims of the machine's disks, each once, in order."""
-    return tuple(dict.fromkeys(name for each in disks_of(vm) if (name := claim_of(each))))
+    return tuple(dict.fromkeys(name for each in disks.meant(dig(vm, "spec", "domain") or {}) if (name := claim_of(each))))
 
 
 def missing(vm: Object, claims: Mapping[str, Object | None]) -> tuple[str, ...]:
     """Return the claims that are absent or going away."""
     return tuple(name for name in claims_of(vm) if (claim := claims.get(name)) is None or is_deleting(claim))
+
+
+def contested(vm: Object, other: Object) -> tuple[str, ...]:
+    """Return the claims of which both machines have a disk, and one of them writes to it: QEMU locks the image."""
+    mine, theirs = _written(vm), _written(other)
+    return tuple(claim for claim, writes in mine.items() if claim in theirs and (writes or theirs[claim]))
+
+
+def _written(vm: Object) -> dict[str, bool]:
+    """Return whether each claim's guest may write to it."""
+    meant = disks.meant(dig(vm, "spec", "domain") or {})
+    return {claim: not each["readOnly"] for each in meant if (claim := claim_of(each))}
 
 
 def is_block(claim: Object | None) -> bool:

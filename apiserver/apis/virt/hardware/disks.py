@@ -1,0 +1,60 @@
+"""Disks and CD-ROM drives: ``devices.disks``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from apiserver.apis.meta import quantity
+from apiserver.apis.meta.objects import Object
+from apiserver.apis.virt.hardware import given
+from apiserver.apis.virt.hardware.given import Domain
+
+IMAGE_PATH: Final = "disk/disk.img"
+OVERLAY_SIZE_LIMIT: Final = "4Gi"
+"""Default of ``source.sizeLimit`` of an image disk that the guest writes to: the cloud images of most distributions are smaller."""
+
+
+def meant(domain: Domain) -> list[Object]:
+    """Return ``devices.disks``, each with ``name``, ``device``, ``target.bus``, ``readOnly`` and, for an image, ``source.path``.
+
+    An image that the guest writes to has ``source.sizeLimit``, too.
+    """
+    return [_disk(each, position) for position, each in enumerate(given.devices(domain, "disks", []))]
+
+
+def compared(domain: Domain) -> list[Object]:
+    """Return :func:`meant` with amounts in bytes: for comparisons."""
+    return [_with_overlay_in_bytes(each) for each in meant(domain)]
+
+
+def overlay_bytes(disk: Mapping[str, Any]) -> int:
+    """Return how large an image disk may be that the guest writes to; 0 for a disk without an overlay.
+
+    Args:
+        disk: of what :func:`meant` returns.
+
+    Raises:
+        ValueError: what is given is no quantity.
+    """
+    limit = (disk.get("source") or {}).get("sizeLimit")
+    return quantity.parse(str(limit)).bytes if limit is not None and is_overlaid(disk) else 0
+
+
+def is_overlaid(disk: Mapping[str, Any]) -> bool:
+    """Return whether what the guest writes to a disk goes to an overlay in its pod; ``disk`` is of what :func:`meant` returns."""
+    return bool(disk.get("type") == "Image" and disk["device"] != "cdrom" and not disk["readOnly"])
+
+
+def _with_overlay_in_bytes(disk: Object) -> Object:
+    return {**disk, "source": {**disk["source"], "sizeLimit": overlay_bytes(disk)}} if is_overlaid(disk) else disk
+
+
+def _disk(said: Object, position: int) -> Object:
+    is_cdrom = said.get("device") == "cdrom"
+    disk: Object = {"name": f"disk{position}", "device": "disk", "readOnly": is_cdrom, **said}
+    disk["target"] = {"bus": "sata" if is_cdrom else "virtio", **(said.get("target") or {})}
+    if said.get("type") == "Image":
+        unsaid = {"path": IMAGE_PATH, "sizeLimit": OVERLAY_SIZE_LIMIT} if is_overlaid(disk) else {"path": IMAGE_PATH}
+        disk["source"] = {**unsaid, **(said.get("source") or {})}
+    return disk

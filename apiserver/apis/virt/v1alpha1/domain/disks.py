@@ -1,0 +1,136 @@
+"""Disks and CD-ROM drives: ``devices.disks``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final, Literal
+
+from pydantic import Field
+
+from apiserver.apis.meta import names, quantity
+from apiserver.apis.meta.schema import Int32, Model, Quantity
+from apiserver.apis.meta.validation import FieldError, Path, duplicate, forbidden, invalid, not_supported, required, too_long
+from apiserver.apis.virt.hardware import disks as hardware
+from apiserver.apis.virt.v1alpha1.domain.images import PullPolicy
+from apiserver.apis.virt.v1alpha1.domain.rules import (
+    Object,
+    validate_amount,
+    validate_between,
+    validate_count,
+    validate_device_name,
+    validate_image,
+    validate_path,
+    validate_unique,
+)
+
+MAX_DISKS: Final = 26
+MAX_SERIAL: Final = 36
+MIN_OVERLAY: Final = quantity.parse("1Mi")
+MAX_OVERLAY: Final = quantity.parse("64Ti")
+
+_SERIAL: Final = re.compile(r"[A-Za-z0-9_.+-]*")
+_FIELDS_OF_SOURCES: Final = {"PersistentVolumeClaim": {"name"}, "Image": {"reference", "path", "pullPolicy", "sizeLimit"}}
+
+
+class DiskSource(Model):
+    """The place of a disk's content; its fields depend on the disk's type."""
+
+    name: str | None = Field(
+        None,
+        description="PersistentVolumeClaim: the claim's name in the same namespace. Looked up in lower case, the only one claims have.",
+    )
+    reference: str | None = Field(None, description="Image: the reference of a container image with a disk image in it.")
+    path: str | None = Field(None, description="Image: path of the disk image within the container image. Default disk/disk.img.")
+    pull_policy: PullPolicy | None = Field(None, description="Image: when the container image is pulled, as for a container.")
+    size_limit: Quantity | None = Field(
+        None,
+        description="Image: the largest disk that the image may hold when the guest writes to it. What it writes lies on the node's disk, "
+        "of which so much is requested for the pod; a larger one does not start. Default 4Gi.",
+    )
+
+
+class DiskTarget(Model):
+    """The side of a disk that the guest sees."""
+
+    bus: Literal["virtio", "sata", "scsi"] | None = Field(None, description="The bus it hangs on. Default virtio, for a cdrom sata.")
+
+
+class Disk(Model):
+    """One disk or CD-ROM drive."""
+
+    name: str | None = Field(None, description="Its name, unique in the machine. Default disk<position>, counted from 0.")
+    type: Literal["PersistentVolumeClaim", "Image"] = Field(
+        description="What holds the content. PersistentVolumeClaim: a claim, as a block device or as a file disk.img; lasts. Image: a "
+        "container image; what the guest writes goes to an overlay that is gone when the machine is off."
+    )
+    device: Literal["disk", "cdrom"] | None = Field(None, description="What the guest takes it for. Default disk.")
+    source: DiskSource = Field(description="Where the content is.")
+    target: DiskTarget | None = Field(None, description="How the guest sees it.")
+    read_only: bool | None = Field(None, description="The guest cannot write to it. Default false, for a cdrom true.")
+    boot_order: Int32 | None = Field(
+        None, description="Place in the order of devices to start from, from 1; devices without one come last."
+    )
+    serial: str | None = Field(None, description="The serial number that the guest reads from it.")
+
+
+def validate(domain: Object, path: Path) -> list[FieldError]:
+    """Return what is wrong with ``devices.disks``."""
+    disks, path = hardware.meant(domain), path.child("devices", "disks")
+    found = validate_count(disks, MAX_DISKS, path)
+    for position, disk in enumerate(disks):
+        found += _validate_disk(disk, path.index(position))
+    found += validate_unique(disks, "name", path) + validate_unique(disks, "bootOrder", path)
+    return found + _validate_unique_claims(disks, path)
+
+
+def _validate_disk(disk: Object, path: Path) -> list[FieldError]:
+    found = validate_device_name(disk["name"], path.child("name"))
+    if "type" in disk and "source" in disk:
+        found += _validate_source(disk["type"], disk["source"], path.child("source"))
+        found += _validate_overlay(disk, path.child("source", "sizeLimit"))
+    if disk["device"] == "cdrom" and disk["target"]["bus"] == "virtio":
+        found.append(not_supported(path.child("target", "bus"), "virtio", ("sata", "scsi")))
+    if disk["device"] == "cdrom" and not disk["readOnly"]:
+        found.append(invalid(path.child("readOnly"), disk["readOnly"], "a cdrom is always read-only"))
+    if "bootOrder" in disk:
+        found += validate_between(disk["bootOrder"], 1, MAX_DISKS, path.child("bootOrder"))
+    serial = disk.get("serial") or ""
+    if len(serial) > MAX_SERIAL:
+        found.append(too_long(path.child("serial"), MAX_SERIAL))
+    elif not _SERIAL.fullmatch(serial):
+        found.append(invalid(path.child("serial"), serial, "must consist of alphanumeric characters, '_', '.', '+' or '-'"))
+    return found
+
+
+def _validate_source(kind: str, source: Object, path: Path) -> list[FieldError]:
+    foreign = sorted(source.keys() - _FIELDS_OF_SOURCES[kind])
+    found = [forbidden(path.child(field), f"may not be set for a disk of type {kind}") for field in foreign]
+    if kind == "Image":
+        found += validate_image(source.get("reference") or "", path.child("reference"))
+        return found + validate_path(source.get("path") or "", path.child("path"), absolute=False)
+    name = source.get("name") or ""
+    if not name:
+        return [*found, required(path.child("name"), "the name of a PersistentVolumeClaim in the same namespace")]
+    return found + [invalid(path.child("name"), name, each) for each in names.subdomain_errors(name.lower())]
+
+
+def _validate_overlay(disk: Object, path: Path) -> list[FieldError]:
+    limit = disk["source"].get("sizeLimit")
+    if disk["type"] != "Image" or limit is None:
+        return []
+    if not hardware.is_overlaid(disk):
+        return [forbidden(path, "may not be set for a disk that the guest cannot write to")]
+    return validate_amount(limit, MIN_OVERLAY, MAX_OVERLAY, path)
+
+
+def _validate_unique_claims(disks: Sequence[Object], path: Path) -> list[FieldError]:
+    """QEMU locks the image of each disk, so that one claim cannot be two of them; the name is looked up in lower case."""
+    seen: set[str] = set()
+    found = []
+    for position, disk in enumerate(disks):
+        claim = str((disk.get("source") or {}).get("name") or "").lower() if disk.get("type") == "PersistentVolumeClaim" else ""
+        if claim and claim in seen:
+            found.append(duplicate(path.index(position).child("source", "name"), claim))
+        seen.add(claim)
+    return found

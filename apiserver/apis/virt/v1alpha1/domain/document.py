@@ -1,0 +1,50 @@
+"""The whole of ``spec.domain``."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from apiserver.apis.meta.schema import ATOMIC, Model
+from apiserver.apis.meta.validation import FieldError, Path
+from apiserver.apis.virt.v1alpha1.domain import consoles, cpu, disks, firmware, graphics, interfaces, machine, memory
+from apiserver.apis.virt.v1alpha1.domain.consoles import Console
+from apiserver.apis.virt.v1alpha1.domain.cpu import CPU
+from apiserver.apis.virt.v1alpha1.domain.disks import Disk
+from apiserver.apis.virt.v1alpha1.domain.firmware import Firmware
+from apiserver.apis.virt.v1alpha1.domain.graphics import Graphics
+from apiserver.apis.virt.v1alpha1.domain.interfaces import Interface
+from apiserver.apis.virt.v1alpha1.domain.machine import Machine
+from apiserver.apis.virt.v1alpha1.domain.memory import Memory
+from apiserver.apis.virt.v1alpha1.domain.rules import Object
+
+_FAMILIES = (cpu, memory, machine, firmware, disks, interfaces, graphics, consoles)
+
+
+class Devices(Model):
+    """The devices of the guest. Each list says all there is: applying a manifest replaces it as a whole."""
+
+    disks: list[Disk] | None = Field(None, description="Disks and CD-ROM drives.", json_schema_extra=ATOMIC)
+    interfaces: list[Interface] | None = Field(
+        None, description="Network interfaces. Default: one of type masquerade; [] means none.", json_schema_extra=ATOMIC
+    )
+    graphics: list[Graphics] | None = Field(
+        None, description="Displays. Default: one of type vnc; [] means none.", json_schema_extra=ATOMIC
+    )
+    consoles: list[Console] | None = Field(
+        None, description="Serial ports; the first is the one that the console subresource shows. Default: one.", json_schema_extra=ATOMIC
+    )
+
+
+class Domain(Model):
+    """The machine itself, in libvirt's terms."""
+
+    cpu: CPU | None = Field(None, description="Virtual processors.")
+    memory: Memory | None = Field(None, description="Memory.")
+    machine: Machine | None = Field(None, description="The emulated machine.")
+    firmware: Firmware | None = Field(None, description="What the guest starts from.")
+    devices: Devices | None = Field(None, description="Disks, network interfaces, displays and serial ports.")
+
+
+def validate(domain: Object, path: Path) -> list[FieldError]:
+    """Return all that is wrong with ``spec.domain``, family by family."""
+    return [error for family in _FAMILIES for error in family.validate(domain, path)]

@@ -1,0 +1,26 @@
+"""Displays: ``devices.graphics``."""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+from pydantic import Field
+
+from apiserver.apis.meta.schema import Model
+from apiserver.apis.meta.validation import FieldError, Path
+from apiserver.apis.virt.hardware import graphics as hardware
+from apiserver.apis.virt.v1alpha1.domain.rules import Object, validate_count, validate_unique
+
+MAX_GRAPHICS: Final = 2
+
+
+class Graphics(Model):
+    """One graphical display."""
+
+    type: Literal["vnc", "spice"] = Field(description="The protocol that shows it.")
+
+
+def validate(domain: Object, path: Path) -> list[FieldError]:
+    """Return what is wrong with ``devices.graphics``."""
+    graphics, path = hardware.meant(domain), path.child("devices", "graphics")
+    return validate_count(graphics, MAX_GRAPHICS, path) + validate_unique(graphics, "type", path)

@@ -1,0 +1,7 @@
+"""Container images that a machine's pod mounts."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+PullPolicy = Literal["Always", "IfNotPresent", "Never"]

@@ -1,0 +1,50 @@
+"""Network interfaces: ``devices.interfaces``."""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+from pydantic import Field
+
+from apiserver.apis.meta.schema import Model
+from apiserver.apis.meta.validation import FieldError, Path, forbidden, invalid
+from apiserver.apis.virt import network
+from apiserver.apis.virt.hardware import interfaces as hardware
+from apiserver.apis.virt.v1alpha1.domain.rules import Object, validate_count, validate_device_name, validate_unique
+
+MAX_INTERFACES: Final = 8
+
+
+class Interface(Model):
+    """One network interface of the guest."""
+
+    name: str = Field(description="Its name, unique in the machine.")
+    type: Literal["masquerade"] | None = Field(
+        None,
+        description="How it is joined to the pod's network. masquerade (the default): the guest has a private address behind the pod's, "
+        "and what reaches the pod's address reaches the guest.",
+    )
+    model: Literal["virtio", "e1000", "e1000e", "rtl8139"] | None = Field(None, description="The emulated card. Default virtio.")
+    mac: str | None = Field(
+        None, description=f"The card's address, like {network.EXAMPLE_MAC}. Default: one that follows from the machine's uid."
+    )
+
+
+def validate(domain: Object, path: Path) -> list[FieldError]:
+    """Return what is wrong with ``devices.interfaces``."""
+    interfaces, path = hardware.meant(domain), path.child("devices", "interfaces")
+    found = validate_count(interfaces, MAX_INTERFACES, path)
+    for position, interface in enumerate(interfaces):
+        found += _validate_interface(interface, path.index(position))
+    found += validate_unique(interfaces, "name", path) + validate_unique(interfaces, "mac", path)
+    if sum(each["type"] == "masquerade" for each in interfaces) > 1:
+        found.append(forbidden(path, "only one interface can be joined to the pod's network"))
+    return found
+
+
+def _validate_interface(interface: Object, path: Path) -> list[FieldError]:
+    found = validate_device_name(interface.get("name") or "", path.child("name"))
+    mac = interface.get("mac")
+    if mac and (problem := network.mac_problem(mac)):
+        found.append(invalid(path.child("mac"), mac, problem))
+    return found

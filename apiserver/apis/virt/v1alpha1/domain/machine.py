@@ -1,0 +1,24 @@
+"""The machine that is emulated: ``machine``."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from apiserver.apis.meta.schema import Model
+from apiserver.apis.meta.validation import FieldError, Path, invalid
+from apiserver.apis.virt.hardware import machine as hardware
+from apiserver.apis.virt.v1alpha1.domain.rules import Object
+
+
+class Machine(Model):
+    """The machine that is emulated."""
+
+    type: str | None = Field(None, description=f"The machine type: {hardware.TYPES_IN_WORDS}. Default {hardware.TYPE}.")
+
+
+def validate(domain: Object, path: Path) -> list[FieldError]:
+    """Return what is wrong with ``machine``."""
+    kind = domain["machine"]["type"]
+    if kind in hardware.TYPES:
+        return []
+    return [invalid(path.child("machine", "type"), kind, f"must be one of {hardware.TYPES_IN_WORDS}")]

@@ -1,0 +1,86 @@
+"""Rules that several families share."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from apiserver.apis.meta import names, quantity
+from apiserver.apis.meta.quantity import Quantity
+from apiserver.apis.meta.validation import FieldError, Path, duplicate, invalid, required, too_long, too_many
+from apiserver.apis.virt import network
+
+Object = Mapping[str, Any]
+
+MAX_DEVICE_NAME: Final = 50
+"""Names of disks are part of names of pod volumes, which are labels of at most 63 bytes."""
+MAX_PATH: Final = 1024
+
+_IMAGE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,510}")
+
+
+def validate_between(number: int, least: int, most: int, path: Path) -> list[FieldError]:
+    """Return what is wrong with a number that has bounds, both allowed."""
+    if number < least:
+        return [invalid(path, number, f"must be greater than or equal to {least}")]
+    return [invalid(path, number, f"must be less than or equal to {most}")] if number > most else []
+
+
+def validate_amount(given: object, least: Quantity, most: Quantity, path: Path) -> list[FieldError]:
+    """Return what is wrong with a quantity that has bounds, both allowed."""
+    amount = quantity.parse(str(given))
+    if amount < least:
+        return [invalid(path, given, f"must be greater than or equal to {least}")]
+    if amount > most:
+        return [invalid(path, given, f"must be less than or equal to {most}")]
+    return []
+
+
+def validate_count(items: Sequence[object], most: int, path: Path) -> list[FieldError]:
+    """Return what is wrong with the length of a list."""
+    return [too_many(path, len(items), most)] if len(items) > most else []
+
+
+def validate_device_name(name: str, path: Path) -> list[FieldError]:
+    """Return what is wrong with the name of a device."""
+    if not name:
+        return [required(path)]
+    if len(name) > MAX_DEVICE_NAME:
+        return [too_long(path, MAX_DEVICE_NAME)]
+    return [invalid(path, name, each) for each in names.label_errors(name)]
+
+
+def validate_image(reference: str, path: Path) -> list[FieldError]:
+    """Return what is wrong with the reference of a container image."""
+    if not reference:
+        return [required(path, "the reference of a container image")]
+    if not _IMAGE.fullmatch(reference):
+        return [invalid(path, reference, "must be the reference of a container image such as registry.example.com/name:tag")]
+    return []
+
+
+def validate_path(text: str, path: Path, *, absolute: bool) -> list[FieldError]:
+    """Return what is wrong with the path of a file within an image or a volume."""
+    if not text:
+        return [required(path)]
+    if absolute and not text.startswith("/"):
+        return [invalid(path, text, "must be an absolute path")]
+    if ".." in text.split("/"):
+        return [invalid(path, text, "must not contain '..'")]
+    if text.endswith("/") or not text.isprintable() or len(text.encode()) > MAX_PATH:
+        return [invalid(path, text, f"must be the path of a file, of at most {MAX_PATH} printable characters")]
+    return []
+
+
+def validate_unique(items: Sequence[Object], field: str, path: Path) -> list[FieldError]:
+    """Return the values of a field that a list has twice; MAC addresses are compared as numbers."""
+    seen: set[Any] = set()
+    found = []
+    for position, each in enumerate(items):
+        value = each.get(field)
+        value = network.normal_mac(value) if field == "mac" and value else value
+        if value is not None and value in seen:
+            found.append(duplicate(path.index(position).child(field), value))
+        seen.add(value)
+    return found

@@ -1,0 +1,124 @@
+"""The pod of a virtual machine: a pure function of the machine, its claims and the settings.
+
+Everything in it passes Pod Security ``restricted``: what needs privilege (tap devices, the owner of block devices and of /dev/kvm) is
+done by virt-handler from outside. ``tests/golden/pods`` holds examples.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from apiserver.apis.core.resources import PODS
+from apiserver.apis.meta.objects import Object, dig, labels_of, name_of, namespace_of, owner_reference, uid_of
+from apiserver.apis.virt import layout, names
+from apiserver.apis.virt.resources import VIRTUAL_MACHINES
+from controller.reconcilers.launcher_pods import cpu, disks, firmware, graphics, interfaces, launcher, memory
+from controller.reconcilers.launcher_pods.needs import Claims, Needs, in_mebibytes
+from controller.reconcilers.launcher_pods.scheduling import Placement, scheduling
+from controller.reconcilers.settings import Settings
+
+CPU_REQUEST_MILLI: Final = 100
+"""Requested per vcpu: guests are idle most of the time; the limit is what they may use."""
+GRACE_MARGIN_SECONDS: Final = 15
+"""Beyond the machine's own grace period: for virt-launcher to power the guest off (it gives up 8 s after the deadline) and end."""
+
+_RESERVED: Final = (names.COMPONENT_LABEL, names.VM_NAME_LABEL, names.CREATED_BY_LABEL, names.MIGRATION_LABEL)
+_FAMILIES: Final = (launcher, cpu, memory, disks, firmware, interfaces, graphics)
+
+
+def launcher_pod(vm: Object, attempt: int, claims: Claims, settings: Settings, placement: Placement) -> Object:
+    """Return the pod of a start attempt."""
+    name = names.launcher_pod_name(name_of(vm), uid_of(vm), attempt)
+    return _pod(vm, name, {}, attempt, claims, settings, placement)
+
+
+def target_pod(vm: Object, migration: Object, attempt: int, claims: Claims, settings: Settings, placement: Placement) -> Object:
+    """Return the pod that a running machine migrates into; it belongs to the same attempt."""
+    name = names.target_pod_name(name_of(vm), uid_of(migration))
+    return _pod(vm, name, {names.MIGRATION_LABEL: uid_of(migration)}, attempt, claims, settings, placement)
+
+
+def needs(vm: Object, claims: Claims) -> Needs:
+    """Return what all parts of a machine need of its pod."""
+    domain = dig(vm, "spec", "domain") or {}
+    return sum((family.needs(domain, claims) for family in _FAMILIES), start=Needs())
+
+
+def _pod(
+    vm: Object,
+    name: str,
+    labels: Mapping[str, str],
+    attempt: int,
+    claims: Claims,
+    settings: Settings,
+    placement: Placement,
+) -> Object:
+    own = {names.COMPONENT_LABEL: names.LAUNCHER, names.VM_NAME_LABEL: name_of(vm), names.CREATED_BY_LABEL: uid_of(vm)}
+    users = {key: value for key, value in labels_of(vm).items() if key not in _RESERVED}  # so that Services can select the machine
+    needed = needs(vm, claims)
+    container: Object = {
+        "name": names.CONTAINER,
+        "image": settings.launcher_image,
+        "imagePullPolicy": settings.launcher_pull_policy,
+        "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}, "readOnlyRootFilesystem": True},
+        "resources": _resources(needed, placement),
+        "volumeMounts": list(needed.mounts),
+    }
+    if needed.devices:
+        container["volumeDevices"] = list(needed.devices)
+    spec: Object = {
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "restartPolicy": "Never",
+        "terminationGracePeriodSeconds": grace_seconds(vm),
+        "securityContext": _security_context(needed),
+        **scheduling(vm, placement),
+        "containers": [container],
+        "volumes": list(needed.volumes),
+    }
+    if settings.image_pull_secrets:
+        spec["imagePullSecrets"] = [{"name": each} for each in settings.image_pull_secrets]
+    return {
+        "apiVersion": PODS.api_version,
+        "kind": PODS.kind,
+        "metadata": {
+            "name": name,
+            "namespace": namespace_of(vm),
+            "labels": {**users, **own, **labels},
+            "annotations": {names.ATTEMPT_ANNOTATION: str(attempt), "kubectl.kubernetes.io/default-container": names.CONTAINER},
+            "ownerReferences": [owner_reference(vm, VIRTUAL_MACHINES)],
+        },
+        "spec": spec,
+    }
+
+
+def grace_seconds(vm: Object) -> int:
+    """Return the grace period of the pod: the machine's, and what virt-launcher needs beyond it."""
+    given = dig(vm, "spec", "terminationGracePeriodSeconds")
+    return (30 if given is None else int(given)) + GRACE_MARGIN_SECONDS
+
+
+def _security_context(needed: Needs) -> Object:
+    context: Object = {
+        "runAsNonRoot": True,
+        "runAsUser": layout.USER_ID,
+        "runAsGroup": layout.USER_ID,
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
+    if needed.owns_files:
+        # Walks the whole volume on each mount, so only where a Filesystem claim needs it, and not again when its root is right.
+        context |= {"fsGroup": layout.USER_ID, "fsGroupChangePolicy": "OnRootMismatch"}
+    return context
+
+
+def _resources(needed: Needs, placement: Placement) -> Object:
+    # What a pod may fill of the node's disk is requested, too: however many there are on a node, they do not fill it.
+    both = {
+        "memory": in_mebibytes(needed.guest_bytes + needed.overhead_bytes),
+        "ephemeral-storage": in_mebibytes(needed.storage_bytes),
+        **{name: str(count) for name, count in needed.resources.items()},
+    }
+    if placement.kvm:
+        both[names.KVM_RESOURCE] = "1"
+    return {"requests": {"cpu": f"{CPU_REQUEST_MILLI * needed.vcpus}m", **both}, "limits": {"cpu": str(needed.vcpus), **both}}

@@ -1,0 +1,43 @@
+"""All that determines the XML of a domain, and the elements that its families append to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from xml.etree.ElementTree import Element
+
+from launcher.domain.disk_origins import Found
+
+
+@dataclass(frozen=True, slots=True)
+class Tap:
+    """A network interface: the guest's address, and the tap device that was made for it."""
+
+    mac: str
+    tap: str
+    model: str = "virtio"
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """All that determines the XML."""
+
+    namespace: str
+    name: str
+    uid: str
+    specification: Mapping[str, Any]
+    """``spec.domain``."""
+    accelerator: str
+    taps: Sequence[Tap] = ()
+    found: Mapping[str, Found] = field(default_factory=dict)
+    """By name of the disk."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """The elements of a domain that more than one family appends to."""
+
+    domain: Element
+    features: Element
+    devices: Element

@@ -1,0 +1,38 @@
+"""Machine type, kernel and order of boot devices: ``<os>``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+from xml.etree.ElementTree import Element, SubElement
+
+from apiserver.apis.virt import layout
+from apiserver.apis.virt.hardware import disks, machine
+from launcher.domain.definition import Definition, Tree
+from launcher.domain.values import confined, printable, word
+
+
+def append(tree: Tree, definition: Definition) -> None:
+    """Append the machine type, and a kernel or the order of devices to start from."""
+    specification = definition.specification
+    element = SubElement(tree.domain, "os")
+    SubElement(element, "type", arch="x86_64", machine=word(machine.type_of(specification), "machine.type")).text = "hvm"
+    kernel_boot = (specification.get("firmware") or {}).get("kernelBoot")
+    if kernel_boot:
+        _append_kernel(element, kernel_boot)
+    elif not any(disk.get("bootOrder") for disk in disks.meant(specification)):
+        SubElement(element, "boot", dev="hd")
+        SubElement(element, "boot", dev="cdrom")
+
+
+def _append_kernel(element: Element, kernel_boot: Mapping[str, Any]) -> None:
+    container = kernel_boot.get("container") or {}
+    for key, tag, required in (("kernelPath", "kernel", True), ("initrdPath", "initrd", False)):
+        value = container.get(key)
+        if value or required:
+            # In an image everything lies below its root, so a leading slash means that root.
+            relative = value.lstrip("/") if isinstance(value, str) else value
+            path = confined(layout.KERNEL_BOOT_DIRECTORY, relative, f"firmware.kernelBoot.container.{key}")
+            SubElement(element, tag).text = str(path)
+    if arguments := kernel_boot.get("kernelArgs"):
+        SubElement(element, "cmdline").text = printable(arguments, "firmware.kernelBoot.kernelArgs")

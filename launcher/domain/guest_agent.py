@@ -1,0 +1,22 @@
+"""The guest agent's ``<channel>``."""
+
+from __future__ import annotations
+
+from typing import Final
+from xml.etree.ElementTree import SubElement
+
+from launcher.domain.definition import Definition, Tree
+from launcher.domain.values import socket
+
+CHANNEL: Final = "org.qemu.guest_agent.0"
+SOCKET: Final = "agent.sock"
+"""QEMU's end of the channel, below ``layout.RUN_DIRECTORY``."""
+
+
+def append(tree: Tree, definition: Definition) -> None:
+    """Append the channel."""
+    del definition
+    SubElement(tree.devices, "controller", type="virtio-serial", index="0")
+    channel = SubElement(tree.devices, "channel", type="unix")
+    SubElement(channel, "source", mode="bind", path=socket(SOCKET))
+    SubElement(channel, "target", type="virtio", name=CHANNEL)

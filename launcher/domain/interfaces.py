@@ -1,0 +1,31 @@
+"""Network interfaces: ``<interface>``."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+from xml.etree.ElementTree import Element, SubElement
+
+from launcher.domain.definition import Definition, Tap, Tree
+from launcher.domain.values import InvalidSpecification, word
+
+_MAC: Final = re.compile(r"[0-9a-fA-F]{2}(:[0-9a-fA-F]{2}){5}")
+_TAP: Final = re.compile(r"[A-Za-z0-9_.-]{1,15}")  # IFNAMSIZ
+
+
+def append(tree: Tree, definition: Definition) -> None:
+    """Append an interface for every tap device that was made."""
+    for tap in definition.taps:
+        _append_interface(tree.devices, tap)
+
+
+def _append_interface(devices: Element, tap: Tap) -> None:
+    if not _MAC.fullmatch(tap.mac):
+        raise InvalidSpecification(f"devices.interfaces: {tap.mac!r} is no MAC address")
+    if not _TAP.fullmatch(tap.tap):
+        raise InvalidSpecification(f"devices.interfaces: {tap.tap!r} is no name of a device")
+    element = SubElement(devices, "interface", type="ethernet")
+    SubElement(element, "mac", address=tap.mac.lower())
+    SubElement(element, "target", dev=tap.tap, managed="no")
+    SubElement(element, "model", type=word(tap.model, "devices.interfaces.model"))
+    SubElement(element, "rom", enabled="no")  # network boot is not offered, so the image needs no option ROMs

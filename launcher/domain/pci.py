@@ -1,0 +1,26 @@
+"""PCIe ports: ``<controller type='pci'>``."""
+
+from __future__ import annotations
+
+from typing import Final
+from xml.etree.ElementTree import SubElement
+
+from apiserver.apis.virt.hardware import machine
+from launcher.domain.definition import Definition, Tree
+
+SPARE_PORTS: Final = 4
+"""PCIe slots left for hot-plug: q35 takes devices only behind root ports that exist when it starts."""
+
+
+def append(tree: Tree, definition: Definition) -> None:
+    """Append a root port for every device that will need one, and some to spare; to be called last."""
+    if "q35" not in machine.type_of(definition.specification):
+        return
+    devices = tree.devices
+    needed = len(devices.findall("interface"))
+    needed += sum(disk.find("target[@bus='virtio']") is not None for disk in devices.findall("disk"))
+    needed += sum(controller.get("model") in ("virtio-scsi", "qemu-xhci") for controller in devices.findall("controller"))
+    needed += 3  # virtio-serial, balloon, rng
+    SubElement(devices, "controller", type="pci", index="0", model="pcie-root")
+    for _ in range(needed + SPARE_PORTS):
+        SubElement(devices, "controller", type="pci", model="pcie-root-port")

@@ -1,0 +1,291 @@
+"""All that is known of the pod's one domain, and what each fact makes of it.
+
+``Known`` is frozen; every function takes one, and a fact: an observation, a request that was admitted, the outcome of a migration. It
+returns the next one, or what has to be done. Nothing here waits, reads a clock or asks libvirt: ``record`` holds the newest one, and
+the modules that do things tell it facts.
+
+Times called ``now`` are Unix time where they end up in the status, and the event loop's seconds where they are held against a deadline.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from functools import partial
+from typing import Any, Final
+
+from apiserver.apis.virt.hardware import consoles
+from launcher.domain import disk_origins, disks, document
+from launcher.domain.states import NAMES
+from launcher.hypervisor.port import Observation
+from launcher.main import arrival, life
+from launcher.protocol import messages
+
+GAVE_UP: Final = "libvirtd did not power the guest off; the end of the pod does"
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """All that is known of the pod's one domain."""
+
+    status: messages.Status = field(default_factory=partial(messages.Status, revision=0))
+    """The status that virt-handler is told. Once it says ``started``, a domain that is not active any more is a run that is over."""
+    machine: messages.Machine | None = None
+    """Whose pod this is, once the guest's start or a place for it was asked for."""
+    domain: Observation | None = None
+    """The domain when it was last seen, which may be as old as the last event."""
+    run: life.Run = field(default_factory=life.Run)
+    stopping: life.Stopping | None = None
+    """Since the guest has to power off."""
+    making: bool = False
+    """A domain is being made, or the place for one that comes: that can be abandoned."""
+    abandoned: bool = False
+    """It was, but may not have noticed yet."""
+    over: bool = False
+    """The pod has to end. ``status.ending`` says how the domain's run ended, if there was one."""
+
+    @property
+    def name(self) -> str:
+        """Return the domain's name; empty while nobody asked for one."""
+        return document.domain_name(self.machine.namespace, self.machine.name) if self.machine is not None else ""
+
+    @property
+    def ended(self) -> bool:
+        """True once the domain's run is over."""
+        return self.status.ending is not None
+
+    @property
+    def arriving(self) -> messages.MigrationStatus | None:
+        """Return the migration by which the domain is to come here, until it was released."""
+        return arrival.expected(self.status)
+
+    @property
+    def leaving(self) -> messages.MigrationStatus | None:
+        """Return the outgoing migration that runs."""
+        return next((each for each in self.status.migrations if each.direction == "outgoing" and each.state == "running"), None)
+
+    @property
+    def has_console(self) -> bool:
+        """True if the machine has a serial port."""
+        return self.machine is not None and bool(consoles.meant(self.machine.domain))
+
+
+# --- the start -------------------------------------------------------------------------------------------------------------------
+
+
+def adopted(known: Known, machine: messages.Machine) -> Known:
+    """Return what is known once the pod is this machine's."""
+    return dataclasses.replace(known, machine=machine)
+
+
+def disowned(known: Known) -> Known:
+    """Return what is known after a start for which nothing was made: the pod is as if it had not been asked."""
+    return dataclasses.replace(known, machine=None)
+
+
+def making(known: Known, *, begun: bool) -> Known:
+    """Return what is known once the making of a domain, or of a place for one, has begun or is over."""
+    return dataclasses.replace(known, making=begun)
+
+
+def abandoned(known: Known) -> Known:
+    """Return what is known once what is being made has to be abandoned."""
+    return dataclasses.replace(known, abandoned=True)
+
+
+def prepared(known: Known) -> Known:
+    """Return what is known once all that the domain needs is there."""
+    return _with_status(known, not_migratable=disk_origins.not_migratable(known.machine.domain) if known.machine is not None else "")
+
+
+def created(known: Known) -> Known:
+    """Return what is known once the domain is there, before its first instruction."""
+    return _with_status(known, started=True)
+
+
+def set_running(known: Known) -> Known:
+    """Return what is known from the moment at which libvirt is asked to let the processors run: from then on they may have."""
+    return dataclasses.replace(known, run=dataclasses.replace(known.run, ran=True))
+
+
+# --- the end ---------------------------------------------------------------------------------------------------------------------
+
+
+class Termination(Enum):
+    """The effect of a SIGTERM."""
+
+    ABANDON = "abandon what is being made"
+    END = "end at once"
+    POWER_OFF = "power the guest off within its grace period"
+
+
+def termination(known: Known) -> Termination:
+    """Return what a SIGTERM asks for: a guest that never ran has nothing to lose."""
+    if known.making and not known.run.ran:
+        return Termination.ABANDON
+    return Termination.END if known.machine is None else Termination.POWER_OFF
+
+
+def asked_to_stop(known: Known, grace_seconds: float, now: float) -> Known:
+    """Return what is known once the guest has to power off.
+
+    A shorter grace period than the one that counts replaces it, a longer one does not. A guest that never ran has none, unless it may yet
+    come with a migration.
+    """
+    if not known.run.ran and known.arriving is None:
+        grace_seconds = 0.0
+    stopping = known.stopping or life.Stopping(now + grace_seconds, now)
+    stopping = dataclasses.replace(stopping, deadline=min(now + grace_seconds, stopping.deadline))
+    known = dataclasses.replace(known, stopping=stopping, run=dataclasses.replace(known.run, asked_to_stop=True))
+    return _with_status(known, stopping=True)
+
+
+def next_step(known: Known, now: float, *, fresh: bool, operating: bool) -> life.Step:
+    """Return the next step of a guest that has to power off.
+
+    Args:
+        known: what is known.
+        now: in the event loop's seconds.
+        fresh: ``known.domain`` is what is so now: a guest that moves is not ours to press buttons of.
+        operating: a request is being carried out, which may find that a domain came, or release it.
+    """
+    if known.stopping is None or known.ended:
+        return life.Step.WAIT
+    # What came since the last look that succeeded may be the only guest there is, so an old look is enough at the deadline only.
+    nothing_came = known.domain is None or not known.domain.active
+    if not known.status.started and not operating and nothing_came and (fresh or now >= known.stopping.deadline):
+        return life.Step.END
+    incoming = known.arriving.state if known.arriving is not None else None
+    leaving = known.leaving is not None
+    step = life.next_step(now, known.stopping, known.domain, leaving=leaving, incoming=incoming, operating=operating)
+    return step if fresh or step is life.Step.GIVE_UP else life.Step.WAIT
+
+
+def patience(known: Known, now: float) -> float | None:
+    """Return how long libvirt may take for what is asked of it at ``now``, both in the event loop's seconds; None: as long as it takes.
+
+    A call that hangs keeps neither the end of the grace period waiting nor the moment at which libvirtd is given up.
+    """
+    if known.stopping is None:
+        return None
+    deadline = known.stopping.deadline
+    return deadline if now < deadline else deadline + life.GIVE_UP_SECONDS
+
+
+def begun(known: Known, step: life.Step, now: float) -> Known:
+    """Return what is known from the moment at which a step is taken; ``now`` is in the event loop's seconds."""
+    match step:
+        case life.Step.ASK_AGENT | life.Step.PRESS_BUTTON if known.stopping is not None:
+            stopping = dataclasses.replace(known.stopping, attempts=known.stopping.attempts + 1, last_attempt=now)
+            return dataclasses.replace(known, stopping=stopping)
+        case life.Step.DESTROY:
+            return destroying(known)
+        case life.Step.END:
+            return dataclasses.replace(known, over=True)
+        case _:
+            return known
+
+
+def destroying(known: Known) -> Known:
+    """Return what is known from the moment at which libvirt is asked to destroy the domain."""
+    return dataclasses.replace(known, run=dataclasses.replace(known.run, destroyed=True))
+
+
+def ended(known: Known, kind: messages.EndingKind, message: str, now: float) -> Known:
+    """Return what is known once the domain's run is over; the first ending counts. ``now`` is Unix time."""
+    if not known.ended:
+        ending = messages.Ending(kind, message, known.run.migrated_to, (), now, panicked=message == life.PANICKED)
+        known = _with_status(known, ending=ending, domain=None)
+    return dataclasses.replace(known, over=True)
+
+
+def with_log(known: Known, log: tuple[str, ...]) -> Known:
+    """Return what is known with QEMU's last words in the ending."""
+    ending = known.status.ending
+    return _with_status(known, ending=dataclasses.replace(ending, log=log)) if ending is not None else known
+
+
+# --- looks at the domain ---------------------------------------------------------------------------------------------------------
+
+
+def observed(known: Known, seen: Observation | None, now: float) -> Known:
+    """Return what is known after a look at the domain, None if there is none; ``now`` is Unix time."""
+    if known.ended:
+        return known
+    known = dataclasses.replace(known, domain=seen)
+    return _observed_active(known, seen, now) if seen is not None and seen.active else _observed_inactive(known, seen, now)
+
+
+def _observed_active(known: Known, seen: Observation, now: float) -> Known:
+    if known.arriving is not None:
+        known = with_migration(known, arrival.advanced(known.arriving, seen, now))
+    kind: messages.Accelerator = "kvm" if seen.type == "kvm" else "qemu"
+    names: Mapping[str, str] = disks.names_by_target(known.machine.domain) if seen.disk_errors and known.machine is not None else {}
+    domain = messages.DomainStatus(seen.name, seen.uuid, kind, NAMES[seen.state], seen.reason, life.fault_of(seen, names))
+    return _with_status(known, domain=domain, reboots=seen.reboots)
+
+
+def _observed_inactive(known: Known, seen: Observation | None, now: float) -> Known:
+    known = _with_status(known, domain=None)
+    if known.arriving is not None:
+        gone = arrival.lost(known.arriving, now)
+        over = known.over or (gone is not known.arriving and known.stopping is not None)
+        return dataclasses.replace(with_migration(known, gone), over=over)
+    if not known.status.started or known.leaving is not None:  # one that leaves: whoever carries that out finds out where it is
+        return known
+    return ended(known, *life.ending_of(known.run, seen), now)
+
+
+def agent_answered(known: Known, agent: messages.AgentStatus, interfaces: tuple[messages.InterfaceStatus, ...]) -> Known:
+    """Return what is known after an answer of the guest's agent."""
+    return _with_status(known, agent=agent, interfaces=interfaces)
+
+
+def agent_gone(known: Known) -> Known:
+    """Return what is known while no agent is connected: what it said last stays."""
+    return _with_status(known, agent=dataclasses.replace(known.status.agent, connected=False))
+
+
+def viewed(known: Known, consoles: int) -> Known:
+    """Return what is known with this number of viewers of the console."""
+    return _with_status(known, consoles=consoles)
+
+
+# --- migrations ------------------------------------------------------------------------------------------------------------------
+
+
+def with_migration(known: Known, changed: messages.MigrationStatus) -> Known:
+    """Return what is known after a migration changed; a domain that was released here is the pod's own from then on."""
+    known = _with_status(known, migrations=life.with_migration(known.status.migrations, changed))
+    return set_running(created(known)) if (changed.direction, changed.state) == ("incoming", "succeeded") else known
+
+
+def released(known: Known, uid: str, now: float) -> Known:
+    """Return what is known once the domain that arrived was released; ``now`` is Unix time."""
+    migration = known.status.migration_of(uid)
+    return with_migration(known, dataclasses.replace(migration, state="succeeded", end_time=now)) if migration is not None else known
+
+
+def withdrawn(known: Known, uid: str, now: float) -> Known:
+    """Return what is known once a target need not wait any more: of a domain that is on its way already the source decides."""
+    migration = known.status.migration_of(uid)
+    if migration is None or (migration.direction, migration.state) != ("incoming", "prepared"):
+        return known
+    return with_migration(known, dataclasses.replace(migration, state="cancelled", end_time=now))
+
+
+def departed(known: Known, outcome: messages.MigrationStatus, now: float) -> Known:
+    """Return what is known once it is certain what became of an outgoing migration; ``now`` is Unix time."""
+    if outcome.state != "succeeded":
+        return with_migration(known, outcome)
+    known = dataclasses.replace(known, run=dataclasses.replace(known.run, migrated_to=outcome.uid))
+    return ended(with_migration(known, outcome), "migrated", "the guest runs on in another pod", now)
+
+
+def _with_status(known: Known, **changes: Any) -> Known:  # noqa: ANN401  # members of Status
+    changed = dataclasses.replace(known.status, **changes)
+    if changed == known.status:
+        return known
+    return dataclasses.replace(known, status=dataclasses.replace(changed, revision=known.status.revision + 1))

@@ -1,0 +1,115 @@
+"""Live migrations of the pod's domain: it comes here from another pod, or leaves for one."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+from launcher.hypervisor.port import Hypervisor, HypervisorError
+from launcher.main import known, requests
+from launcher.main.departure import Departure
+from launcher.main.making import Making
+from launcher.main.preparation import StartFailure
+from launcher.main.refusal import Refused
+from launcher.main.watching import Watch
+from launcher.protocol import messages
+
+
+class Migrations:
+    """Carries out the requests of both sides of a migration."""
+
+    def __init__(self, hypervisor: Hypervisor, watch: Watch, making: Making) -> None:
+        self._hypervisor = hypervisor
+        self._watch = watch
+        self._record = watch.record
+        self._making = making
+        self._departure: Departure | None = None
+        """The outgoing migration that runs: ``known.leaving`` is its status."""
+        self._departures = asyncio.TaskGroup()
+
+    async def run(self) -> None:
+        """Carry departures out until the pod has to end and the last of them is over: only then it is certain where the domain is."""
+        async with self._departures:
+            await self._record.over.wait()
+
+    # --- the target --------------------------------------------------------------------------------------------------------------
+
+    async def prepare(self, request: messages.PrepareMigrationTarget) -> None:
+        """Make the empty pod ready for a domain.
+
+        Raises:
+            Refused: it cannot become a target.
+        """
+        async with self._record.operation:
+            if not requests.is_to_prepare(self._record.known, request):
+                return
+            try:
+                async with self._making.until_abandoned():
+                    await self._making.preparation.prepare(request.machine)
+            except StartFailure as error:
+                raise Refused("Failed", str(error)) from error
+            self._record.take(known.adopted, request.machine)
+            self._record.take(known.with_migration, messages.MigrationStatus(request.migration_uid, "incoming", "prepared"))
+
+    async def release(self, request: messages.ReleaseMigration) -> None:
+        """Make the domain that arrived the pod's own.
+
+        Raises:
+            Refused: nothing arrived, or libvirt could not let it run; then it can be requested again.
+        """
+        async with self._record.operation:
+            await self._watch.look()  # the source may know that the domain arrived before this process does
+            if requests.is_to_release(self._record.known, request.migration_uid):
+                try:
+                    if not request.paused:
+                        await self._hypervisor.resume(self._record.known.name)
+                except HypervisorError as error:
+                    raise requests.refused(error) from error
+                self._record.take(known.released, request.migration_uid, time.time())
+        await self._watch.look()
+
+    # --- the source --------------------------------------------------------------------------------------------------------------
+
+    async def migrate(self, uid: str) -> None:
+        """Begin to move the domain away.
+
+        Raises:
+            Refused: it cannot leave, or not now.
+        """
+        async with self._record.operation:
+            if requests.is_to_migrate(self._record.known, uid):
+                self._departure = Departure(self._hypervisor, self._record.known.name, uid, self._report)
+                self._departures.create_task(self._depart(self._departure))
+
+    async def abort(self, uid: str) -> None:
+        """End a migration: in the source the domain stays, a target stops waiting.
+
+        Raises:
+            Refused: there is none of this uid, or libvirt could not be asked.
+        """
+        if not requests.is_to_abort(self._record.known, uid):
+            self._record.take(known.withdrawn, uid, time.time())
+            return
+        try:
+            await self.abort_departure()
+        except HypervisorError as error:
+            raise requests.refused(error) from error
+
+    async def abort_departure(self) -> None:
+        """Ask libvirt to abort the outgoing migration, if one runs.
+
+        Raises:
+            HypervisorError: it could not be asked.
+        """
+        if self._departure is not None:
+            await self._departure.abort()
+
+    async def _depart(self, departure: Departure) -> None:
+        outcome = await departure.run()
+        self._departure = None
+        self._record.take(known.departed, outcome, time.time())
+        if not self._record.known.ended:
+            await self._watch.look()
+
+    def _report(self, migration: messages.MigrationStatus) -> None:
+        self._record.take(known.with_migration, migration)

@@ -1,0 +1,14 @@
+"""The refusal of a request, as an exception."""
+
+from __future__ import annotations
+
+from launcher.protocol import messages
+
+
+class Refused(Exception):
+    """A request that is answered with a ``Refusal``."""
+
+    def __init__(self, reason: messages.RefusalReason, message: str, disks: tuple[str, ...] = ()) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.disks = disks

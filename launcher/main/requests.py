@@ -1,0 +1,134 @@
+"""The judgement of requests: what each asks for in the light of what is known, or why it is refused."""
+
+from __future__ import annotations
+
+from launcher.domain import disk_origins
+from launcher.domain.states import State
+from launcher.hypervisor.port import HypervisorError, Observation, OperationInvalid, OperationTimeout, Unavailable
+from launcher.main.known import Known
+from launcher.main.refusal import Refused
+from launcher.protocol import messages
+
+
+def is_to_start(known: Known, machine: messages.Machine) -> bool:
+    """True if a domain is to be made; False if that was done before.
+
+    Raises:
+        Refused: none may be made here.
+    """
+    if known.machine is not None and known.machine.uid != machine.uid:
+        raise Refused("Invalid", f"this pod belongs to the virtual machine {known.machine.uid}")
+    if known.status.ending is not None and known.status.ending.kind == "start-failed":
+        raise Refused("Failed", known.status.ending.message)
+    if known.arriving is not None:
+        raise Refused("Conflict", "this pod is the target of a migration; nothing is started in it")
+    if known.machine is not None or known.ended:
+        return False
+    if known.over:
+        raise Refused("Conflict", "this pod is ending")
+    return True
+
+
+def has_guest(known: Known, doing: str) -> bool:
+    """True if there is a guest; False when it is off already.
+
+    Raises:
+        Refused: there has been none.
+    """
+    if known.ended:
+        return False
+    if not known.status.started:
+        raise Refused("Conflict", f"cannot {doing}: no guest runs in this pod")
+    return True
+
+
+def require_guest_that_stays(known: Known, doing: str) -> None:
+    """Do nothing if there is a guest whose state is this pod's to change.
+
+    Raises:
+        Refused: there is none.
+    """
+    if not has_guest(known, doing):
+        raise Refused("Conflict", f"cannot {doing}: the guest is off")
+    if known.leaving is not None:
+        raise Refused("Conflict", f"cannot {doing}: the guest is being migrated")
+
+
+def may_stop_again(before: Observation | None) -> bool:
+    """True if what stopped a guest may do so again at its next access: nobody asked for that pause."""
+    return before is not None and before.state is State.PAUSED and before.reason != "user"
+
+
+def require_that_it_runs(known: Known, before: Observation | None) -> None:
+    """Do nothing if a guest that was resumed goes on.
+
+    Raises:
+        Refused: it stopped again as it had stopped ``before``.
+    """
+    now = known.status.domain
+    if before is not None and now is not None and (now.state, now.reason) == ("paused", before.reason):
+        raise Refused("Failed", f"the guest stopped again at once: {now.detail or now.reason}")
+
+
+def is_to_prepare(known: Known, request: messages.PrepareMigrationTarget) -> bool:
+    """True if the pod is to become the target of a migration; False if it is, or was.
+
+    Raises:
+        Refused: it cannot.
+    """
+    if known.status.migration_of(request.migration_uid) is not None:
+        return False
+    if known.machine is not None or known.over:
+        raise Refused("Conflict", "this pod is no empty target")
+    if reason := disk_origins.not_migratable(request.machine.domain):
+        raise Refused("Invalid", reason)
+    return True
+
+
+def is_to_release(known: Known, uid: str) -> bool:
+    """True if the domain arrived and is to be released; False if it was before.
+
+    Raises:
+        Refused: nothing arrived.
+    """
+    migration = known.status.migration_of(uid)
+    if migration is None or migration.direction != "incoming" or migration.state not in ("arrived", "succeeded"):
+        raise Refused("Conflict", f"there is nothing to release: the migration is {migration.state if migration else 'unknown'}")
+    return migration.state == "arrived"
+
+
+def is_to_migrate(known: Known, uid: str) -> bool:
+    """True if a migration is to begin; False if one of that uid began before, whatever became of it.
+
+    Raises:
+        Refused: the guest cannot leave, or not now.
+    """
+    if known.status.migration_of(uid) is not None:
+        return False
+    if not has_guest(known, "migrate") or known.leaving is not None or known.stopping is not None:
+        raise Refused("Conflict", "cannot migrate: the guest is off, being shut down or being migrated already")
+    if known.status.not_migratable:
+        raise Refused("Invalid", f"cannot migrate: {known.status.not_migratable}")
+    return True
+
+
+def is_to_abort(known: Known, uid: str) -> bool:
+    """True if libvirt is to be asked to abort a migration: an outgoing one that runs.
+
+    Raises:
+        Refused: the pod has no such migration.
+    """
+    if known.status.migration_of(uid) is None:
+        raise Refused("Conflict", "this pod has no such migration")
+    return known.leaving is not None and known.leaving.uid == uid
+
+
+def refused(error: HypervisorError) -> Refused:
+    """Return the refusal of a request that the hypervisor could not carry out."""
+    match error:
+        case OperationInvalid():
+            return Refused("Conflict", str(error))
+        case OperationTimeout() | Unavailable():
+            return Refused("Timeout", str(error))
+        case _:
+            return Refused("Failed", str(error))

@@ -1,0 +1,80 @@
+"""The start of the domain: once in the life of a pod."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from typing import Final
+
+from launcher.hypervisor.port import DomainExists, Hypervisor
+from launcher.main import files, known, requests
+from launcher.main.console import Console
+from launcher.main.making import Making
+from launcher.main.preparation import StartFailure
+from launcher.main.refusal import Refused
+from launcher.main.watching import Watch
+from launcher.protocol import messages
+
+logger = logging.getLogger(__name__)
+
+CONSOLE_SECONDS: Final = 5.0
+
+
+class Start:
+    """Starts the domain."""
+
+    def __init__(self, hypervisor: Hypervisor, watch: Watch, console: Console, making: Making) -> None:
+        self._hypervisor = hypervisor
+        self._watch = watch
+        self._record = watch.record
+        self._console = console
+        self._making = making
+
+    async def start(self, request: messages.Sync) -> None:
+        """Make the domain and start it, unless that was done before.
+
+        Raises:
+            Refused: it cannot be started, not now, or not here.
+        """
+        async with self._record.operation:
+            if not requests.is_to_start(self._record.known, request.machine):
+                return
+            self._record.take(known.adopted, request.machine)
+            await self._start(request)
+        await self._watch.look()
+
+    async def _start(self, request: messages.Sync) -> None:
+        try:
+            async with self._making.until_abandoned():
+                await self._make(request)
+        except files.ImagesMissing as error:
+            self._record.take(known.disowned)
+            raise Refused("NotReady", str(error), error.disks) from error
+        except StartFailure as error:
+            async with self._making.until_abandoned():
+                await self._fail(error)
+            raise Refused("Failed", str(error)) from error
+
+    async def _make(self, request: messages.Sync) -> None:
+        name = self._record.known.name
+        xml = await self._making.preparation.prepare(request.machine)
+        self._record.take(known.prepared)
+        await self._hypervisor.create(name, xml)
+        self._record.take(known.created)
+        try:
+            async with asyncio.timeout(CONSOLE_SECONDS):
+                if self._record.known.has_console:
+                    self._console.attach()
+                    await self._console.connected.wait()
+        except TimeoutError:
+            logger.warning("the serial port cannot be reached; the guest starts without its console")
+        if not request.paused:
+            self._record.take(known.set_running)
+            await self._hypervisor.resume(name)
+
+    async def _fail(self, error: BaseException) -> None:
+        """Leave no domain behind, whether or not the failed call made one, and end."""
+        if not isinstance(error, DomainExists):
+            await self._making.preparation.undo(self._record.known.name)
+        self._record.take(known.ended, "start-failed", str(error) or type(error).__name__, time.time())

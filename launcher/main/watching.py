@@ -1,0 +1,68 @@
+"""Watching the domain: a look at it after each event and each request, and every ten seconds."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from typing import Final
+
+from launcher.hypervisor.port import Hypervisor, HypervisorError, Observation
+from launcher.main import known, qemu_log
+from launcher.main.agent import Agent
+from launcher.main.console import Console
+from launcher.main.record import Record
+
+logger = logging.getLogger(__name__)
+
+POLL_SECONDS: Final = 10.0
+"""Events tell of every change; this heals what an event that never came would leave."""
+
+
+class Watch:
+    """Looks at the domain; what is seen goes into the record, and to console and agent, which follow the domain."""
+
+    def __init__(self, hypervisor: Hypervisor, record: Record, console: Console, agent: Agent) -> None:
+        self._hypervisor = hypervisor
+        self.record = record
+        self._console = console
+        self._agent = agent
+        self._looking = asyncio.Lock()
+        self._changed = asyncio.Event()
+        hypervisor.subscribe(self._changed.set)
+
+    async def run(self) -> None:
+        """Watch until cancelled."""
+        while True:
+            try:
+                async with asyncio.timeout(POLL_SECONDS):
+                    await self._changed.wait()
+            except TimeoutError:
+                pass
+            self._changed.clear()
+            for cut in qemu_log.trim_all(self.record.log) if self.record.log is not None else ():
+                logger.info("a log was cut: it had grown too long", extra={"path": str(cut), "bytes": qemu_log.MAX_BYTES})
+            await self.look()
+
+    async def look(self) -> bool:
+        """Take in what is so now; return whether that could be done."""
+        async with self._looking:  # or an older observation could arrive after a newer one
+            name = self.record.known.name
+            if not name:
+                return True
+            try:
+                self._take(await self._hypervisor.observe(name))
+            except HypervisorError as error:
+                logger.info("the domain cannot be observed", extra={"error": str(error)})
+                return False
+            return True
+
+    def _take(self, seen: Observation | None) -> None:
+        if self.record.known.ended:
+            return
+        self._agent.take(seen)
+        self.record.take(known.observed, seen, time.time())
+        if seen is None or not seen.active:
+            self._console.detach()
+        elif self.record.known.has_console:
+            self._console.attach()

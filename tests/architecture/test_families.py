@@ -1,0 +1,63 @@
+"""A family of fields of ``spec.domain`` is found by one name in every layer; CONTRIBUTING.md says how one is added."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+from apiserver.apis.virt.v1alpha1.domain import document as models
+from controller.reconcilers.launcher_pods import launcher_pod
+from launcher.domain import document as xml
+
+ROOT = Path(__file__).parents[2]
+MODELS, MEANINGS, NEEDS, XML = (
+    "apiserver/apis/virt/v1alpha1/domain",
+    "apiserver/apis/virt/hardware",
+    "controller/reconcilers/launcher_pods",
+    "launcher/domain",
+)
+SHARED = {
+    MODELS: {"document", "images", "rules"},
+    MEANINGS: {"devices", "given"},
+    NEEDS: {"launcher", "launcher_pod", "needs", "scheduling"},
+    XML: {"definition", "disk_origins", "document", "states", "values"},
+}
+"""Modules that are no family."""
+UNASKED = {"clock", "features", "guest_agent", "panic", "pci", "rng"}
+"""Parts of every domain, of which no field speaks."""
+WITHOUT_XML = {"machine"}
+"""Written into the elements of another family: the machine type is an attribute of ``<os>``."""
+
+
+def modules(package: str) -> set[str]:
+    return {each.stem for each in (ROOT / package).glob("*.py")} - SHARED[package] - {"__init__"}
+
+
+def test_every_family_has_models_and_xml() -> None:
+    assert modules(MODELS) - WITHOUT_XML == modules(XML) - UNASKED
+    assert not UNASKED & modules(MODELS)
+
+
+@pytest.mark.parametrize("package", [MEANINGS, NEEDS])
+def test_no_layer_has_a_family_of_its_own(package: str) -> None:
+    assert modules(package) <= modules(MODELS)
+
+
+def test_no_family_is_forgotten_by_the_whole() -> None:
+    assert {each.__name__.rpartition(".")[2] for each in models._FAMILIES} == modules(MODELS)
+    assert {each.__name__.rpartition(".")[2] for each in launcher_pod._FAMILIES} == modules(NEEDS) | {"launcher"}
+    assert {each.__name__.rpartition(".")[2] for each in xml._FAMILIES} == modules(XML)
+
+
+@pytest.mark.parametrize("model", [models.Domain, models.Devices])
+def test_every_field_of_the_whole_is_of_the_family_of_its_name(model: type[models.Domain | models.Devices]) -> None:
+    for name, field in model.model_fields.items():
+        if name == "devices":
+            continue
+        (kind, *_) = get_args(field.annotation)
+        (kind, *_) = get_args(kind) or (kind,)
+        snake = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
+        assert kind.__module__.rpartition(".")[2] == snake, f"{name} is defined in {kind.__module__}"

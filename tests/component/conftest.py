@@ -1,0 +1,29 @@
+"""A server of streams on loopback, for the tests of the plugin."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from apiserver.kubectl.access import Access
+from tests.fakes.streams import FakeStreams
+
+
+@pytest.fixture
+def server() -> FakeStreams:
+    """The server, which serves as soon as ``url`` is asked for."""
+    return FakeStreams()
+
+
+@pytest.fixture
+async def url(server: FakeStreams) -> AsyncIterator[str]:
+    """Its address."""
+    async with server.serving() as served:
+        yield served
+
+
+@pytest.fixture
+def way(url: str) -> Access:
+    """The plugin's way to it, with a token."""
+    return Access(server=url, namespace="default", headers=(("Authorization", "Bearer secret"),))

@@ -1,0 +1,121 @@
+"""The part of each family that is written by hand, in ``<family>.toml``: an example of all of its fields, and which test saw each of them.
+
+``[seen.<field>]`` has one of these, each a name or a list of names as pytest has them, from the repository's root:
+
+- ``guest``: tests that saw the field from inside a guest, or, of a device with an outer end, there (a display, a console);
+- ``golden``: files of ``tests/golden`` that have what it becomes; ``why`` says why no guest can see it;
+- ``effect``: tests that saw its effect. Only outside ``spec.domain``.
+
+``<field>`` is the path below the family's own field. ``"affinity.*"`` stands for all below: only for what is copied into the pod as it is.
+"""
+
+from __future__ import annotations
+
+import ast
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Final
+
+from tests.fields.schema import DOMAIN, OUTSIDE, Field
+
+ROOT: Final = Path(__file__).parents[2]
+FOLDER: Final = Path(__file__).parent
+_MEMBERS: Final = frozenset({"guest", "golden", "effect", "why"})
+_WHERE_GUESTS_ARE: Final = ("tests/host/", "tests/cluster/")
+
+
+@dataclass(frozen=True)
+class Seen:
+    """The test that saw a field, or the golden file."""
+
+    family: str
+    key: str
+    members: Mapping[str, Any]
+
+    def named(self, member: str) -> Sequence[str]:
+        """Return the names that a member has."""
+        given = self.members.get(member, ())
+        return (given,) if isinstance(given, str) else tuple(given)
+
+    def is_about(self, field: Field) -> bool:
+        """Return whether it tells of a field."""
+        if field.family != self.family:
+            return False
+        whole = self.key.removesuffix(".*")
+        return field.key == self.key or (whole != self.key and field.key.startswith((f"{whole}.", f"{whole}[")))
+
+
+def written() -> dict[str, dict[str, Any]]:
+    """Return the content of all files, by family."""
+    return {path.stem: tomllib.loads(path.read_text(encoding="utf-8")) for path in sorted(FOLDER.glob("*.toml"))}
+
+
+def seen(files: Mapping[str, Mapping[str, Any]]) -> list[Seen]:
+    """Return all entries."""
+    return [Seen(family, key, members) for family, content in files.items() for key, members in content.get("seen", {}).items()]
+
+
+def example(fields: Iterable[Field]) -> dict[str, Any]:
+    """Return a ``spec`` that has every field, made of the families' examples."""
+    files = written()
+    whole: dict[str, Any] = {**files[OUTSIDE]["example"], "domain": {"devices": {}}}
+    for field in fields:
+        parent = whole["domain"] if field.path.rpartition(".")[0] == DOMAIN else whole["domain"]["devices"]
+        name = field.path.rpartition(".")[2]
+        if not field.key and name != "devices" and field.family in files:
+            parent[name] = files[field.family]["example"]
+    return whole
+
+
+def faults(fields: Sequence[Field], entries: Sequence[Seen]) -> list[str]:
+    """Return what is wrong with the entries, in sentences; none: each field was seen by something that is there."""
+    told = [f"{each.path} has no entry in tests/fields/{each.family}.toml" for each in fields if each.is_leaf and not about(each, entries)]
+    for entry in entries:
+        told += [f"tests/fields/{entry.family}.toml: {entry.key} {fault}" for fault in _faults(entry, fields)]
+    return told
+
+
+def about(field: Field, entries: Iterable[Seen]) -> Seen | None:
+    """Return the entry of a field."""
+    return next((each for each in entries if each.is_about(field)), None)
+
+
+def _faults(entry: Seen, fields: Iterable[Field]) -> Iterator[str]:
+    of = [each for each in fields if each.is_leaf and entry.is_about(each)]
+    if not of:
+        yield "is no field that has a value"
+    if entry.key.endswith(".*") and not all(each.is_copied for each in of):
+        yield "is not only copied into the pod: each of its fields needs an entry"
+    if unknown := sorted(entry.members.keys() - _MEMBERS):
+        yield f"has {', '.join(unknown)}, which means nothing"
+    if not any(entry.named(each) for each in ("guest", "golden", "effect")):
+        yield "names nothing that saw it"
+    if entry.named("golden") and not entry.members.get("why"):
+        yield "does not say why no guest can see it"
+    if entry.named("effect") and entry.family != OUTSIDE:
+        yield "is part of the domain: a guest, or a golden pair, has to show it"
+    yield from _absent(entry)
+
+
+def _absent(entry: Seen) -> Iterator[str]:
+    yield from (f"names {each}, which is no test" for each in (*entry.named("guest"), *entry.named("effect")) if not _is_test(each))
+    yield from (f"names {each}, which has no guest" for each in entry.named("guest") if not each.startswith(_WHERE_GUESTS_ARE))
+    yield from (f"names {each}, which is no golden file" for each in entry.named("golden") if not _is_golden(each))
+
+
+def _is_golden(name: str) -> bool:
+    return name.startswith("tests/golden/") and (ROOT / name).is_file()
+
+
+def _is_test(name: str) -> bool:
+    file, _, test = name.partition("::")
+    return (ROOT / file).is_file() and test.startswith("test_") and test in _functions(ROOT / file)
+
+
+@lru_cache
+def _functions(file: Path) -> frozenset[str]:
+    nodes = ast.parse(file.read_text(encoding="utf-8")).body
+    return frozenset(node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))

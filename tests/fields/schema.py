@@ -1,0 +1,153 @@
+"""The models' JSON schemas, read as fields."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from apiserver.apis.virt.v1alpha1 import scheduling, types
+
+Schema = Mapping[str, Any]
+
+COPIED: Final = frozenset(
+    name for name, each in vars(scheduling).items() if isinstance(each, type) and each.__module__ == scheduling.__name__
+)
+"""Models of what virt-controller only copies into the pod."""
+DOMAIN: Final = "spec.domain"
+DEVICES: Final = "spec.domain.devices"
+OUTSIDE: Final = "spec"
+"""The family of what is not of ``spec.domain``."""
+_SCALARS: Final[Mapping[tuple[Any, Any], str]] = {
+    ("object", None): "object",
+    ("boolean", None): "boolean",
+    ("string", None): "text",
+    ("string", "date-time"): "time",
+    ("integer", "int32"): "int32",
+    ("integer", "int64"): "int64",
+}
+"""By type and format."""
+
+
+@dataclass(frozen=True)
+class Field:
+    """One field of ``spec``."""
+
+    path: str
+    """From the top of the object; ``[]`` stands for every element of a list."""
+    type: str
+    is_required: bool
+    description: str
+    is_leaf: bool
+    """Nothing below it has a name of its own."""
+    is_copied: bool
+    """Only copied into the pod."""
+
+    @property
+    def family(self) -> str:
+        """The family that it is of: the name of its modules."""
+        return family_of(self.path)
+
+    @property
+    def key(self) -> str:
+        """Its path below the family's own field, empty for that."""
+        return self.path.removeprefix(root_of(self.path)).lstrip(".[]")
+
+    @property
+    def default(self) -> str:
+        """Return the default that its text tells."""
+        if self.is_required:
+            return "required"
+        if named := re.search(r"(\w+) \(the default\)", self.description):
+            return named[1]
+        said = re.search(r"\bDefault:? (.+?)(?:\.(?= |$)|$)", self.description)
+        return said[1] if said else ""
+
+    @property
+    def summary(self) -> str:
+        """The first sentence of its text."""
+        return re.split(r"(?<=\.) ", self.description, maxsplit=1)[0]
+
+
+def family_of(path: str) -> str:
+    """Return the family of a field."""
+    root = root_of(path)
+    return OUTSIDE if root == OUTSIDE else re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", root.rpartition(".")[2]).lower()
+
+
+def root_of(path: str) -> str:
+    """Return the path of the field that is the family's whole: ``spec.domain.devices.disks``."""
+    names = path.replace("[]", "").split(".")
+    if names[:3] == DEVICES.split(".") and len(names) > 3:
+        return ".".join(names[:4])
+    return ".".join(names[:3]) if names[:2] == DOMAIN.split(".") and len(names) > 2 and names[2] != "devices" else OUTSIDE
+
+
+def definitions(kind: type[types.VirtualMachine] | type[types.Migration]) -> Schema:
+    """Return the schemas of a kind's models by their names, the kind's own among them."""
+    schema = kind.model_json_schema()
+    return {kind.__name__: schema, **schema["$defs"]}
+
+
+def resolved(schema: Schema, known: Schema) -> tuple[Schema, str]:
+    """Return the schema that a field has unless it is null, and the name of its model, empty for a scalar.
+
+    Raises:
+        NotImplementedError: it may be one of several things, of which a reader of plain JSON could not tell.
+    """
+    if "anyOf" in schema:
+        given = [each for each in schema["anyOf"] if each.get("type") != "null"]
+        if len(given) != 1:
+            raise NotImplementedError(f"a field of one type or another: {schema}")
+        (schema,) = given
+    if "$ref" in schema:
+        name = schema["$ref"].rpartition("/")[2]
+        return known[name], name
+    return schema, ""
+
+
+def fields(known: Schema) -> list[Field]:
+    """Return the fields of a machine's ``spec``, parents before their children."""
+    return list(_below(known["VirtualMachineSpec"], known, OUTSIDE, is_copied=False))
+
+
+def _below(model: Schema, known: Schema, path: str, *, is_copied: bool) -> Iterator[Field]:
+    for name, schema in model["properties"].items():
+        place = f"{path}.{name}"
+        inner, words, element, of_copied = schema, "", "", is_copied
+        while True:
+            inner, model_name = resolved(inner, known)
+            of_copied = of_copied or model_name in COPIED
+            if inner.get("type") == "array":
+                inner, words, element = inner["items"], f"{words}list of ", f"{element}[]"
+            elif isinstance(inner.get("additionalProperties"), Mapping):
+                inner, words, element = inner["additionalProperties"], f"{words}map of ", f"{element}[*]"
+            else:
+                break
+        is_leaf = "properties" not in inner
+        required = name in model.get("required", ())
+        yield Field(place, words + scalar(inner), required, schema["description"], is_leaf, of_copied)
+        if not is_leaf:
+            yield from _below(inner, known, place + element, is_copied=of_copied)
+
+
+def scalar(schema: Schema) -> str:
+    """Return the type of a value in a word, or the words that it can be, between ``or``.
+
+    Raises:
+        NotImplementedError: no model of ours has had a field of this type.
+    """
+    if "enum" in schema or "const" in schema:
+        return " or ".join(words_of(schema))
+    if schema.get("x-meta") == "Quantity":
+        return "quantity"
+    kind = schema.get("type"), schema.get("format")
+    if kind in _SCALARS:
+        return _SCALARS[kind]
+    raise NotImplementedError(f"a field of a type without a shape: {schema}")
+
+
+def words_of(schema: Schema) -> list[str]:
+    """Return the words that a value can be."""
+    return [str(each) for each in schema.get("enum", [schema.get("const")])]

@@ -1,0 +1,47 @@
+"""``apis/virt/structure.json``: the models as shapes of :func:`apiserver.apis.meta.structure.check_of`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Final
+
+from apiserver.apis.virt.v1alpha1 import types
+from tests.fields.schema import COPIED, Schema, definitions, resolved, scalar, words_of
+
+FILE: Final = Path(__file__).parents[2] / "apiserver/apis/virt/structure.json"
+_NAMES: Final = {"quantity": "amount"}
+
+
+def text() -> str:
+    """Return what the file has to hold: one line for each member, so that branches merge."""
+    return json.dumps({kind.__name__: _of_kind(kind) for kind in (types.VirtualMachine, types.Migration)}, indent=1) + "\n"
+
+
+def _of_kind(kind: type[types.VirtualMachine] | type[types.Migration]) -> Any:
+    known = definitions(kind)
+    shape = _members(known[kind.__name__], known)
+    return {name: each for name, each in shape.items() if name.removesuffix("?") in ("spec", "status")}
+
+
+def _members(model: Schema, known: Schema) -> dict[str, Any]:
+    required = model.get("required", ())
+    named = ((name, inner) for name, inner in model["properties"].items() if inner.get("x-meta") != "ObjectMeta")
+    return {name if name in required else f"{name}?": shape(inner, known) for name, inner in named}
+
+
+def shape(schema: Schema, known: Schema) -> Any:
+    """Return the shape of a field; what is only copied into a pod is anything."""
+    schema, model = resolved(schema, known)
+    if schema.get("type") == "array":
+        inner = shape(schema["items"], known)
+        return inner if inner == "anything" else {"[]": inner}
+    if model in COPIED:
+        return "anything"
+    if "properties" in schema:
+        return _members(schema, known)
+    if isinstance(schema.get("additionalProperties"), dict):
+        return {"*": shape(schema["additionalProperties"], known)}
+    if "enum" in schema or "const" in schema:
+        return words_of(schema)
+    return _NAMES.get(word := scalar(schema), word)

@@ -1,0 +1,94 @@
+"""Hardware that was asked for, as a guest sees it."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from launcher.protocol import messages
+from tests.host.launcher.sandbox import KERNEL_ARGS, KERNEL_BOOT, NO_GRAPHICS, Launcher, Viewer, a_machine
+
+pytestmark = [pytest.mark.host, pytest.mark.timeout(150)]
+Start = Callable[[], Launcher]
+
+UUID: Final = "5d307ca9-b3ef-428c-8861-06e72d69f223"
+_PRINT: Final = bytes.fromhex("31c0 8ed8 fc baf803 be157c ac 84c0 7403 ee ebf8 f4 ebfd")
+"""Intel 8086: write the text that follows, up to a zero byte, to the first serial port, and halt. Loaded at 0x7C00, as by every BIOS."""
+
+
+ONE_CPU: Final = "maxcpus=1"
+"""Linux leaves the others alone: eight emulated ones on two real ones boot for half a minute."""
+
+
+def cores_of_sockets(viewer: Viewer) -> list[int]:
+    """Return how many cores each socket has, as the firmware tells the guest: core count of structures of type 4 (SMBIOS 3.7, 7.5)."""
+    table = bytes.fromhex(viewer.sh("od -An -v -tx1 /sys/firmware/dmi/tables/DMI").replace("\n", " "))
+    found, at = [], 0
+    while at < len(table):
+        kind, length = table[at], table[at + 1]
+        if kind == 4:
+            found.append(table[at + 0x23])
+        at = table.index(b"\0\0", at + length) + 2
+    return found
+
+
+def a_boot_sector(path: Path, text: str) -> None:
+    """Write a disk of 1 MiB that says ``text`` when it is started from."""
+    path.parent.mkdir(parents=True)
+    path.write_bytes(((_PRINT + text.encode()).ljust(510, b"\0") + b"\x55\xaa").ljust(1 << 20, b"\0"))
+
+
+def test_processors_memory_firmware_and_drives_are_seen_by_the_guest(start: Start) -> None:
+    pod = start()
+    image = pod.images / "fixed/other/place.img"
+    image.parent.mkdir(parents=True)
+    image.write_bytes(b"on-the-fixed-disk".ljust(1 << 20, b"\0"))
+    drive = pod.disks / "cd/disk.img"
+    drive.parent.mkdir()
+    drive.write_bytes(bytes(1 << 20))
+    subprocess.run(["chmod", "-R", "a+rX", pod.images], check=True)
+    subprocess.run(["chown", "-R", "107:107", pod.disks], check=True)
+    disks = [
+        {"name": "fixed", "type": "Image", "source": {"reference": "x", "path": "other/place.img"}, "readOnly": True},
+        {"name": "cd", "type": "PersistentVolumeClaim", "device": "cdrom", "source": {"name": "c"}, "target": {"bus": "scsi"}},
+    ]
+    machine = a_machine(
+        cpu={"sockets": 2, "cores": 2, "threads": 2, "model": "Nehalem"},
+        memory={"guest": "192Mi"},
+        machine={"type": "pc"},
+        firmware={"uuid": UUID, "kernelBoot": {**KERNEL_BOOT, "kernelArgs": f"{KERNEL_ARGS} {ONE_CPU} said.to=the-kernel"}},
+        devices={**NO_GRAPHICS, "disks": disks},
+    )
+    with pod.client() as client, pod.console() as viewer:
+        client.ask(messages.Sync(machine))
+        viewer.expect("GUEST-READY", seconds=120)
+        assert viewer.sh("cat /sys/devices/system/cpu/possible") == "0-7"
+        assert cores_of_sockets(viewer) == [2, 2]
+        assert "Nehalem" in viewer.sh("grep -m 1 'model name' /proc/cpuinfo")
+        assert 192 * 0.75 < int(viewer.sh("awk '/MemTotal/ {print $2}' /proc/meminfo")) / 1024 <= 192
+        assert "i440FX" in viewer.sh("cat /sys/class/dmi/id/product_name")
+        assert viewer.sh("cat /sys/class/dmi/id/product_uuid").lower() == UUID
+        assert "said.to=the-kernel" in viewer.sh("cat /proc/cmdline")
+        assert viewer.sh("cat /sys/block/vda/ro; head -c 17 /dev/vda") == "1\non-the-fixed-disk"
+        (kind,) = viewer.sh("cat /sys/bus/scsi/devices/*:*/type").split()
+        assert kind == "5"  # a CD-ROM drive (SPC-4, table 139)
+
+
+def test_the_guest_starts_from_the_disk_that_comes_first_in_the_order(start: Start) -> None:
+    pod = start()
+    a_boot_sector(pod.disks / "second/disk.img", "FROM-THE-SECOND")
+    a_boot_sector(pod.disks / "first/disk.img", "FROM-THE-FIRST")
+    subprocess.run(["chown", "-R", "107:107", pod.disks], check=True)
+    claim = {"type": "PersistentVolumeClaim", "source": {"name": "c"}}
+    disks = [
+        {"name": "second", **claim, "bootOrder": 2},
+        {"name": "first", **claim, "bootOrder": 1, "target": {"bus": "sata"}},
+    ]
+    with pod.client() as client, pod.console() as viewer:
+        client.ask(messages.Sync(a_machine(firmware={}, devices={**NO_GRAPHICS, "disks": disks})))
+        assert viewer.expect("FROM-THE-").endswith("FROM-THE-")
+        viewer.expect("FIRST")

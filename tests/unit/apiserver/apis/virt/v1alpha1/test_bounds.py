@@ -1,0 +1,83 @@
+"""Both sides of each bound of ``spec.domain``: the last value that is taken, and the first that is not."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+
+from apiserver.apis.meta import decoding
+from apiserver.apis.virt.v1alpha1 import defaults, types, validation
+
+
+def errors(domain: dict[str, Any]) -> list[str]:
+    """Return the errors of a machine with this domain."""
+    obj: dict[str, Any] = {"kind": "VirtualMachine", "metadata": {"name": "vm1", "namespace": "acc"}, "spec": {"domain": domain}}
+    _, found = decoding.read(types.VirtualMachine, copy.deepcopy(obj))
+    assert not list(found)
+    defaults.default_virtual_machine(obj)
+    return [str(each) for each in validation.validate_virtual_machine(obj)]
+
+
+def disk(**fields: Any) -> dict[str, Any]:
+    return {"type": "Image", "source": {"reference": "a"}, **fields}
+
+
+def disks(*of: dict[str, Any]) -> dict[str, Any]:
+    return {"devices": {"disks": list(of)}}
+
+
+def kernel(arguments: str = "", path: str = "/vmlinuz", image: str = "a") -> dict[str, Any]:
+    return {"firmware": {"kernelBoot": {"container": {"image": image, "kernelPath": path}, "kernelArgs": arguments}}}
+
+
+def interfaces(count: int) -> dict[str, Any]:
+    return {"devices": {"interfaces": [{"name": f"i{each}"} for each in range(count)]}}
+
+
+@pytest.mark.parametrize(
+    ("taken", "refused", "field"),
+    [
+        ({"cpu": {"cores": 512}}, {"cpu": {"cores": 513}}, "cpu.cores"),
+        ({"cpu": {"cores": 256, "threads": 2}}, {"cpu": {"cores": 171, "threads": 3}}, "cpu"),
+        ({"memory": {"guest": "16Mi"}}, {"memory": {"guest": "16777215"}}, "memory.guest"),
+        ({"memory": {"guest": "16Ti"}}, {"memory": {"guest": "17592186044417"}}, "memory.guest"),
+        (kernel("a" * 2048), kernel("a" * 2049), "firmware.kernelBoot.kernelArgs"),
+        (kernel("a" * 2048), kernel("ä" * 1025), "firmware.kernelBoot.kernelArgs"),
+        (kernel(path="/" + "a" * 1023), kernel(path="/" + "a" * 1024), "firmware.kernelBoot.container.kernelPath"),
+        (kernel(image="a" * 511), kernel(image="a" * 512), "firmware.kernelBoot.container.image"),
+        (disks(disk(serial="a" * 36)), disks(disk(serial="a" * 37)), "devices.disks[0].serial"),
+        (disks(disk(name="a" * 50)), disks(disk(name="a" * 51)), "devices.disks[0].name"),
+        (disks(disk(bootOrder=26)), disks(disk(bootOrder=27)), "devices.disks[0].bootOrder"),
+        (disks(disk(bootOrder=1)), disks(disk(bootOrder=0)), "devices.disks[0].bootOrder"),
+        (disks(disk(bootOrder=1), disk(bootOrder=2)), disks(disk(bootOrder=1), disk(bootOrder=1)), "devices.disks[1].bootOrder"),
+        (
+            disks(disk(source={"reference": "a", "sizeLimit": "1Mi"})),
+            disks(disk(source={"reference": "a", "sizeLimit": "1048575"})),
+            "devices.disks[0].source.sizeLimit",
+        ),
+        (
+            disks(disk(source={"reference": "a", "sizeLimit": "64Ti"})),
+            disks(disk(source={"reference": "a", "sizeLimit": "70368744177665"})),
+            "devices.disks[0].source.sizeLimit",
+        ),
+        (disks(*[disk()] * 26), disks(*[disk()] * 27), "devices.disks"),
+        ({"devices": {"consoles": [{"type": "pty"}] * 4}}, {"devices": {"consoles": [{"type": "pty"}] * 5}}, "devices.consoles"),
+        (
+            {"devices": {"graphics": [{"type": "vnc"}, {"type": "spice"}]}},
+            {"devices": {"graphics": [{"type": "spice"}, {"type": "spice"}]}},
+            "devices.graphics[1].type",
+        ),
+        (interfaces(1), interfaces(2), "devices.interfaces"),
+    ],
+)
+def test_a_bound_is_where_it_is_documented(taken: dict[str, Any], refused: dict[str, Any], field: str) -> None:
+    assert errors(taken) == []
+    (found,) = errors(refused)
+    assert found.startswith(f"spec.domain.{field}: ")
+
+
+def test_there_are_no_more_interfaces_than_eight() -> None:
+    assert not [each for each in errors(interfaces(8)) if "Too many" in each]
+    assert "spec.domain.devices.interfaces: Too many: 9: must have at most 8 items" in errors(interfaces(9))

@@ -1,0 +1,305 @@
+"""Small decisions about a live migration, one by one: why it does not begin, how long somebody is waited for, and what is said of it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from apiserver.apis.meta.objects import condition, name_of, uid_of
+from apiserver.apis.virt import names, release
+from controller.reconcilers.actions import Action, CreatePod, DeletePod, Emit, LookAgain, RemoveFinalizer, WriteStatus
+from controller.reconcilers.migration_plan import LAST_WORDS_SECONDS, PREPARE_SECONDS, SOURCE_END_SECONDS, STALE_SECONDS, Observed, plan
+from controller.reconcilers.settings import Settings
+from tests.unit.controller.reconcilers.builders import UID, a_migration, a_pod, a_vm, an_attempt
+
+NOW = datetime(2026, 1, 1, 0, 1, tzinfo=UTC)
+NOW_TEXT = "2026-01-01T00:01:00Z"
+SOURCE = names.launcher_pod_name("testvm", UID, 1)
+NEXT_RUN = names.launcher_pod_name("testvm", UID, 2)
+TARGET = names.target_pod_name("testvm", "migration-uid")
+SIDES: dict[str, Any] = {"sourcePod": SOURCE, "targetPod": TARGET, "sourceNode": "node1"}
+NO_NODE = [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/1 nodes"}]
+
+
+def a_machine(phase: str = "Running", pod: str = SOURCE, *, status: dict[str, Any] | None = None, **spec: Any) -> dict[str, Any]:
+    vm = a_vm(phase=phase, attempts=[an_attempt()], **spec)
+    vm["status"] |= {"podName": pod, "nodeName": "node1", **(status or {})}
+    return vm
+
+
+def a_target(**rest: Any) -> dict[str, Any]:
+    return a_pod(migration="migration-uid", **{"node": "node2", **rest})
+
+
+def seen(migration: dict[str, Any], **rest: Any) -> Observed:
+    given: dict[str, Any] = {
+        "vm": a_machine(), "source": a_pod(), "target": a_target(), "claims": {}, "now": NOW, "settings": Settings("launcher")
+    }  # fmt: skip
+    return Observed(migration=migration, **{**given, **rest})
+
+
+def written(actions: tuple[Action, ...]) -> dict[str, Any]:
+    return next(each.status for each in actions if isinstance(each, WriteStatus))
+
+
+def told(actions: tuple[Action, ...]) -> tuple[str, str, str, str]:
+    """Return the phase, what the condition says of the outcome, and both texts, which have to be one."""
+    status = written(actions)
+    found = condition(status["conditions"], "Succeeded")
+    assert found is not None
+    assert found["message"] == status["message"]
+    return status["phase"], found["status"], found["reason"], status["message"]
+
+
+def events(actions: tuple[Action, ...]) -> list[Emit]:
+    return [each for each in actions if isinstance(each, Emit)]
+
+
+def deleted(actions: tuple[Action, ...]) -> list[str]:
+    return [each.name for each in actions if isinstance(each, DeletePod)]
+
+
+RESTART = {"action": "Restart", "attempt": 2, "runStrategy": "RerunOnFailure"}
+NOT_MIGRATABLE = {"type": "Migratable", "status": "False", "reason": "HostDisk", "message": "a disk is on its node"}
+
+
+@pytest.mark.parametrize(
+    ("vm", "reason", "message"),
+    [
+        (a_machine("Unknown"), "SourceUnknown", "the node of virtual machine testvm does not report"),
+        (a_machine("Scheduled"), "NotRunning", "virtual machine testvm is not running: its phase is Scheduled"),
+        (a_vm(), "NotRunning", "virtual machine testvm is not running: its phase is not set"),
+        (a_machine(runStrategy="Halted"), "NotRunning", "virtual machine testvm is not running: runStrategy is Halted"),
+        (a_machine(status={"request": RESTART}), "NotRunning", "virtual machine testvm is not running: restart was requested"),
+        (a_machine(status={"conditions": [NOT_MIGRATABLE]}), "HostDisk", "a disk is on its node"),
+        (
+            a_machine(status={"conditions": [{"type": "Migratable", "status": "False"}]}),
+            "NotMigratable",
+            "the virtual machine cannot migrate",
+        ),
+    ],
+)
+def test_why_a_machine_cannot_migrate_now_is_said_and_is_the_end(vm: dict[str, Any], reason: str, message: str) -> None:
+    actions = plan(seen(a_migration(), vm=vm, target=None))
+    assert told(actions) == ("Failed", "False", reason, message)
+    assert written(actions)["endTime"] == NOW_TEXT
+    assert events(actions) == [Emit("Warning", "Failed", message)]
+
+
+def test_a_machine_of_which_nobody_says_that_it_cannot_migrate_does() -> None:
+    vm = a_machine(status={"conditions": [{"type": "Migratable", "status": "True"}, {"type": "Paused", "status": "False"}]})
+    assert isinstance(plan(seen(a_migration(), vm=vm, target=None))[0], CreatePod)
+
+
+def test_every_claim_that_two_nodes_cannot_use_is_named() -> None:
+    vm = a_machine()
+    vm["spec"]["domain"]["devices"]["disks"] = [{"type": "PersistentVolumeClaim", "source": {"name": name}} for name in ("a", "b")]
+    message = "PersistentVolumeClaim a, b is not ReadWriteMany: two nodes cannot use it at once"
+    assert told(plan(seen(a_migration(), vm=vm, target=None))) == ("Failed", "False", "DisksNotShared", message)
+
+
+@pytest.mark.parametrize(("was", "now"), [(SOURCE, NEXT_RUN), (NEXT_RUN, SOURCE)])
+def test_a_machine_in_another_pod_than_the_one_that_was_to_be_left_was_restarted(was: str, now: str) -> None:
+    actions = plan(seen(a_migration(phase="Scheduling", **{**SIDES, "sourcePod": was}), vm=a_machine(pod=now)))
+    assert told(actions) == ("Failed", "False", "SourceChanged", "virtual machine testvm was restarted meanwhile")
+
+
+def test_a_machine_whose_pod_is_not_seen_yet_is_looked_at_again() -> None:
+    assert plan(seen(a_migration(), source=None, target=None)) == (LookAgain(1),)
+
+
+@pytest.mark.parametrize("node", ["node1", "", "node7"])
+def test_what_is_begun_is_written_down(node: str) -> None:
+    """The machine's status says which node it is on; before it does, its pod."""
+    migration = a_migration(phase="Pending", startTime="2026-01-01T00:00:30Z")
+    migration["spec"]["nodeSelector"] = {"disk": "ssd"}
+    create, write, event = plan(seen(migration, vm=a_machine(status={"nodeName": node}), target=None))
+    assert isinstance(create, CreatePod)
+    assert create.pod["spec"]["nodeSelector"] == {"disk": "ssd"}
+    assert name_of(create.pod) == TARGET
+    assert isinstance(write, WriteStatus)
+    assert write.uid_field == "targetPodUID"
+    assert write.status.pop("phaseTransitionTimestamps")[-1]["phase"] == "Scheduling"
+    assert write.status == {
+        "phase": "Scheduling",
+        "startTime": "2026-01-01T00:00:30Z",
+        "sourceNode": node or "node1",
+        "sourcePod": SOURCE,
+        "sourcePodUID": uid_of(a_pod()),
+        "targetPod": TARGET,
+        "message": f"pod {TARGET} was created",
+    }
+    assert event == Emit("Normal", "SuccessfulCreate", f"created target pod {TARGET}")
+    assert written(plan(seen(a_migration(), target=None)))["startTime"] == NOW_TEXT
+
+
+def test_a_target_that_is_refused_is_said_once() -> None:
+    migration = a_migration()
+    actions = plan(seen(migration, target=None, refusal="exceeded quota"))
+    assert told(actions) == ("Pending", "Unknown", "FailedCreate", "exceeded quota")
+    assert events(actions) == [Emit("Warning", "FailedCreate", "exceeded quota")]
+    assert plan(seen({**migration, "status": written(actions)}, target=None, refusal="exceeded quota")) == ()
+
+
+def test_a_target_that_no_node_takes_is_said_once_and_one_that_merely_starts_not_at_all() -> None:
+    migration = a_migration(phase="Scheduling", **SIDES)
+    assert plan(seen(migration, target=a_target(phase="Pending"))) == ()
+    waiting = a_target(phase="Pending", node="")
+    waiting["status"]["conditions"] = NO_NODE
+    actions = plan(seen(migration, target=waiting))
+    assert told(actions) == ("Scheduling", "Unknown", "Unschedulable", f"pod {TARGET}: 0/1 nodes")
+    assert plan(seen({**migration, "status": written(actions)}, target=waiting)) == ()
+
+
+def test_a_target_that_runs_is_given_its_time() -> None:
+    write, event, again = plan(seen(a_migration(phase="Scheduling", **SIDES)))
+    assert isinstance(write, WriteStatus)
+    assert {key: write.status[key] for key in ("phase", "targetNode", "targetPodUID", "message")} == {
+        "phase": "PreparingTarget",
+        "targetNode": "node2",
+        "targetPodUID": uid_of(a_target()),
+        "message": "virt-handler of node node2 prepares the target",
+    }
+    assert event == Emit("Normal", "Scheduled", f"target pod {TARGET} runs on node node2")
+    assert again == LookAgain(PREPARE_SECONDS)
+
+
+@pytest.mark.parametrize(
+    ("waited", "left"),
+    [(0.0, PREPARE_SECONDS), (PREPARE_SECONDS - 2.0, 2.0), (PREPARE_SECONDS - 0.1, 0.5), (PREPARE_SECONDS, None), (1e6, None)],
+)
+def test_a_target_is_given_its_time_from_when_it_ran_and_no_more(waited: float, left: float | None) -> None:
+    stamps = [{"phase": "Scheduling", "time": "2026-01-01T00:00:00Z"}, {"phase": "PreparingTarget", "time": NOW_TEXT}]
+    migration = a_migration(phase="PreparingTarget", phaseTransitionTimestamps=stamps, targetNode="node2", **SIDES)
+    actions = plan(seen(migration, now=NOW + timedelta(seconds=waited)))
+    if left is not None:
+        assert actions == (LookAgain(left),)
+    else:
+        message = f"virt-handler of node node2 did not get the target ready in {PREPARE_SECONDS} s"
+        assert told(actions) == ("Failed", "False", "TargetNotReady", message)
+
+
+@pytest.mark.parametrize(
+    ("observed", "expected"),
+    [
+        ({"vm": None}, ("Failed", "False", "VirtualMachineNotFound", "the virtual machine was deleted")),
+        ({"vm": a_machine("Succeeded")}, ("Failed", "False", "NotRunning", "virtual machine testvm ended: Succeeded")),
+        ({"vm": a_machine(pod=TARGET)}, ("Succeeded", "True", "Succeeded", "the guest moved to node node2")),
+        ({"target": None}, ("Failed", "False", "TargetPodEnded", f"target pod {TARGET} ended: it was deleted")),
+        (
+            {"target": a_target(phase="Failed", exit_code=1)},
+            ("Failed", "False", "TargetPodEnded", f"target pod {TARGET} ended: crashed: QEMU (exit code 1)"),
+        ),
+        (
+            {"target": None, "source": None},  # the target's end is certain, and what the source may yet say changes nothing
+            ("Failed", "False", "TargetPodEnded", f"target pod {TARGET} ended: it was deleted"),
+        ),
+    ],
+)
+def test_the_end_of_a_migration_under_way_says_what_the_pods_leave_no_doubt_about(
+    observed: dict[str, Any], expected: tuple[str, str, str, str]
+) -> None:
+    actions = plan(seen(a_migration(phase="Running", targetNode="node2", **SIDES), **observed))
+    assert told(actions) == expected
+    assert events(actions) == [Emit("Warning" if expected[0] == "Failed" else "Normal", expected[0], expected[3])]
+
+
+@pytest.mark.parametrize("target", [SOURCE[:-1], f"{SOURCE}0"])
+def test_a_guest_is_on_the_target_if_the_machine_is_in_that_very_pod(target: str) -> None:
+    assert plan(seen(a_migration(phase="Running", **{**SIDES, "targetPod": target}))) == ()
+
+
+def test_a_target_that_is_being_deleted_before_a_guest_could_come_is_named() -> None:
+    actions = plan(seen(a_migration(phase="Scheduling", **SIDES), target=a_target(deleting=True)))
+    assert told(actions) == ("Failed", "False", "TargetPodDeleted", f"target pod {TARGET} is being deleted")
+
+
+def test_who_deletes_a_migration_is_told_what_becomes_of_it() -> None:
+    early = plan(seen(a_migration(deleting=True), target=None))
+    assert told(early) == ("Cancelled", "False", "Cancelled", "the migration was deleted before it began")
+    assert events(early) == [Emit("Normal", "Cancelled", "the migration was deleted before it began")]
+    late = plan(seen(a_migration(phase="Running", deleting=True, **SIDES)))
+    assert told(late) == ("Running", "Unknown", "Cancelling", "waiting for virt-handler of the source to stop the migration")
+
+
+GONE = f"source pod {SOURCE} ended: it was deleted"
+POWERED_OFF = f"source pod {SOURCE} ended: shutdown: the guest powered off"
+
+
+@pytest.mark.parametrize(("source", "message"), [(None, GONE), (a_pod(phase="Succeeded", exit_code=0), POWERED_OFF)])
+def test_a_source_that_ended_without_a_word_of_the_guest_is_waited_for_and_then_named(source: dict[str, Any] | None, message: str) -> None:
+    migration = a_migration(phase="Running", **SIDES)
+    write, again = plan(seen(migration, source=source))
+    assert isinstance(write, WriteStatus)
+    assert again == LookAgain(LAST_WORDS_SECONDS)
+    found = condition(write.status["conditions"], release.RELEASED)
+    assert found is not None
+    assert (found["status"], found["message"]) == ("False", message)
+    later = {**migration, "status": write.status}
+    for waited, left in ((0.0, LAST_WORDS_SECONDS), (LAST_WORDS_SECONDS - 2.0, 2.0), (LAST_WORDS_SECONDS - 0.1, 0.5)):
+        assert plan(seen(later, source=source, now=NOW + timedelta(seconds=waited))) == (LookAgain(left),)
+    for waited in (LAST_WORDS_SECONDS, LAST_WORDS_SECONDS + 1):
+        late = plan(seen(later, source=source, now=NOW + timedelta(seconds=waited)))
+        assert told(late) == ("Failed", "False", "SourcePodEnded", message)
+
+
+def test_the_release_by_a_pod_says_whose_last_words_it_was() -> None:
+    source = a_pod(phase="Succeeded", exit_code=0)
+    source["status"]["containerStatuses"][0]["state"]["terminated"]["message"] = "migrated: the guest runs on in another pod"
+    found = condition(written(plan(seen(a_migration(phase="Running", **SIDES), source=source)))["conditions"], release.RELEASED)
+    assert found is not None
+    expected = f"source pod {SOURCE} ended: migrated: the guest runs on in another pod"
+    assert (found["status"], found["reason"], found["message"]) == ("True", release.BY_POD, expected)
+
+
+@pytest.mark.parametrize(
+    ("waited", "left"),
+    [(0.0, SOURCE_END_SECONDS), (SOURCE_END_SECONDS - 2.0, 2.0), (SOURCE_END_SECONDS - 0.1, 0.5), (SOURCE_END_SECONDS, None), (1e6, None)],
+)
+def test_a_source_is_deleted_once_it_had_its_time_to_end(waited: float, left: float | None) -> None:
+    migration = a_migration(phase="Succeeded", endTime=NOW_TEXT, **SIDES)
+    actions = plan(seen(migration, vm=a_machine(pod=TARGET), now=NOW + timedelta(seconds=waited)))
+    if left is not None:
+        assert actions == (LookAgain(left),)
+    else:
+        assert actions == (DeletePod(SOURCE, uid_of(a_pod())), RemoveFinalizer(names.MIGRATION_FINALIZER))
+
+
+def test_a_migration_that_failed_leaves_nothing_of_a_machine_that_is_gone_and_waits_for_nobody() -> None:
+    assert deleted(plan(seen(a_migration(phase="Failed", endTime=NOW_TEXT, **SIDES), vm=None))) == [SOURCE, TARGET]
+
+
+@pytest.mark.parametrize("vm", [None, a_machine()])
+def test_a_success_of_which_no_source_was_written_down_waits_for_no_pod(vm: dict[str, Any] | None) -> None:
+    actions = plan(seen(a_migration(phase="Succeeded", endTime=NOW_TEXT), vm=vm, target=None))
+    assert actions == (RemoveFinalizer(names.MIGRATION_FINALIZER),)
+
+
+def test_a_source_whose_migration_does_not_say_when_it_ended_is_not_waited_for() -> None:
+    assert deleted(plan(seen(a_migration(phase="Succeeded", **SIDES), vm=a_machine(pod=TARGET)))) == [SOURCE]
+
+
+@pytest.mark.parametrize(("phase", "lost"), [("Succeeded", SOURCE), ("Failed", TARGET), ("Cancelled", TARGET)])
+@pytest.mark.parametrize("deleting", [False, True])
+def test_of_a_machine_that_runs_anew_by_now_the_pod_that_lost_is_deleted_once(phase: str, lost: str, *, deleting: bool) -> None:
+    """The other is a pod of the machine's, whose plan ends it."""
+    rest = {"source": a_pod(deleting=deleting), "target": a_target(deleting=deleting)}
+    actions = plan(seen(a_migration(phase=phase, **SIDES), vm=a_machine(pod=NEXT_RUN), **rest))
+    assert deleted(actions) == ([] if deleting else [lost])
+    assert actions[-1] == RemoveFinalizer(names.MIGRATION_FINALIZER)
+
+
+def test_a_pod_that_took_no_part_is_left_alone() -> None:
+    assert deleted(plan(seen(a_migration(phase="Failed", **SIDES), vm=None, source=a_pod(2), target=None))) == []
+
+
+def test_a_machine_that_is_older_than_the_success_is_looked_at_again_soon() -> None:
+    assert plan(seen(a_migration(phase="Succeeded", endTime=NOW_TEXT, **SIDES), source=None)) == (LookAgain(STALE_SECONDS),)
+
+
+def test_of_an_ended_migration_that_was_tidied_up_nothing_is_done() -> None:
+    migration = a_migration(phase="Failed", **SIDES)
+    migration["metadata"]["finalizers"] = ["example.com/keep"]
+    assert plan(seen(migration)) == ()

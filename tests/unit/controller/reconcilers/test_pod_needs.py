@@ -1,0 +1,42 @@
+"""What families need, together."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from apiserver.apis.meta import quantity
+from apiserver.apis.meta.objects import Object
+from controller.reconcilers.launcher_pods import disks
+from controller.reconcilers.launcher_pods.needs import Needs
+
+
+def test_what_two_need_is_the_sum_of_both() -> None:
+    one = Needs(1, 2, 3, 4, {"a": 1, "b": 2}, ({"name": "v"},), ({"name": "m"},), ({"name": "d"},), owns_files=True)
+    other = Needs(10, 20, 30, 40, {"b": 20, "c": 30}, ({"name": "w"},), ({"name": "n"},), ({"name": "e"},))
+    both = one + other
+    assert (both.guest_bytes, both.overhead_bytes, both.vcpus, both.storage_bytes) == (11, 22, 33, 44)
+    assert both.resources == {"a": 1, "b": 22, "c": 30}
+    assert [[each["name"] for each in of] for of in (both.volumes, both.mounts, both.devices)] == [["v", "w"], ["m", "n"], ["d", "e"]]
+    assert both.owns_files
+    assert (other + one).owns_files
+    assert not (other + other).owns_files
+
+
+@pytest.mark.parametrize(
+    ("said", "read_only"),
+    [({}, False), ({"readOnly": False}, False), ({"readOnly": True}, True), ({"device": "cdrom"}, True)],
+)
+def test_a_claim_is_mounted_as_the_guest_may_use_it(said: Object, *, read_only: bool) -> None:
+    domain: dict[str, Any] = {"devices": {"disks": [{"type": "PersistentVolumeClaim", "source": {"name": "c"}, **said}]}}
+    (mount,) = disks.needs(domain, {"c": {"spec": {"volumeMode": "Filesystem"}}}).mounts
+    assert mount.get("readOnly", False) is read_only
+
+
+def test_each_overlay_has_its_room_on_the_node() -> None:
+    image: Object = {"type": "Image", "source": {"reference": "a", "sizeLimit": "1Gi"}}
+    one, two = (disks.needs({"devices": {"disks": [image] * count}}, {}) for count in (1, 2))
+    assert two.storage_bytes == 2 * one.storage_bytes
+    (overlays,) = (each for each in two.volumes if "emptyDir" in each)
+    assert quantity.parse(overlays["emptyDir"]["sizeLimit"]).bytes >= two.storage_bytes

@@ -1,0 +1,21 @@
+"""Attributes that no golden document shows."""
+
+from __future__ import annotations
+
+from xml.etree import ElementTree as ET
+
+from launcher.domain.definition import Definition, Tap
+from launcher.domain.document import to_xml
+
+
+def test_the_hosts_model_is_checked_as_far_as_libvirt_knows_it() -> None:
+    cpu = ET.fromstring(to_xml(Definition("ns", "vm", "u", {"cpu": {"model": "host-model"}}, "kvm"))).find("cpu")
+    assert cpu is not None
+    assert cpu.attrib == {"mode": "host-model", "check": "partial"}
+
+
+def test_a_card_has_its_address_in_small_letters() -> None:
+    """So the guest agent tells it, and so it is found again."""
+    mac = ET.fromstring(to_xml(Definition("ns", "vm", "u", {}, "qemu", (Tap("52:54:00:C0:FF:EE", "tap0"),)))).find("devices/interface/mac")
+    assert mac is not None
+    assert mac.get("address") == "52:54:00:c0:ff:ee"

@@ -1,0 +1,428 @@
+"""What each fact makes of what is known: one line of a table per transition."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from launcher.domain import disk_origins, disks
+from launcher.domain.states import State
+from launcher.hypervisor.port import Observation
+from launcher.main import known, life
+from launcher.main.known import Known, Termination
+from launcher.main.life import Run, Step, Stopping
+from launcher.protocol import messages
+from launcher.protocol.messages import Ending, MigrationStatus, Status
+
+MACHINE = messages.Machine("default", "testvm", "u-1", {}, "qemu")
+RUNNING = Observation("default_testvm", "u", "qemu", State.RUNNING, "booted")
+PAUSED = dataclasses.replace(RUNNING, state=State.PAUSED, reason="user")
+ON_ITS_WAY = dataclasses.replace(RUNNING, state=State.PAUSED, reason="migrating")
+OFF = dataclasses.replace(RUNNING, state=State.SHUTOFF, reason="shutdown")
+ENDING = Ending("shutdown", "the guest powered off", time=1.0)
+
+INCOMING = MigrationStatus("m1", "incoming", "prepared")
+OUTGOING = MigrationStatus("m1", "outgoing", "running")
+STARTED = Known(Status(3, started=True), MACHINE, RUNNING, Run(ran=True))
+"""A guest that runs."""
+LEAVING = Known(Status(3, started=True, migrations=(OUTGOING,)), MACHINE, RUNNING, Run(ran=True))
+ENDED = Known(Status(3, started=True, ending=ENDING), MACHINE, OFF, Run(ran=True), over=True)
+
+
+def target(state: messages.MigrationState = "prepared", **also: Any) -> Known:  # members of Known
+    return Known(Status(3, migrations=(dataclasses.replace(INCOMING, state=state),)), MACHINE, **also)
+
+
+def state_of(found: Known) -> str:
+    return found.status.migrations[-1].state
+
+
+# --- what is read from it ---
+
+
+def test_a_domain_has_the_name_of_its_machine() -> None:
+    assert Known().name == ""
+    assert STARTED.name == "default_testvm"
+
+
+@pytest.mark.parametrize(
+    ("domain", "expected"),
+    [
+        ({}, True),
+        ({"devices": None}, True),
+        ({"devices": {}}, True),
+        ({"devices": {"consoles": [{}]}}, True),
+        ({"devices": {"consoles": []}}, False),
+    ],
+)
+def test_a_machine_has_a_console_unless_it_wants_none(domain: dict[str, Any], *, expected: bool) -> None:
+    assert Known(machine=dataclasses.replace(MACHINE, domain=domain)).has_console is expected
+
+
+def test_without_a_machine_there_is_no_console() -> None:
+    assert not Known().has_console
+
+
+@pytest.mark.parametrize(
+    ("direction", "state", "arriving", "leaving"),
+    [
+        ("incoming", "prepared", True, False),
+        ("incoming", "running", True, False),
+        ("incoming", "arrived", True, False),
+        ("incoming", "failed", True, False),
+        ("incoming", "succeeded", False, False),
+        ("outgoing", "running", False, True),
+        ("outgoing", "succeeded", False, False),
+        ("outgoing", "failed", False, False),
+        ("outgoing", "cancelled", False, False),
+    ],
+)
+def test_where_a_domain_goes_is_in_its_migrations(
+    direction: messages.MigrationDirection, state: messages.MigrationState, *, arriving: bool, leaving: bool
+) -> None:
+    migration = MigrationStatus("m1", direction, state)
+    found = Known(Status(1, migrations=(MigrationStatus("m0", "outgoing", "failed"), migration)))
+    assert found.arriving == (migration if arriving else None)
+    assert found.leaving == (migration if leaving else None)
+
+
+def test_nothing_has_ended_that_has_no_ending() -> None:
+    assert not STARTED.ended
+    assert ENDED.ended
+
+
+# --- the start ---
+
+
+def test_a_machine_is_taken_and_given_back() -> None:
+    assert known.adopted(Known(), MACHINE) == Known(machine=MACHINE)
+    assert known.disowned(known.adopted(Known(), MACHINE)) == Known()
+
+
+def test_a_making_begins_and_is_over() -> None:
+    assert not Known().making
+    assert not Known().abandoned
+    making = known.making(Known(), begun=True)
+    assert making == Known(making=True)
+    assert known.making(making, begun=False) == Known()
+    assert known.abandoned(making) == Known(making=True, abandoned=True)
+
+
+def test_what_keeps_a_domain_from_migrating_is_known_once_it_is_prepared(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(disk_origins, "not_migratable", lambda domain: f"of {domain}")
+    assert known.prepared(Known(machine=MACHINE)).status == Status(1, not_migratable="of {}")
+    assert known.prepared(Known()) == Known()
+
+
+def test_a_domain_that_is_there_has_started_and_one_that_is_set_running_has_run() -> None:
+    made = known.created(Known(machine=MACHINE))
+    assert made == Known(Status(1, started=True), MACHINE)
+    assert known.set_running(made) == dataclasses.replace(made, run=Run(ran=True))
+    assert known.created(made) is made, "nothing changed, so nobody is told"
+
+
+# --- the end ---
+
+
+@pytest.mark.parametrize(
+    ("now", "expected"),
+    [
+        (Known(), Termination.END),
+        (Known(making=True), Termination.ABANDON),
+        (Known(machine=MACHINE, making=True), Termination.ABANDON),
+        (Known(machine=MACHINE, making=True, run=Run(ran=True)), Termination.POWER_OFF),
+        (Known(machine=MACHINE), Termination.POWER_OFF),
+        (target(), Termination.POWER_OFF),
+        (STARTED, Termination.POWER_OFF),
+    ],
+)
+def test_what_a_sigterm_asks_for(now: Known, expected: Termination) -> None:
+    assert known.termination(now) is expected
+
+
+@pytest.mark.parametrize(
+    ("before", "grace_seconds", "deadline"),
+    [
+        (STARTED, 30.0, 130.0),
+        (dataclasses.replace(STARTED, stopping=Stopping(110.0, 100.0)), 30.0, 110.0),
+        (dataclasses.replace(STARTED, stopping=Stopping(150.0, 100.0)), 30.0, 130.0),
+        (Known(Status(3, started=True), MACHINE, PAUSED), 30.0, 100.0),  # it never ran
+        (target("arrived"), 30.0, 130.0),  # it ran elsewhere
+    ],
+)
+def test_the_shortest_grace_period_of_a_guest_that_ran_counts(before: Known, grace_seconds: float, deadline: float) -> None:
+    found = known.asked_to_stop(before, grace_seconds, 100.0)
+    assert found.stopping == Stopping(deadline, 100.0)
+    assert found.run.asked_to_stop
+    assert found.status == dataclasses.replace(before.status, stopping=True, revision=4)
+
+
+def test_how_far_the_stop_is_stays_known_when_it_is_asked_for_again() -> None:
+    stopping = Stopping(150.0, 90.0, attempts=3, last_attempt=99.0)
+    found = known.asked_to_stop(dataclasses.replace(STARTED, stopping=stopping), 1.0, 100.0)
+    assert found.stopping == dataclasses.replace(stopping, deadline=101.0)
+
+
+LATE = Stopping(0.0, 0.0)
+SOON = Stopping(100.0, 4.0)
+
+
+@pytest.mark.parametrize(
+    ("now", "fresh", "operating", "expected"),
+    [
+        (STARTED, True, False, Step.WAIT),  # nobody asked
+        (dataclasses.replace(ENDED, stopping=LATE, domain=RUNNING), True, False, Step.WAIT),
+        (dataclasses.replace(STARTED, stopping=SOON), True, False, Step.PRESS_BUTTON),
+        (dataclasses.replace(STARTED, stopping=SOON), True, True, Step.PRESS_BUTTON),
+        (dataclasses.replace(STARTED, stopping=SOON), False, False, Step.WAIT),
+        (dataclasses.replace(STARTED, stopping=LATE), False, False, Step.WAIT),
+        (dataclasses.replace(STARTED, stopping=Stopping(5 - life.GIVE_UP_SECONDS, 0.0)), False, False, Step.GIVE_UP),
+        (dataclasses.replace(STARTED, stopping=SOON, domain=None), True, False, Step.WAIT),  # how it ended is found by a look
+        (dataclasses.replace(LEAVING, stopping=SOON), True, False, Step.ABORT_MIGRATION),
+        (target(stopping=SOON), True, False, Step.END),
+        (target(stopping=SOON), False, False, Step.WAIT),  # something may have come since
+        (target(stopping=Stopping(5.5, 0.0)), False, False, Step.WAIT),
+        (target(stopping=Stopping(5.0, 0.0)), False, False, Step.END),
+        (target(stopping=LATE), False, False, Step.END),
+        (target(stopping=Stopping(5.0, 0.0)), False, True, Step.WAIT),
+        (target(stopping=SOON), True, True, Step.WAIT),
+        (target(stopping=SOON, domain=OFF), True, False, Step.END),
+        (target("running", stopping=SOON, domain=ON_ITS_WAY), True, False, Step.DESTROY),
+        (target("arrived", stopping=SOON, domain=PAUSED), True, False, Step.WAIT),
+        (target("arrived", stopping=LATE, domain=PAUSED), True, False, Step.DESTROY),
+        (target("arrived", stopping=Stopping(100.0, 5 - life.RELEASE_SECONDS), domain=PAUSED), True, False, Step.DESTROY),
+        (target("arrived", stopping=Stopping(100.0, 5 - life.RELEASE_SECONDS), domain=PAUSED), True, True, Step.WAIT),
+    ],
+)
+def test_the_next_step_follows_from_all_that_is_known(now: Known, *, fresh: bool, operating: bool, expected: Step) -> None:
+    assert known.next_step(now, 5.0, fresh=fresh, operating=operating) is expected
+
+
+@pytest.mark.parametrize(
+    ("stopping", "until"),
+    [
+        (None, None),
+        (Stopping(5.5, 0.0), 5.5),
+        (Stopping(5.0, 0.0), 5.0 + life.GIVE_UP_SECONDS),
+        (Stopping(-10.0, -10.0), life.GIVE_UP_SECONDS - 10.0),  # nothing is asked of libvirt any more
+    ],
+)
+def test_libvirt_is_waited_for_until_the_next_measure(stopping: Stopping | None, until: float | None) -> None:
+    assert known.patience(dataclasses.replace(STARTED, stopping=stopping), 5.0) == until
+
+
+@pytest.mark.parametrize(
+    ("step", "changed"),
+    [
+        (Step.ASK_AGENT, {"stopping": Stopping(100.0, 4.0, 1, 5.0)}),
+        (Step.PRESS_BUTTON, {"stopping": Stopping(100.0, 4.0, 1, 5.0)}),
+        (Step.DESTROY, {"run": Run(ran=True, destroyed=True)}),
+        (Step.END, {"over": True}),
+        (Step.WAIT, {}),
+        (Step.RESUME, {}),
+        (Step.ABORT_MIGRATION, {}),
+        (Step.GIVE_UP, {}),
+    ],
+)
+def test_what_is_known_from_the_moment_at_which_a_step_is_taken(step: Step, changed: dict[str, Any]) -> None:
+    before = dataclasses.replace(STARTED, stopping=SOON)
+    assert known.begun(before, step, 5.0) == dataclasses.replace(before, **changed)
+
+
+def test_each_press_is_another_attempt() -> None:
+    before = dataclasses.replace(STARTED, stopping=Stopping(100.0, 4.0, 3, 1.0))
+    assert known.begun(before, Step.PRESS_BUTTON, 5.0).stopping == Stopping(100.0, 4.0, 4, 5.0)
+
+
+def test_a_button_that_nobody_asked_to_press_is_no_attempt() -> None:
+    assert known.begun(STARTED, Step.PRESS_BUTTON, 5.0) == STARTED
+
+
+def test_an_ending_is_said_once() -> None:
+    before = dataclasses.replace(STARTED, run=Run(migrated_to="m7"), status=dataclasses.replace(STARTED.status, domain=described(RUNNING)))
+    found = known.ended(before, "crashed", life.PANICKED, 9.0)
+    assert found.over
+    assert found.status == Status(4, started=True, ending=Ending("crashed", life.PANICKED, "m7", (), 9.0, panicked=True))
+    assert known.ended(found, "shutdown", "later", 10.0) == found
+
+
+def test_a_pod_whose_run_is_over_has_to_end() -> None:
+    found = known.ended(dataclasses.replace(ENDED, over=False), "crashed", "later", 10.0)
+    assert found == ENDED
+
+
+def test_qemus_last_words_are_part_of_an_ending() -> None:
+    found = known.with_log(ENDED, ("no disk",))
+    assert found.status.ending == dataclasses.replace(ENDING, log=("no disk",))
+    assert found.status.revision == 4
+    assert known.with_log(STARTED, ("no disk",)) == STARTED
+
+
+# --- looks at the domain ---
+
+
+def described(seen: Observation, detail: str = "") -> messages.DomainStatus:
+    kind: messages.Accelerator = "kvm" if seen.type == "kvm" else "qemu"
+    names: dict[State, Any] = {State.RUNNING: "running", State.PAUSED: "paused"}
+    return messages.DomainStatus(seen.name, seen.uuid, kind, names[seen.state], seen.reason, detail)
+
+
+@pytest.mark.parametrize("seen", [RUNNING, PAUSED, dataclasses.replace(RUNNING, type="kvm"), dataclasses.replace(RUNNING, type="test")])
+@pytest.mark.parametrize("before", [STARTED, LEAVING, Known(machine=MACHINE), Known()])
+def test_an_active_domain_is_described(before: Known, seen: Observation) -> None:
+    found = known.observed(before, dataclasses.replace(seen, reboots=2), 9.0)
+    revision = before.status.revision + 1
+    expected = dataclasses.replace(before.status, domain=described(seen), reboots=2, revision=revision)
+    assert found == dataclasses.replace(before, status=expected, domain=dataclasses.replace(seen, reboots=2))
+
+
+def test_a_second_look_at_the_same_changes_nothing() -> None:
+    once = known.observed(STARTED, RUNNING, 9.0)
+    assert known.observed(once, RUNNING, 10.0).status is once.status
+
+
+@pytest.mark.parametrize(("machine", "detail"), [(MACHINE, "disk 'root': no space"), (None, "disk 'vda': no space")])
+def test_disks_that_failed_are_named_as_the_specification_does(
+    machine: messages.Machine | None, detail: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(disks, "names_by_target", lambda _domain: {"vda": "root"})
+    seen = dataclasses.replace(PAUSED, reason="I/O error", disk_errors=(("vda", "no space"),))
+    found = known.observed(Known(machine=machine), seen, 9.0)
+    assert found.status.domain == described(seen, detail)
+
+
+def test_after_the_end_nothing_is_seen_any_more() -> None:
+    assert known.observed(ENDED, RUNNING, 9.0) is ENDED
+
+
+@pytest.mark.parametrize(
+    ("before", "kind"),
+    [
+        (STARTED, "shutdown"),
+        (dataclasses.replace(STARTED, run=Run(ran=True, asked_to_stop=True)), "shutdown-requested"),
+        (dataclasses.replace(STARTED, making=True), "shutdown"),
+    ],
+)
+def test_a_started_domain_that_is_off_has_ended(before: Known, kind: str) -> None:
+    found = known.observed(before, OFF, 9.0)
+    assert found.status.ending is not None
+    assert (found.status.ending.kind, found.status.ending.time) == (kind, 9.0)
+    assert (found.domain, found.status.domain, found.over) == (OFF, None, True)
+
+
+def test_a_started_domain_that_is_gone_crashed() -> None:
+    found = known.observed(STARTED, None, 9.0)
+    assert found.status.ending is not None
+    assert found.status.ending.kind == "crashed"
+
+
+@pytest.mark.parametrize("before", [Known(machine=MACHINE), Known(machine=MACHINE, making=True), LEAVING])
+@pytest.mark.parametrize("seen", [None, OFF])
+def test_a_domain_that_is_not_there_yet_or_is_leaving_has_not_ended(before: Known, seen: Observation | None) -> None:
+    status = dataclasses.replace(before.status, domain=described(RUNNING))
+    found = known.observed(dataclasses.replace(before, status=status), seen, 9.0)
+    assert found.status == dataclasses.replace(before.status, revision=status.revision + 1)
+    assert (found.domain, found.over) == (seen, False)
+
+
+@pytest.mark.parametrize(
+    ("before", "seen", "state", "over"),
+    [
+        (target(), ON_ITS_WAY, "running", False),
+        (target("running"), PAUSED, "arrived", False),
+        (target("arrived"), RUNNING, "succeeded", False),
+        (target(), None, "prepared", False),
+        (target("running"), None, "failed", False),
+        (target("arrived"), OFF, "failed", False),
+        (target(stopping=SOON), None, "prepared", False),
+        (target("running", stopping=SOON), None, "failed", True),
+        (target("arrived", stopping=SOON), None, "failed", True),
+        (target("failed", stopping=SOON), None, "failed", False),
+        (target("failed", stopping=SOON, over=True), None, "failed", True),
+    ],
+)
+def test_what_a_look_says_of_a_domain_that_is_to_come(before: Known, seen: Observation | None, state: str, *, over: bool) -> None:
+    found = known.observed(before, seen, 9.0)
+    assert (state_of(found), found.over) == (state, over)
+    assert found.status.ending is None
+    assert found.status.started is (state == "succeeded")
+    assert found.run.ran is (state == "succeeded")
+    assert (found.status.domain is not None) is (seen is not None and seen.active)
+    ends = found.status.migrations[-1].end_time
+    assert ends == (9.0 if state in ("succeeded", "failed") and state_of(before) != state else 0.0)
+
+
+def test_what_the_agent_said_last_stays_when_it_goes() -> None:
+    interfaces = (messages.InterfaceStatus("default", "m", "eth0", ("10.0.2.2",)),)
+    agent = messages.AgentStatus(connected=True, hostname="guest")
+    answered = known.agent_answered(STARTED, agent, interfaces)
+    assert answered.status == dataclasses.replace(STARTED.status, agent=agent, interfaces=interfaces, revision=4)
+    gone = known.agent_gone(answered)
+    assert gone.status == dataclasses.replace(answered.status, agent=dataclasses.replace(agent, connected=False), revision=5)
+    assert known.agent_gone(gone) is gone
+
+
+def test_viewers_are_counted() -> None:
+    assert known.viewed(STARTED, 2).status == dataclasses.replace(STARTED.status, consoles=2, revision=4)
+
+
+# --- migrations ---
+
+
+@pytest.mark.parametrize(
+    ("changed", "own"),
+    [
+        (MigrationStatus("m1", "incoming", "prepared"), False),
+        (MigrationStatus("m1", "incoming", "arrived"), False),
+        (MigrationStatus("m1", "incoming", "failed"), False),
+        (MigrationStatus("m1", "incoming", "succeeded"), True),
+        (MigrationStatus("m1", "outgoing", "running"), False),
+        (MigrationStatus("m1", "outgoing", "succeeded"), False),
+    ],
+)
+def test_a_domain_that_was_released_here_is_the_pods_own(changed: MigrationStatus, *, own: bool) -> None:
+    found = known.with_migration(Known(machine=MACHINE), changed)
+    assert found.status.migrations == (changed,)
+    assert (found.status.started, found.run.ran) == (own, own)
+
+
+def test_a_release_is_the_success_of_a_migration() -> None:
+    found = known.released(target("arrived"), "m1", 9.0)
+    assert found.status.migrations == (dataclasses.replace(INCOMING, state="succeeded", end_time=9.0),)
+    assert found.status.started
+    assert known.released(target("arrived"), "m2", 9.0) == target("arrived")
+
+
+@pytest.mark.parametrize(
+    ("before", "uid", "state"),
+    [
+        (target(), "m1", "cancelled"),
+        (target(), "m2", "prepared"),
+        (target("running"), "m1", "running"),
+        (target("arrived"), "m1", "arrived"),
+        (LEAVING, "m1", "running"),
+        (Known(Status(3, migrations=(MigrationStatus("m1", "outgoing", "prepared"),))), "m1", "prepared"),
+    ],
+)
+def test_only_a_target_to_which_nothing_comes_yet_stops_waiting(before: Known, uid: str, state: str) -> None:
+    found = known.withdrawn(before, uid, 9.0)
+    assert state_of(found) == state
+    assert found.status.migrations[-1].end_time == (9.0 if state == "cancelled" else 0.0)
+
+
+@pytest.mark.parametrize("state", ["failed", "cancelled"])
+def test_a_guest_that_stayed_goes_on(state: messages.MigrationState) -> None:
+    outcome = dataclasses.replace(OUTGOING, state=state)
+    found = known.departed(LEAVING, outcome, 9.0)
+    assert found == dataclasses.replace(LEAVING, status=dataclasses.replace(LEAVING.status, migrations=(outcome,), revision=4))
+
+
+def test_a_guest_that_left_has_ended_here() -> None:
+    outcome = dataclasses.replace(OUTGOING, state="succeeded")
+    found = known.departed(LEAVING, outcome, 9.0)
+    assert found.status.migrations == (outcome,)
+    assert found.status.ending == Ending("migrated", "the guest runs on in another pod", "m1", (), 9.0)
+    assert found.run == Run(ran=True, migrated_to="m1")
+    assert found.over

@@ -1,0 +1,227 @@
+"""What a request asks for in the light of what is known, and what is refused: one line of a table per judgement."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+
+import pytest
+
+from launcher.domain import disk_origins
+from launcher.hypervisor.port import (
+    DomainNotFound,
+    HypervisorError,
+    MigrationFailed,
+    Observation,
+    OperationInvalid,
+    OperationTimeout,
+    Unavailable,
+)
+from launcher.main import requests
+from launcher.main.known import Known
+from launcher.main.life import Stopping
+from launcher.main.refusal import Refused
+from launcher.protocol import messages
+from launcher.protocol.messages import Ending, MigrationStatus, Status
+from tests.unit.launcher.main.test_known import ENDED, LEAVING, MACHINE, OFF, PAUSED, RUNNING, STARTED, described, target
+
+OTHER, ANOTHER = dataclasses.replace(MACHINE, uid="u-2"), dataclasses.replace(MACHINE, uid="u-0")
+FAILED = Known(Status(3, ending=Ending("start-failed", "no such disk")), MACHINE, over=True)
+NEVER_ASKED = Known(Status(3, ending=Ending("destroyed")), over=True)
+NOTHING_CAME = Known(over=True)
+
+
+def judged(judgement: Callable[[], bool | None]) -> bool | tuple[str, str] | None:
+    try:
+        return judgement()
+    except Refused as error:
+        return error.reason, str(error)
+
+
+@pytest.mark.parametrize(
+    ("now", "machine", "expected"),
+    [
+        (Known(), MACHINE, True),
+        (STARTED, MACHINE, False),
+        (ENDED, MACHINE, False),
+        (NEVER_ASKED, MACHINE, False),
+        (STARTED, OTHER, ("Invalid", "this pod belongs to the virtual machine u-1")),
+        (STARTED, ANOTHER, ("Invalid", "this pod belongs to the virtual machine u-1")),
+        (FAILED, OTHER, ("Invalid", "this pod belongs to the virtual machine u-1")),
+        (FAILED, MACHINE, ("Failed", "no such disk")),
+        (target(), MACHINE, ("Conflict", "this pod is the target of a migration; nothing is started in it")),
+        (target("failed"), MACHINE, ("Conflict", "this pod is the target of a migration; nothing is started in it")),
+        (target("cancelled"), OTHER, ("Invalid", "this pod belongs to the virtual machine u-1")),
+        (NOTHING_CAME, MACHINE, ("Conflict", "this pod is ending")),
+    ],
+)
+def test_a_domain_is_made_once_for_one_machine(now: Known, machine: messages.Machine, expected: object) -> None:
+    assert judged(lambda: requests.is_to_start(now, machine)) == expected
+
+
+@pytest.mark.parametrize(
+    ("now", "expected"),
+    [
+        (STARTED, True),
+        (LEAVING, True),
+        (ENDED, False),
+        (FAILED, False),
+        (Known(), ("Conflict", "cannot destroy: no guest runs in this pod")),
+        (Known(machine=MACHINE, making=True), ("Conflict", "cannot destroy: no guest runs in this pod")),
+        (target("arrived"), ("Conflict", "cannot destroy: no guest runs in this pod")),
+    ],
+)
+def test_nothing_is_done_to_a_guest_that_is_not_there(now: Known, expected: object) -> None:
+    assert judged(lambda: requests.has_guest(now, "destroy")) == expected
+
+
+@pytest.mark.parametrize(
+    ("now", "expected"),
+    [
+        (STARTED, None),
+        (LEAVING, ("Conflict", "cannot suspend: the guest is being migrated")),
+        (ENDED, ("Conflict", "cannot suspend: the guest is off")),
+        (target("arrived"), ("Conflict", "cannot suspend: no guest runs in this pod")),
+    ],
+)
+def test_the_state_of_a_guest_that_is_elsewhere_is_not_changed(now: Known, expected: object) -> None:
+    assert judged(lambda: requests.require_guest_that_stays(now, "suspend")) == expected
+
+
+IO_ERROR = dataclasses.replace(PAUSED, reason="I/O error")
+
+
+@pytest.mark.parametrize(("before", "expected"), [(None, False), (RUNNING, False), (OFF, False), (PAUSED, False), (IO_ERROR, True)])
+def test_what_nobody_asked_for_may_happen_again(before: Observation | None, *, expected: bool) -> None:
+    assert requests.may_stop_again(before) is expected
+
+
+@pytest.mark.parametrize(
+    ("domain", "before", "expected"),
+    [
+        (described(IO_ERROR), IO_ERROR, ("Failed", "the guest stopped again at once: I/O error")),
+        (described(IO_ERROR, "disk 'root': no space"), IO_ERROR, ("Failed", "the guest stopped again at once: disk 'root': no space")),
+        (described(dataclasses.replace(PAUSED, reason="watchdog")), IO_ERROR, None),
+        (described(IO_ERROR), dataclasses.replace(PAUSED, reason="watchdog"), None),
+        (described(PAUSED), IO_ERROR, None),
+        (described(RUNNING), IO_ERROR, None),
+        (described(dataclasses.replace(RUNNING, reason="I/O error")), IO_ERROR, None),
+        (None, IO_ERROR, None),
+        (described(IO_ERROR), None, None),
+    ],
+)
+def test_a_guest_that_stopped_as_it_had_before_does_not_run(
+    domain: messages.DomainStatus | None, before: Observation | None, expected: object
+) -> None:
+    now = dataclasses.replace(STARTED, status=dataclasses.replace(STARTED.status, domain=domain))
+    assert judged(lambda: requests.require_that_it_runs(now, before)) == expected
+
+
+@pytest.mark.parametrize(
+    ("now", "uid", "expected"),
+    [
+        (Known(), "m1", True),
+        (target(), "m1", False),
+        (target("failed"), "m1", False),
+        (target(), "m2", ("Conflict", "this pod is no empty target")),
+        (STARTED, "m2", ("Conflict", "this pod is no empty target")),
+        (NOTHING_CAME, "m1", ("Conflict", "this pod is no empty target")),
+        (NEVER_ASKED, "m1", ("Conflict", "this pod is no empty target")),
+    ],
+)
+def test_an_empty_pod_becomes_a_target_once(now: Known, uid: str, expected: object) -> None:
+    assert judged(lambda: requests.is_to_prepare(now, messages.PrepareMigrationTarget(uid, MACHINE))) == expected
+
+
+def test_a_domain_that_cannot_leave_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(disk_origins, "not_migratable", lambda _domain: "disk 'root' is of this node")
+    found = judged(lambda: requests.is_to_prepare(Known(), messages.PrepareMigrationTarget("m1", MACHINE)))
+    assert found == ("Invalid", "disk 'root' is of this node")
+
+
+@pytest.mark.parametrize(
+    ("now", "uid", "expected"),
+    [
+        (target("arrived"), "m1", True),
+        (target("succeeded"), "m1", False),
+        (target("arrived"), "m2", ("Conflict", "there is nothing to release: the migration is unknown")),
+        (target(), "m1", ("Conflict", "there is nothing to release: the migration is prepared")),
+        (target("running"), "m1", ("Conflict", "there is nothing to release: the migration is running")),
+        (target("failed"), "m1", ("Conflict", "there is nothing to release: the migration is failed")),
+        (
+            Known(Status(1, migrations=(MigrationStatus("m1", "outgoing", "succeeded"),))),
+            "m1",
+            ("Conflict", "there is nothing to release: the migration is succeeded"),
+        ),
+        (
+            Known(Status(1, migrations=(MigrationStatus("m1", "outgoing", "arrived"),))),
+            "m1",
+            ("Conflict", "there is nothing to release: the migration is arrived"),
+        ),
+    ],
+)
+def test_only_what_arrived_is_released(now: Known, uid: str, expected: object) -> None:
+    assert judged(lambda: requests.is_to_release(now, uid)) == expected
+
+
+CANNOT = ("Conflict", "cannot migrate: the guest is off, being shut down or being migrated already")
+
+
+@pytest.mark.parametrize(
+    ("now", "uid", "expected"),
+    [
+        (STARTED, "m1", True),
+        (LEAVING, "m1", False),
+        (LEAVING, "m2", CANNOT),
+        (ENDED, "m1", CANNOT),
+        (dataclasses.replace(STARTED, stopping=Stopping(9.0, 1.0)), "m1", CANNOT),
+        (target("arrived"), "m2", ("Conflict", "cannot migrate: no guest runs in this pod")),
+        (
+            dataclasses.replace(STARTED, status=dataclasses.replace(STARTED.status, not_migratable="disk 'root' is of this node")),
+            "m1",
+            ("Invalid", "cannot migrate: disk 'root' is of this node"),
+        ),
+    ],
+)
+def test_a_guest_leaves_once_at_a_time(now: Known, uid: str, expected: object) -> None:
+    assert judged(lambda: requests.is_to_migrate(now, uid)) == expected
+
+
+@pytest.mark.parametrize(
+    ("now", "uid", "expected"),
+    [
+        (LEAVING, "m1", True),
+        (LEAVING, "m2", ("Conflict", "this pod has no such migration")),
+        (target(), "m1", False),
+        (target("running"), "m1", False),
+        (Known(Status(1, migrations=(MigrationStatus("m1", "outgoing", "failed"),))), "m1", False),
+        (
+            Known(Status(1, migrations=(MigrationStatus("m0", "outgoing", "failed"), MigrationStatus("m1", "outgoing", "running")))),
+            "m0",
+            False,
+        ),
+        (
+            Known(Status(1, migrations=(MigrationStatus("m1", "outgoing", "failed"), MigrationStatus("m0", "outgoing", "running")))),
+            "m1",
+            False,
+        ),
+    ],
+)
+def test_libvirt_is_asked_to_abort_only_what_runs(now: Known, uid: str, expected: object) -> None:
+    assert judged(lambda: requests.is_to_abort(now, uid)) == expected
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (OperationInvalid("why"), "Conflict"),
+        (OperationTimeout("why"), "Timeout"),
+        (Unavailable("why"), "Timeout"),
+        (MigrationFailed("why"), "Failed"),
+        (DomainNotFound("why"), "Failed"),
+        (HypervisorError("why"), "Failed"),
+    ],
+)
+def test_what_libvirt_could_not_do_is_refused_with_its_words(error: HypervisorError, reason: str) -> None:
+    found = requests.refused(error)
+    assert (found.reason, str(found), found.disks) == (reason, "why", ())
