@@ -32,6 +32,10 @@ _TESTS_NEED = {
     "socat": "socat",
     "kmod": "depmod",
     "cpio": "cpio",
+    "ovmf": "/usr/share/OVMF/OVMF_CODE_4M.fd",
+    "swtpm": "swtpm",
+    "swtpm-tools": "swtpm_setup",
+    "xorriso": "xorriso",
 }
 # The binding of libvirt comes as source alone, and is compiled against the machine's libvirt.
 _PYTHON_NEEDS = {
