@@ -6,7 +6,7 @@ import asyncio
 import functools
 import logging
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from apiserver.apis.meta import objects
@@ -33,10 +33,12 @@ from handler.options import Options
 from handler.pods import launcher
 from handler.pods.links import Link, Links
 from handler.pods.process import Launcher
+from handler.pods.reads import Reads
 from handler.reconcilers import migrate_guest, migration_ports, run_guest, validation
 from handler.relays.incoming import Expected, Incoming
 from handler.relays.outgoing import Destination, Outgoing
 from handler.relays.running import Relays
+from handler.streams.reading import Check, Reading
 from handler.streams.server import Server, Target
 
 logger = logging.getLogger(__name__)
@@ -44,6 +46,8 @@ logger = logging.getLogger(__name__)
 FIGURES_SECONDS: Final = 5.0
 KVM_NUMBER: Final = (10, 232)
 TUN_NUMBER: Final = (10, 200)
+CHECKS: Final[Mapping[str, Check]] = {}
+"""What can be read of guests, by name, and what makes of a launcher's text what virt-api is answered with."""
 
 
 class Agent:
@@ -78,6 +82,7 @@ class Agent:
         self._recorder = Recorder(client, names.HANDLER, clock, host=name)
         connect = functools.partial(launcher.connect, kubelet=options.kubelet, identify=identify)
         self.links = Links(connect, changed=self._link_changed)
+        self.reads = Reads(self.links)
         self.identity = Identity(client, name, options.namespace, options.certificates / name, clock)
         self._relays = Relays(self._outgoing, changed=self._relay_changed)
         self._tls: ClientTls | None = None
@@ -177,7 +182,14 @@ class Agent:
         options, files = self._options, self.identity.files
         self._tls = ClientTls(files)
         streams_tls, relays_tls = (ServerTls(files, clients=ssl.CERT_REQUIRED) for _ in range(2))
-        self._streams = Server(self._lookup, streams_tls, port=options.streams_port, kubelet=options.kubelet, limits=options.stream_limits)
+        self._streams = Server(
+            self._lookup,
+            streams_tls,
+            port=options.streams_port,
+            kubelet=options.kubelet,
+            limits=options.stream_limits,
+            reads=Reading(self.reads.read, CHECKS),
+        )
         incoming = Incoming(relays_tls, self.identity.trust.node_of, port=options.relay_port, kubelet=options.kubelet)
         self._incoming.open(incoming)
         self.identity.trust.subscribe(incoming.judge_again)

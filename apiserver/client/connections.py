@@ -63,6 +63,11 @@ class Response:
         self._connection: Connection | None = connection
         self._left = left
 
+    @property
+    def certificate(self) -> Mapping[str, object]:
+        """The server's verified certificate, as of ``ssl.SSLSocket.getpeercert``; empty without TLS, and once the body was read."""
+        return self._connection.certificate if self._connection is not None else {}
+
     @functools.cached_property
     def headers(self) -> CIMultiDict[str]:
         """The header fields; most answers are read without a look at them."""

@@ -18,7 +18,7 @@ import contextlib
 import errno
 import ssl
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeAlias, cast
 
@@ -85,6 +85,12 @@ class Connection(asyncio.Protocol):
     def is_usable(self) -> bool:
         """Whether an exchange may begin on it, as far as anybody knows here."""
         return not (self.is_busy or self._is_over or self._transport is None or self._transport.is_closing())
+
+    @property
+    def certificate(self) -> Mapping[str, object]:
+        """The server's verified certificate, as of ``ssl.SSLSocket.getpeercert``; empty without TLS."""
+        tls = self._transport.get_extra_info("ssl_object") if self._transport is not None else None
+        return tls.getpeercert() or {} if tls is not None else {}
 
     async def secure(self, tls: ssl.SSLContext, server_name: str) -> None:
         """Speak TLS from here on.

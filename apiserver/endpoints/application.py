@@ -153,6 +153,10 @@ class Application:
             if method != "GET":
                 raise responses.wrong_method()
             return connecting.connect(served, call, stream, self._parts.streams)
+        if part := served.strategy.reads.get(name):
+            if method != "GET":
+                raise responses.wrong_method()
+            return reading.read_part(served, call, part)
         verb = served.strategy.verbs.get(name)
         if verb is None:
             raise responses.unknown_resource()

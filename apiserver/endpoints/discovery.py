@@ -21,12 +21,13 @@ AGGREGATED_TYPE: Final = f"application/json;g=apidiscovery.k8s.io;v=v2;as={DISCO
 _MAIN: Final = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"]
 _STATUS: Final = ["get", "patch", "update"]
 _ACTION: Final = ["create", "update"]
-_STREAM: Final = ["get"]
+_READ: Final = ["get"]
 
 
 def subresources(strategy: Strategy) -> list[tuple[str, Resource, list[str]]]:
     """Return (name, resource whose kind it answers with, verbs) of each subresource, by name."""
-    found = [(name, strategy.resource, _STREAM) for name in strategy.connects]
+    found = [(name, strategy.resource, _READ) for name in strategy.connects]
+    found += [(name, part.answers, _READ) for name, part in strategy.reads.items()]
     found += [
         (name, verb.creates if isinstance(verb, CreatingVerb) else strategy.resource, _ACTION) for name, verb in strategy.verbs.items()
     ]

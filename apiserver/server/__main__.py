@@ -14,7 +14,7 @@ import uvloop
 from apiserver.apis.virt import names
 from apiserver.client.config import ConfigError
 from apiserver.client.rest import Client
-from apiserver.registry.generic.strategy import Connect
+from apiserver.registry.generic.strategy import Connect, Read
 from apiserver.registry.virt.migrations import MigrationStrategy
 from apiserver.registry.virt.node_restriction import Addresses, NodeRestriction
 from apiserver.registry.virt.revoking import RevokedNodes, trust_config
@@ -33,6 +33,7 @@ logger = logging.getLogger(__name__)
 def kinds(options: Options, client: Client | None, tls: ClientTls | None) -> Kinds:
     """Return the strategies of virtual machines and migrations, with streams where there are handlers to ask."""
     connects: dict[str, Connect] = {}
+    reads: dict[str, Read] = {}
     informers = []
     addresses: Addresses = _nowhere
     is_revoked: Callable[[str], bool] = _nobody
@@ -49,7 +50,7 @@ def kinds(options: Options, client: Client | None, tls: ClientTls | None) -> Kin
             }
     username = options.handler_username or names.handler_username(options.namespace)
     restriction = NodeRestriction(username, required=options.require_node_claims, addresses=addresses, now=now, revoked=is_revoked)
-    return Kinds((VirtualMachineStrategy(connects), MigrationStrategy()), informers, (restriction,))
+    return Kinds((VirtualMachineStrategy(connects, reads), MigrationStrategy()), informers, (restriction,))
 
 
 def _nowhere(_node: str) -> Sequence[str]:

@@ -57,6 +57,9 @@ class Refused(Exception):
         self.status = refusal.status
 
 
+Answer = messages.Reply | messages.Refusal | messages.Content
+
+
 class Connection:
     """One connection. :attr:`status` is the newest there is; ``on_status`` is called (synchronously) whenever it changes."""
 
@@ -75,8 +78,9 @@ class Connection:
         self._on_status = on_status
         self._receiver = codec.replies()
         self._ids = itertools.count(1)
-        self._waiting: dict[int, asyncio.Future[messages.Reply | messages.Refusal]] = {}
+        self._waiting: dict[int, asyncio.Future[Answer]] = {}
         self._status: messages.Status | None = None
+        self._reads: frozenset[str] = frozenset()
         self._gone = False
 
     @property
@@ -85,6 +89,10 @@ class Connection:
         if self._status is None:
             raise Disconnected("virt-launcher has not said hello")
         return self._status
+
+    def tells(self, what: str) -> bool:
+        """Return whether it can be asked for by :class:`messages.Read`: launchers outlive releases."""
+        return what in self._reads
 
     async def run(self) -> None:
         """Take in what virt-launcher says, until it hangs up.
@@ -146,7 +154,7 @@ class Connection:
             raise Disconnected("the connection to virt-launcher is gone")
         number = next(self._ids)
         line = codec.encode(messages.Call(number, request))
-        future: asyncio.Future[messages.Reply | messages.Refusal] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._waiting[number] = future
         future.add_done_callback(lambda _: self._waiting.pop(number, None))
         self._writer.write(line)
@@ -178,18 +186,20 @@ class Connection:
         """Take in what was still heard of a launcher that is not listened to any more, once for all of it."""
         if found and self._status is None:
             self._take(found[0])
-        if found:
-            self._take(max(found, key=lambda message: message.status.revision))
+        if told := [each for each in found if not isinstance(each, messages.Content)]:
+            self._take(max(told, key=lambda message: message.status.revision))
 
     def _take(self, message: messages.FromLauncher) -> None:
         if isinstance(message, messages.Hello) and message.protocol != messages.PROTOCOL:
             raise Disconnected(f"virt-launcher {message.launcher_version} speaks version {message.protocol} of the wire")
         if self._status is None and not isinstance(message, messages.Hello):
             raise Disconnected("virt-launcher spoke before its hello")
-        if self._status is None or message.status.revision > self._status.revision:
+        if isinstance(message, messages.Hello):
+            self._reads = frozenset(message.reads)
+        if not isinstance(message, messages.Content) and (self._status is None or message.status.revision > self._status.revision):
             self._status = message.status
             self._on_status(message.status)
-        if isinstance(message, messages.Reply | messages.Refusal):
+        if isinstance(message, messages.Reply | messages.Refusal | messages.Content):
             future = self._waiting.get(message.id)
             if future is not None and not future.done():
                 future.set_result(message)
@@ -198,13 +208,14 @@ class Connection:
 class Pending:
     """The answer that a request waits for."""
 
-    def __init__(
-        self, connection: Connection, what: str, future: asyncio.Future[messages.Reply | messages.Refusal], seconds: float
-    ) -> None:
+    def __init__(self, connection: Connection, what: str, future: asyncio.Future[Answer], seconds: float) -> None:
         self.connection = connection
         self.deadline = asyncio.get_running_loop().time() + seconds
+        self.answered_at: float | None = None
+        """When the answer came, in the event loop's seconds."""
         self._what = what
         self._future = future
+        future.add_done_callback(self._note_time)
 
     async def answered(self, *, within: float | None = None) -> bool:
         """Wait for the answer; return whether it came ``within`` so many seconds. It may be asked again.
@@ -232,6 +243,21 @@ class Pending:
         if isinstance(answer, messages.Refusal):
             raise Refused(answer)
         return True
+
+    @property
+    def text(self) -> str:
+        """The text that a ``Read`` was answered with, once :meth:`answered` returned True.
+
+        Raises:
+            Disconnected: virt-launcher answered with something else.
+        """
+        answer = self._future.result()
+        if not isinstance(answer, messages.Content):
+            raise Disconnected(f"{self._what}: virt-launcher answered without a text")
+        return answer.text
+
+    def _note_time(self, _: object) -> None:
+        self.answered_at = asyncio.get_running_loop().time()
 
     def forget(self) -> None:
         """Wait no more."""

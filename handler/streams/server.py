@@ -1,8 +1,8 @@
-"""The server that virt-api dials for the streams of a guest on this node.
+"""The server that virt-api dials for the streams of a guest on this node, and for what can be read of it there.
 
 Only a client with the certificate of virt-api gets anywhere: it has authorised the user. Errors are answered as ``Status`` objects
 before the upgrade: 404 when no such VM is here, 400 when its guest does not run or no websocket with our sub-protocol
-was asked for, 429 when too many streams are open (``limits``).
+was asked for, 429 when too many streams are open (``limits``). What can be read (``reading``) is a JSON object instead.
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ from apiserver.client import buffers
 from certs import peers
 from certs.reloading import ServerTls
 from handler.pods import places
-from handler.streams import pipe
+from handler.streams import pipe, reading
 from handler.streams.limits import DEFAULTS, Limits, OpenStreams, Wanted
+from handler.streams.reading import Reading, Waiting
 
 logger = logging.getLogger(__name__)
 
@@ -60,8 +61,11 @@ class Server:
         port: int = streams.HANDLER_PORT,
         kubelet: Path = places.KUBELET_DIRECTORY,
         limits: Limits = DEFAULTS,
+        reads: Reading | None = None,
     ) -> None:
         self.port = port
+        self._reads = reads
+        self._waiting = Waiting()
         self.ready = asyncio.Event()
         self._lookup = lookup
         self._tls = tls
@@ -105,21 +109,38 @@ class Server:
             name = peers.common_name(request.transport)
             if name != CLIENT:
                 raise errors.Forbidden(f"streams are for {CLIENT}; this is the certificate of {name!r}")
-            return await self._stream(request)
+            target = self._target(request)
+            if self._reads is not None and request.match_info["stream"] in self._reads.checks:
+                return await self._read(self._reads, request, target)
+            return await self._stream(request, target)
         except errors.StatusError as error:
             retry = error.details.retry_after_seconds
             return web.json_response(error.to_json(), status=error.code, headers={"Retry-After": str(retry)} if retry else None)
 
-    async def _stream(self, request: web.Request) -> web.WebSocketResponse:
+    def _target(self, request: web.Request) -> Target:
         info = request.match_info
         stream, what = info["stream"], f"{info['namespace']}/{info['name']}"
-        if stream not in SOCKETS:
+        if stream not in SOCKETS and (self._reads is None or stream not in self._reads.checks):
             raise errors.NotFound(f"a virtual machine has no stream {stream!r}")
         target = self._lookup(info["namespace"], info["name"], info["uid"])
         if target is None:
             raise errors.NotFound(f"virtual machine {what} is not on this node")
         if target.problem:
             raise errors.BadRequest(f"{stream} of virtual machine {what}: {target.problem}")
+        return target
+
+    async def _read(self, reads: Reading, request: web.Request, target: Target) -> web.Response:
+        info = request.match_info
+        what, machine = info["stream"], f"{info['namespace']}/{info['name']}"
+        try:
+            return web.json_response(await reading.read(reads, self._waiting, target.pod_uid, info["uid"], what))
+        except errors.StatusError as error:
+            error.message = f"{what} of virtual machine {machine}: {error.message}"
+            raise
+
+    async def _stream(self, request: web.Request, target: Target) -> web.WebSocketResponse:
+        info = request.match_info
+        stream, what = info["stream"], f"{info['namespace']}/{info['name']}"
         socket = web.WebSocketResponse(
             protocols=(streams.SUBPROTOCOL,),
             heartbeat=streams.PING_SECONDS,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from launcher.hypervisor.port import GuestFacts, Hypervisor
@@ -21,6 +21,7 @@ from launcher.main.starting import Start
 from launcher.main.stopping import Stop
 from launcher.main.suspension import Suspension
 from launcher.main.watching import Watch
+from launcher.main.wire import Tell
 from launcher.protocol import messages
 
 
@@ -56,6 +57,8 @@ class Pod:
         self._suspension = Suspension(hypervisor, self._watch)
         self._migrations = Migrations(hypervisor, self._watch, self._making)
         self._stop = Stop(hypervisor, self._watch, self._migrations)
+        self.reads: Mapping[str, Tell] = {}
+        """What can be read of the domain, by the name that ``messages.Read`` has for it."""
 
     @property
     def status(self) -> messages.Status:
@@ -82,7 +85,7 @@ class Pod:
             case Termination.POWER_OFF:
                 self._stop.request(now.machine.grace_seconds if now.machine is not None else 0.0)
 
-    async def handle(self, request: messages.Request) -> None:
+    async def handle(self, request: messages.Action) -> None:
         """Carry a request out.
 
         Raises:

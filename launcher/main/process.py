@@ -63,7 +63,7 @@ async def run(directory: Path = Path(layout.RUN_DIRECTORY), cache: Path = Path(l
     def status() -> messages.Status:
         return pod.status
 
-    server = Server(VERSION, status, pod.handle)
+    server = Server(VERSION, status, pod.handle, pod.reads)
     loop = asyncio.get_running_loop()
     libvirtd = _Libvirtd(children, daemon)
     with dhcp, children.reaping():

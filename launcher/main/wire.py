@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -25,17 +25,24 @@ def remove(path: Path) -> None:
     path.unlink(missing_ok=True)
 
 
-Handle = Callable[[messages.Request], Awaitable[None]]
+Handle = Callable[[messages.Action], Awaitable[None]]
 """Carries a request out; raises ``launcher.main.refusal.Refused``. Runs to its end even when the client hangs up meanwhile."""
 
 
-class Server:
-    """Serves any number of clients one status and one handler of requests."""
+Tell = Callable[[], Awaitable[str]]
+"""Returns the text of a ``Read``; raises ``launcher.main.refusal.Refused``."""
 
-    def __init__(self, version: str, status: Callable[[], messages.Status], handle: Handle) -> None:
+
+class Server:
+    """Serves any number of clients one status, one handler of requests, and texts that may be read."""
+
+    def __init__(
+        self, version: str, status: Callable[[], messages.Status], handle: Handle, reads: Mapping[str, Tell] | None = None
+    ) -> None:  # fmt: skip
         self._version = version
         self._status = status
         self._handle = handle
+        self._reads = reads or {}
         self._connections: dict[_Connection, None] = {}
 
     def status_changed(self) -> None:
@@ -69,7 +76,7 @@ class Server:
             next(iter(self._connections)).abort()  # the oldest: a client that comes back must not be locked out by its former lives
         connection = _Connection(writer, self._status)
         self._connections[connection] = None
-        connection.send(messages.Hello(messages.PROTOCOL, self._version, self._status()))
+        connection.send(messages.Hello(messages.PROTOCOL, self._version, self._status(), tuple(self._reads)))
         try:
             async with asyncio.TaskGroup() as group:
                 sending = group.create_task(connection.run())
@@ -93,7 +100,7 @@ class Server:
 
     async def _answer(self, call: messages.Call, connection: _Connection) -> None:
         try:
-            await self._handle(call.request)
+            answer = await self._carry_out(call)
         except Refused as refused:
             connection.answer(messages.Refusal(call.id, refused.reason, str(refused), self._status(), refused.disks))
         except Exception as error:  # the request boundary: a fault of ours must not end the process that holds the guest
@@ -102,7 +109,19 @@ class Server:
                 messages.Refusal(call.id, "Failed", f"{type(error).__name__} in virt-launcher; its log has more", self._status())
             )
         else:
-            connection.answer(messages.Reply(call.id, self._status()))
+            connection.answer(answer)
+
+    async def _carry_out(self, call: messages.Call) -> messages.Reply | messages.Content:
+        if not isinstance(call.request, messages.Read):
+            await self._handle(call.request)
+            return messages.Reply(call.id, self._status())
+        what = call.request.what
+        if (tell := self._reads.get(what)) is None:
+            raise Refused("Invalid", f"this virt-launcher does not tell {what!r}")
+        text = await tell()
+        if not codec.fits(text):
+            raise Refused("Failed", f"{what} would take more than {codec.MAX_CONTENT_BYTES} bytes")
+        return messages.Content(call.id, text)
 
 
 class _Connection:
@@ -141,7 +160,7 @@ class _Connection:
             self._wake.clear()
             self.idle.clear()
             outgoing, self._outgoing = self._outgoing, []
-            revisions = [message.status.revision for message in outgoing]
+            revisions = [message.status.revision for message in outgoing if not isinstance(message, messages.Content)]
             self._sent_revision = max([self._sent_revision, *revisions])
             status = self._status()
             if status.revision > self._sent_revision:

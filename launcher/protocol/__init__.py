@@ -6,6 +6,7 @@ One JSON object a line (UTF-8, ``\n``, at most ``codec.MAX_LINE_BYTES``, from vi
 1. virt-launcher speaks first: ``Hello``. The client looks at ``Hello.protocol`` and hangs up if it cannot speak it.
 2. The client sends ``Call``s, each with an id of its choosing. Each is answered once, by ``Reply`` or ``Refusal`` with that id, in any
    order. A ``Reply`` carries the status after the request was carried out; long work (``Migrate``, ``Shutdown``) is only begun by then.
+   A ``Read`` of what the ``Hello`` offers is answered by ``Content`` instead, which has no status in it.
 3. ``StatusChanged`` comes unasked on every connection whenever the status changed. A slow reader misses intermediate ones, never the
    last. It says everything: there is nothing to be learnt from the sequence of events that the newest status does not say.
 4. Every request may be repeated without harm: what is already so is left alone.

@@ -21,6 +21,8 @@ MAX_LINE_BYTES: Final = 1 << 20
 
 MAX_REPLY_BYTES: Final = 1 << 19
 """Of a line from virt-launcher, which has a status in it: with 64 interfaces of 16 addresses and the longest names it takes half."""
+MAX_CONTENT_BYTES: Final = 192 << 10
+"""Of the text of a ``Content`` as JSON writes it: what virt-handler lets a launcher say in two seconds."""
 MAX_ITEMS: Final = 128
 """In a list: twice what the longest of them holds, and what virt-handler keeps of a status that a hostile pod made up stays small."""
 
@@ -111,6 +113,11 @@ def encode(message: messages.FromHandler | messages.FromLauncher) -> bytes:
     if len(line) > limit:
         raise ProtocolError(f"{document['type']} would take {len(line)} bytes, more than {limit}")
     return line + b"\n"
+
+
+def fits(text: str) -> bool:
+    """Return whether a ``Content`` can carry this text."""
+    return len(json.dumps(text, ensure_ascii=False).encode(errors="surrogatepass")) <= MAX_CONTENT_BYTES
 
 
 _REQUESTS: Final[dict[str, type]] = {kind.__name__: kind for kind in get_args(messages.Request)}

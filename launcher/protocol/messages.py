@@ -143,7 +143,20 @@ class ReleaseMigration:
     """Leave the guest paused, because its user paused it."""
 
 
-Request = GetStatus | Sync | Shutdown | Destroy | Suspend | Resume | PrepareMigrationTarget | Migrate | AbortMigration | ReleaseMigration
+@dataclass(frozen=True, slots=True)
+class Read:
+    """Asks for a text about the domain, one of those that ``Hello.reads`` names; answered by ``Content``.
+
+    A launcher whose ``Hello`` does not name it was born before it, and may not be asked. Refused with ``Invalid`` when the text will not
+    come however often it is asked for, with ``Conflict`` when it cannot be had in the present state, with ``Timeout`` when whoever has it
+    does not answer.
+    """
+
+    what: str
+
+
+Action = GetStatus | Sync | Shutdown | Destroy | Suspend | Resume | PrepareMigrationTarget | Migrate | AbortMigration | ReleaseMigration
+Request = Action | Read
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,6 +270,8 @@ class Hello:
     protocol: int
     launcher_version: str
     status: Status
+    reads: tuple[str, ...] = ()
+    """What may be asked for by ``Read``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,5 +315,14 @@ class Refusal:
     """Names of the disks whose image is missing, for ``NotReady``."""
 
 
-FromLauncher = Hello | StatusChanged | Reply | Refusal
+@dataclass(frozen=True, slots=True)
+class Content:
+    """The text that a ``Read`` asked for. It may hold the guest's word: not to be trusted."""
+
+    id: int
+    text: str
+    """JSON or XML, as ``Read.what`` has it; at most ``codec.MAX_CONTENT_BYTES`` on the wire."""
+
+
+FromLauncher = Hello | StatusChanged | Reply | Refusal | Content
 FromHandler = Call

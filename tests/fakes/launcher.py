@@ -41,6 +41,10 @@ class FakeLauncher:
         """What stops the guest again as soon as it is resumed."""
         self.starting: asyncio.Event | None = None
         """Starts are answered once it is set."""
+        self.texts: dict[str, str | messages.Refusal] = {}
+        """What is answered to a ``Read``, by what it asks for; what is not here is not offered."""
+        self.mute_reads = False
+        """Never answers a ``Read``."""
         self.mute = False
         """Takes requests and never answers."""
         self.hellos = 0
@@ -96,7 +100,7 @@ class FakeLauncher:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         receiver = codec.requests()
         self.hellos += 1
-        writer.write(codec.encode(messages.Hello(messages.PROTOCOL, "fake", self.status)))
+        writer.write(codec.encode(messages.Hello(messages.PROTOCOL, "fake", self.status, tuple(self.texts))))
         self._writers.add(writer)
         try:
             while data := await reader.read(1 << 16):
@@ -106,6 +110,11 @@ class FakeLauncher:
                         continue
                     if self.starting is not None and isinstance(call.request, messages.Sync):
                         await self.starting.wait()
+                    if isinstance(call.request, messages.Read):
+                        if self.mute_reads:
+                            continue
+                        writer.write(codec.encode(self._told(call.id, call.request.what)))
+                        continue
                     refusal = self._carry_out(call.request)
                     disks = self.missing if refusal and refusal[0] == "NotReady" else ()
                     answer = messages.Refusal(call.id, *refusal, self.status, disks) if refusal else messages.Reply(call.id, self.status)
@@ -116,7 +125,11 @@ class FakeLauncher:
             self._writers.discard(writer)
             writer.close()
 
-    def _carry_out(self, request: messages.Request) -> tuple[messages.RefusalReason, str] | None:
+    def _told(self, number: int, what: str) -> messages.Content | messages.Refusal:
+        told = self.texts.get(what) or messages.Refusal(number, "Invalid", f"this virt-launcher does not tell {what!r}", self.status)
+        return messages.Content(number, told) if isinstance(told, str) else replace(told, id=number)
+
+    def _carry_out(self, request: messages.Action) -> tuple[messages.RefusalReason, str] | None:
         domain = self.status.domain
         match request:
             case messages.Sync():

@@ -31,6 +31,9 @@ CLOSE_POLICY_VIOLATION: Final = 1008
 """The right to the stream was withdrawn: dialling again is of no use."""
 
 
-def handler_path(namespace: str, name: str, uid: str, stream: Stream) -> str:
-    """Return the path that virt-handler serves for one stream of one virtual machine (``uid`` keeps a namesake out)."""
+def handler_path(namespace: str, name: str, uid: str, stream: str) -> str:
+    """Return the path that virt-handler serves for one stream of one virtual machine, or for what can be read of it (``noderead``).
+
+    ``uid`` keeps a namesake out.
+    """
     return f"/v1/namespaces/{quote(namespace, safe='')}/virtualmachines/{quote(name, safe='')}/{quote(uid, safe='')}/{stream}"

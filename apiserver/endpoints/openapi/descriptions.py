@@ -23,6 +23,8 @@ class Described:
     """Action subresources, and what their answer is."""
     connects: tuple[str, ...] = ()
     """Stream subresources."""
+    reads: Mapping[str, tuple[Resource, type[Any]]] = field(default_factory=dict)
+    """Subresources that can only be read: the kind of the answer, and its pydantic model."""
 
     @classmethod
     def of(cls, strategy: Strategy) -> Described:
@@ -36,6 +38,7 @@ class Described:
             has_scale=strategy.scaling is not None,
             verbs=verbs,
             connects=tuple(strategy.connects),
+            reads={name: (part.answers, part.model) for name, part in strategy.reads.items()},
         )
 
     @property

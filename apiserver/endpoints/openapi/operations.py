@@ -146,6 +146,11 @@ def _of(described: Described, base: str, patch_types: tuple[str, ...]) -> Iterat
                 f"{one}/{verb}", method, f"{word}{scoped}{verb.capitalize()}", f"Call {verb} of the {kind}.",
                 method, answer, (*here, *_WRITE), f"{described.prefix}.{answer.kind}", PATCH, body_required=False, codes=(200, 201),
             )  # fmt: skip
+    for part, (answer, _) in described.reads.items():
+        yield Operation(
+            f"{one}/{part}", "get", f"read{scoped}{part.capitalize()}", f"Read {part} of the {kind}.",
+            "get", answer, (*here, _PRETTY), f"{described.prefix}.{answer.kind}",
+        )  # fmt: skip
     for stream in described.connects:
         identifier = f"connect{name}Get{within}{kind}{stream.capitalize()}"
         yield Operation(

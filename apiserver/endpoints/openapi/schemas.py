@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from apiserver.apis.meta.resources import Resource
 from apiserver.endpoints.openapi import metatypes
 from apiserver.endpoints.openapi.descriptions import Described
 
@@ -27,19 +28,26 @@ _ALWAYS: Final[dict[str, Schema]] = {
 
 def components(described: Described) -> dict[str, Schema]:
     """Return the schemas of one resource by their component names, its list among them."""
-    raw = described.model.model_json_schema(by_alias=True, ref_template=_LOCAL + "{model}")
+    found = _kind(described.prefix, described.resource, described.model)
+    found[f"{described.component}List"] = _list_of(described)
+    for answers, model in described.reads.values():
+        found.update(_kind(described.prefix, answers, model))
+    return found
+
+
+def _kind(prefix: str, resource: Resource, model: type[Any]) -> dict[str, Schema]:
+    """Return the schemas of one kind by their component names."""
+    raw = model.model_json_schema(by_alias=True, ref_template=_LOCAL + "{model}")
     definitions = raw.get("$defs") or {}
 
     def name_of(local: str) -> str:
-        return f"{described.prefix}.{local}"
+        return f"{prefix}.{local}"
 
     found = {name_of(local): structural(each, name_of) for local, each in definitions.items()}
     root = structural(raw, name_of)
-    resource = described.resource
     gvk = [{"group": resource.group, "version": resource.version, "kind": resource.kind}]
     properties = {**_ALWAYS, **(root.get("properties") or {})}
-    found[described.component] = {**root, "properties": properties, "x-kubernetes-group-version-kind": gvk}
-    found[f"{described.component}List"] = _list_of(described)
+    found[name_of(resource.kind)] = {**root, "properties": properties, "x-kubernetes-group-version-kind": gvk}
     return found
 
 

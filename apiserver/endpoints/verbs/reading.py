@@ -18,6 +18,7 @@ from apiserver.endpoints.verbs.served import Served
 from apiserver.registry.generic import listing, selection
 from apiserver.registry.generic.items import Item
 from apiserver.registry.generic.listing import ListQuery, parse_revision
+from apiserver.registry.generic.strategy import Read
 
 _PIECE: Final = 128
 """Objects turned into rows before others get their turn: some milliseconds."""
@@ -32,6 +33,13 @@ async def get(served: Served, call: Call) -> Response:
     if representation == PLAIN and served.strategy.hub is served.strategy and not responses.is_pretty(call):
         call.again = Again(store.cache, store.key(info.namespace, info.name), at_least, fresh=not text)
     return await served.answer_one(call, item, representation)
+
+
+async def read_part(served: Served, call: Call, part: Read) -> Response:
+    """Answer with what a subresource that can only be read has to say of one object."""
+    media_type = call.represent().media_type
+    item = await served.store.get(call.info.namespace, call.info.name)
+    return await responses.answer(call, await part.read(item.object), media_type=media_type)
 
 
 async def list_(served: Served, call: Call) -> Response:

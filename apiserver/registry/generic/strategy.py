@@ -139,6 +139,24 @@ class Connect:
         return ()
 
 
+class Read:
+    """A subresource that can only be read (``guestinfo``): GET answers with an object of a kind of its own that is stored nowhere."""
+
+    answers: Resource
+    """The kind of the answer, in the group and version of the resource. Its plural is nobody's."""
+    model: type[Any]
+    """The answer's pydantic model, for OpenAPI."""
+
+    async def read(self, obj: Object) -> Object:
+        """Return what there is to read of ``obj`` now: a whole object of the kind ``answers``.
+
+        Raises:
+            StatusError: BadRequest or Conflict while there is nothing to read, ServiceUnavailable or Timeout where whoever has it does not
+                answer.
+        """
+        raise NotImplementedError
+
+
 class Strategy:
     """One resource. Subclasses set the attributes and override what differs; the defaults suit a plain namespaced kind."""
 
@@ -154,6 +172,7 @@ class Strategy:
     """Serve ``/scale``. In the stored version's words; a further version must have the replicas at the same path."""
     verbs: Mapping[str, Verb | CreatingVerb] = {}
     connects: Mapping[str, Connect] = {}
+    reads: Mapping[str, Read] = {}
     spokes: Mapping[str, Spoke] = {}
     """Further served versions, by ``apiVersion``; each adds itself."""
 

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import ssl
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import ClassVar, Final
 
 from apiserver.apis.meta import errors, objects
 from apiserver.apis.meta.objects import Object
-from apiserver.apis.virt import conditions, names, phases, streams
+from apiserver.apis.virt import conditions, phases, streams
 from apiserver.apis.virt.hardware import consoles, graphics
 from apiserver.apis.virt.resources import VIRTUAL_MACHINES
 from apiserver.registry.generic.strategy import Connect, Destination
+from apiserver.registry.virt.handlers import Handlers, LocateHandler
 from apiserver.registry.virt.revoking import RevokedNodes
 
 CONNECTABLE: Final = frozenset({phases.RUNNING, phases.STOPPING})
 """A guest that shuts down still has something to say."""
-
-LocateHandler = Callable[[str], Awaitable[tuple[str, int]]]
-"""Returns host and port of virt-handler on the node of this name; raises ServiceUnavailable while it cannot be found."""
 
 
 def refuse(vm: Object, stream: streams.Stream) -> str | None:
@@ -28,6 +26,11 @@ def refuse(vm: Object, stream: streams.Stream) -> str | None:
         return "it has no serial port (spec.domain.devices.consoles is empty)"
     if stream == "vnc" and not any(each.get("type") == "vnc" for each in graphics.meant(domain)):
         return "it has no display of type vnc (spec.domain.devices.graphics)"
+    return absent(vm)
+
+
+def absent(vm: Object) -> str | None:
+    """Say why there is no guest to speak to; None: there is one."""
     phase = phases.phase_of(vm)
     if phase not in CONNECTABLE:
         return f"it is not running (phase {phase or 'Pending'})"
@@ -66,25 +69,12 @@ class HandlerStream(Connect):
     ) -> None:
         """``tls`` returns the present context with our client certificate: certificates are renewed while we run."""
         self._stream = stream
-        self._locate_handler = locate_handler
-        self._tls = tls
-        self._revoked = revoked
+        self._handlers = Handlers(locate_handler, tls, revoked)
 
     async def locate(self, obj: Object) -> Destination:
         """Return virt-handler's address for this stream of ``obj``, and the name of its node that it has to prove."""
         check(obj, self._stream)
-        node = str(obj["status"]["nodeName"])
-        try:
-            server_name = names.handler_server_name(node)
-        except ValueError as error:
-            raise errors.ServiceUnavailable(str(error)) from error
-        if self._revoked.is_revoked(node):
-            raise errors.ServiceUnavailable(f'node "{node}" is revoked: nothing of it is believed')
-        host, port = await self._locate_handler(node)
-        metadata = obj["metadata"]
-        path = streams.handler_path(metadata["namespace"], metadata["name"], metadata["uid"], self._stream)
-        shown = f"[{host}]" if ":" in host else host
-        return Destination(f"https://{shown}:{port}{path}", server_name, self._tls(), self._revoked.of_node(node))
+        return await self._handlers.destination(obj, self._stream)
 
     def warnings(self, obj: Object) -> tuple[str, ...]:
         """Return that the guest is paused, if it is."""

@@ -14,7 +14,7 @@ from apiserver.apis.virt import names, phases, power, summary
 from apiserver.apis.virt.hardware import cpu, memory
 from apiserver.apis.virt.resources import VIRTUAL_MACHINES
 from apiserver.apis.virt.v1alpha1 import defaults, status_validation, types, validation
-from apiserver.registry.generic.strategy import Column, Connect, Strategy
+from apiserver.registry.generic.strategy import Column, Connect, Read, Strategy
 from apiserver.registry.virt.verbs import VERBS
 
 OF_ITS_PLACE: Final = (
@@ -38,9 +38,10 @@ class VirtualMachineStrategy(Strategy):
     model = types.VirtualMachine
     verbs = VERBS
 
-    def __init__(self, connects: Mapping[str, Connect] | None = None) -> None:
-        """``connects``: the streams, which need a way to virt-handler; none without (development, tests)."""
+    def __init__(self, connects: Mapping[str, Connect] | None = None, reads: Mapping[str, Read] | None = None) -> None:
+        """``connects``, ``reads``: streams and reads, which need a way to virt-handler; none without (development, tests)."""
         self.connects = connects or {}
+        self.reads = reads or {}
 
     def default(self, obj: Object) -> None:
         """Fill in what the spec leaves unsaid."""

@@ -41,6 +41,7 @@ async def test_dis_05_and_06_discovery_describes_each_resource(api: Api) -> None
     assert (listed["widgets/status"]["singularName"], listed["widgets/status"]["verbs"]) == ("", ["get", "patch", "update"])
     assert listed["widgets/tap"]["verbs"] == ["get"]
     assert listed["widgets/paint"]["verbs"] == ["create", "update"]
+    assert (listed["widgets/shine"]["verbs"], listed["widgets/shine"]["kind"]) == (["get"], "Sheen")
 
 
 async def test_oas_02_a_document_without_a_hash_is_not_cached_and_with_its_tag_not_sent(api: Api) -> None:

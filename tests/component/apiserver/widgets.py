@@ -12,7 +12,7 @@ from apiserver.apis.meta.objects import Object
 from apiserver.apis.meta.resources import Resource
 from apiserver.apis.meta.validation import FieldError, Path, invalid, type_invalid
 from apiserver.registry.generic.scaling import Scaling
-from apiserver.registry.generic.strategy import Column, Connect, CreatingVerb, Destination, Reading, Spoke, Strategy, Verb
+from apiserver.registry.generic.strategy import Column, Connect, CreatingVerb, Destination, Read, Reading, Spoke, Strategy, Verb
 
 WIDGETS: Final = Resource("example.test", "v1", "widgets", "Widget")
 OLD_WIDGETS: Final = Resource("example.test", "v1beta1", "widgets", "Widget")
@@ -117,6 +117,24 @@ class Tap(Connect):
         return self.told
 
 
+class Sheen(BaseModel):
+    """How a widget shines: asked of the widget, stored nowhere."""
+
+    shine: int = 0
+
+
+class Shine(Read):
+    """A subresource that can only be read."""
+
+    answers = Resource("example.test", "v1", "sheens", "Sheen")
+    model = Sheen
+
+    async def read(self, obj: Object) -> Object:
+        if obj["spec"]["size"] == 0:
+            raise BadRequest("the widget is too small to shine")
+        return {"kind": "Sheen", "apiVersion": "example.test/v1", "metadata": {}, "shine": obj["spec"]["size"]}
+
+
 class WidgetStrategy(Strategy):
     """See the module."""
 
@@ -131,6 +149,7 @@ class WidgetStrategy(Strategy):
         self.tap = Tap()
         self.verbs = {"paint": Paint(), "twin": Twin()}
         self.connects = {"tap": self.tap}
+        self.reads = {"shine": Shine()}
 
     def read(self, obj: Object) -> Reading:
         return _read(obj, Widget, Spec)

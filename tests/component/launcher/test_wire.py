@@ -21,6 +21,12 @@ class Life:
         self.status = messages.Status(0)
         self.handled: list[messages.Request] = []
         self.gate = asyncio.Event()
+        self.song = "la\n"
+
+    async def sing(self) -> str:
+        if not self.song:
+            raise Refused("Conflict", "no voice")
+        return self.song
 
     async def handle(self, request: messages.Request) -> None:
         match request:
@@ -81,7 +87,7 @@ class Serving:
 @pytest.fixture
 async def serving(tmp_path: Path) -> AsyncIterator[Serving]:
     life = Life()
-    server = Server("1.2.3", lambda: life.status, life.handle)
+    server = Server("1.2.3", lambda: life.status, life.handle, {"song": life.sing})
     async with asyncio.TaskGroup() as group:
         task = group.create_task(server.run(tmp_path / "s"))
         yield Serving(life, server, tmp_path / "s")
@@ -97,7 +103,7 @@ async def test_the_greeting_has_version_and_status(serving: Serving) -> None:
     reader, writer = await asyncio.open_unix_connection(serving.path)
     hello = codec.replies().receive(await reader.readline())[0]
     writer.close()
-    assert hello == messages.Hello(messages.PROTOCOL, "1.2.3", messages.Status(1))
+    assert hello == messages.Hello(messages.PROTOCOL, "1.2.3", messages.Status(1), ("song",))
 
 
 async def test_answers_carry_the_id_and_may_overtake_each_other(serving: Serving) -> None:
@@ -122,13 +128,33 @@ async def test_refusals_and_faults_are_answers(serving: Serving) -> None:
         assert await client.next() == messages.Refusal(3, "NotReady", "no image", messages.Status(0), ("data",))
 
 
+async def test_a_read_is_answered_with_its_text_or_refused_and_the_connection_goes_on(serving: Serving) -> None:
+    async with serving.client() as client:
+        client.send(1, messages.Read("song"))
+        assert await client.next() == messages.Content(1, "la\n")
+        client.send(2, messages.Read("dance"))
+        assert await client.next() == messages.Refusal(2, "Invalid", "this virt-launcher does not tell 'dance'", messages.Status(0))
+        serving.life.song = ""
+        client.send(3, messages.Read("song"))
+        assert await client.next() == messages.Refusal(3, "Conflict", "no voice", messages.Status(0))
+        serving.life.song = '"' * (codec.MAX_CONTENT_BYTES // 2)
+        client.send(4, messages.Read("song"))
+        answer = await client.next()
+        assert isinstance(answer, messages.Refusal)
+        assert (answer.reason, str(codec.MAX_CONTENT_BYTES) in answer.message) == ("Failed", True)
+        serving.life.song = "x" * (codec.MAX_CONTENT_BYTES - 2)
+        client.send(5, messages.Read("song"))
+        assert await client.next() == messages.Content(5, serving.life.song)
+
+
 async def test_changes_reach_every_client_and_the_newest_is_the_last(serving: Serving) -> None:
     async with serving.client() as first, serving.client() as second:
         for _ in range(100):
             serving.change()
         for client in (first, second):
-            while (await client.next()).status.revision < 100:
-                pass
+            message = await client.next()
+            while not isinstance(message, messages.StatusChanged) or message.status.revision < 100:
+                message = await client.next()
 
 
 async def test_a_request_goes_on_when_its_client_hangs_up(serving: Serving) -> None:
@@ -183,6 +209,8 @@ async def test_flush_returns_when_every_client_was_sent_the_last_status(serving:
         serving.change()
         async with asyncio.timeout(5):
             await serving.server.flush()
-        assert (await client.next()).status.revision == 1
+        message = await client.next()
+        assert isinstance(message, messages.StatusChanged)
+        assert message.status.revision == 1
     async with asyncio.timeout(5):
         await serving.server.flush()

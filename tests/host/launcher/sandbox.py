@@ -228,8 +228,20 @@ class Client:
                 raise EOFError
             self._received += self._receiver.receive(data)
         message = self._received.pop(0)
-        self.status = message.status
+        if not isinstance(message, messages.Content):
+            self.status = message.status
         return message
+
+    def read(self, what: str, seconds: float = 60.0) -> str:
+        """Return the text that a ``Read`` is answered with."""
+        self._id += 1
+        self._socket.sendall(codec.encode(messages.Call(self._id, messages.Read(what))))
+        while True:
+            message = self.next(seconds)
+            if isinstance(message, messages.Refusal) and message.id == self._id:
+                raise AssertionError(f"{what}: {message.reason}: {message.message}")
+            if isinstance(message, messages.Content) and message.id == self._id:
+                return message.text
 
     def call(self, request: messages.Request, seconds: float = 60.0) -> messages.Reply | messages.Refusal:
         """Return the answer to a request."""

@@ -15,7 +15,7 @@ from launcher.protocol import messages
 from tests.unit.launcher.main.world import NAME, PREPARE, RELEASE, SYNC, World, state_of
 
 
-async def refused(world: World, request: messages.Request) -> Refused:
+async def refused(world: World, request: messages.Action) -> Refused:
     with pytest.raises(Refused) as found:
         await world.pod.handle(request)
     return found.value
@@ -25,7 +25,7 @@ async def refused(world: World, request: messages.Request) -> Refused:
 async def test_a_sigterm_at_the_last_moment_of_what_is_being_made_ends_the_pod(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
-    request_: messages.Request,
+    request_: messages.Action,
 ) -> None:
     """Before, it was forgotten: nothing was waited for any more that it could have broken off."""
 

@@ -125,7 +125,7 @@ async def hangs(*_arguments: object) -> None:
     ids=["start, libvirtd", "start, domain", "target, libvirtd"],
 )
 async def test_sigterm_ends_what_is_being_made_however_long_it_would_take(
-    world: World, monkeypatch: pytest.MonkeyPatch, call: str, request_: messages.Request
+    world: World, monkeypatch: pytest.MonkeyPatch, call: str, request_: messages.Action
 ) -> None:
     monkeypatch.setattr(world.hypervisor, call, hangs)
     async with asyncio.TaskGroup() as group:
@@ -191,7 +191,7 @@ async def test_a_guest_that_ran_before_it_was_paused_has_its_grace_period(world:
     await world.ends("destroyed")
 
 
-async def refused(world: World, request: messages.Request) -> Refused:
+async def refused(world: World, request: messages.Action) -> Refused:
     with pytest.raises(Refused) as found:
         await world.pod.handle(request)
     return found.value
@@ -216,7 +216,7 @@ async def test_destroy_ends_the_run(world: World) -> None:
     [messages.Suspend(), messages.Resume(), messages.Destroy(), messages.Shutdown(1), messages.Migrate("m")],
     ids=lambda r: type(r).__name__,
 )
-async def test_without_a_guest_there_is_nothing_to_do_it_to(world: World, request_: messages.Request) -> None:
+async def test_without_a_guest_there_is_nothing_to_do_it_to(world: World, request_: messages.Action) -> None:
     with pytest.raises(Refused) as refused:
         await world.pod.handle(request_)
     assert refused.value.reason == "Conflict"

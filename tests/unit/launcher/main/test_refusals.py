@@ -11,7 +11,7 @@ from launcher.protocol import messages
 from tests.unit.launcher.main.world import NAME, PREPARE, SYNC, World
 
 
-async def refused(world: World, request: messages.Request) -> Refused:
+async def refused(world: World, request: messages.Action) -> Refused:
     with pytest.raises(Refused) as caught:
         await world.pod.handle(request)
     return caught.value

@@ -19,7 +19,7 @@ from tests.unit.launcher.main.world import MACHINE, NAME, PREPARE, RELEASE, SYNC
 PATIENT = dataclasses.replace(MACHINE, grace_seconds=30.0)
 
 
-async def refused(world: World, request: messages.Request) -> Refused:
+async def refused(world: World, request: messages.Action) -> Refused:
     with pytest.raises(Refused) as found:
         await world.pod.handle(request)
     return found.value

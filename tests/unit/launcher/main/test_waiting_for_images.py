@@ -25,7 +25,7 @@ def claim(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "disks/data/disk.img"
 
 
-async def refused(world: World, request: messages.Request) -> Refused:
+async def refused(world: World, request: messages.Action) -> Refused:
     with pytest.raises(Refused) as found:
         await world.pod.handle(request)
     return found.value

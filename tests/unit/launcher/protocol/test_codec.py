@@ -50,10 +50,12 @@ requests = st.one_of(
     st.builds(messages.Migrate, text),
     st.builds(messages.AbortMigration, text),
     st.builds(messages.ReleaseMigration, text, st.booleans()),
+    st.builds(messages.Read, text),
 )
 calls = st.builds(messages.Call, integers, requests)
 answers = st.one_of(
-    st.builds(messages.Hello, integers, text, statuses),
+    st.builds(messages.Hello, integers, text, statuses, st.lists(text, max_size=3).map(tuple)),
+    st.builds(messages.Content, integers, text),
     st.builds(messages.StatusChanged, statuses),
     st.builds(messages.Reply, integers, statuses),
     st.builds(messages.Refusal, integers, message=text, status=statuses),
@@ -88,8 +90,8 @@ def test_answers_survive_any_chunking(sent: list[messages.FromLauncher], cuts: l
 
 
 def test_every_message_has_a_strategy_here() -> None:
-    assert len(get_args(messages.Request)) == 10
-    assert len(get_args(messages.FromLauncher)) == 4
+    assert len(get_args(messages.Request)) == 11
+    assert len(get_args(messages.FromLauncher)) == 5
 
 
 @given(st.binary(max_size=200))

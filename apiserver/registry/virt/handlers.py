@@ -1,0 +1,44 @@
+"""The way to virt-handler of the node that a machine runs on."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Awaitable, Callable
+
+from apiserver.apis.meta import errors
+from apiserver.apis.meta.objects import Object
+from apiserver.apis.virt import names, streams
+from apiserver.registry.generic.strategy import Destination
+from apiserver.registry.virt.revoking import RevokedNodes
+
+LocateHandler = Callable[[str], Awaitable[tuple[str, int]]]
+"""Returns host and port of virt-handler on the node of this name; raises ServiceUnavailable while it cannot be found."""
+
+
+class Handlers:
+    """The virt-handlers of all nodes."""
+
+    def __init__(self, locate: LocateHandler, tls: Callable[[], ssl.SSLContext], revoked: RevokedNodes) -> None:
+        """``tls`` returns the present context with our client certificate: certificates are renewed while we run."""
+        self._locate = locate
+        self._tls = tls
+        self._revoked = revoked
+
+    async def destination(self, vm: Object, what: str) -> Destination:
+        """Return virt-handler's address for this stream or read of a machine that has a node, and the name that it has to prove.
+
+        Raises:
+            ServiceUnavailable: it cannot be found, or is not believed.
+        """
+        node = str(vm["status"]["nodeName"])
+        try:
+            server_name = names.handler_server_name(node)
+        except ValueError as error:
+            raise errors.ServiceUnavailable(str(error)) from error
+        if self._revoked.is_revoked(node):
+            raise errors.ServiceUnavailable(f'node "{node}" is revoked: nothing of it is believed')
+        host, port = await self._locate(node)
+        metadata = vm["metadata"]
+        path = streams.handler_path(metadata["namespace"], metadata["name"], metadata["uid"], what)
+        shown = f"[{host}]" if ":" in host else host
+        return Destination(f"https://{shown}:{port}{path}", server_name, self._tls(), self._revoked.of_node(node))

@@ -1,0 +1,128 @@
+"""Subresources that are read from the node of the machine: virt-handler there answers, at the path of ``apis.virt.noderead``.
+
+A subclass names its kind and says which fields the answer has; what comes from the node is held against that before anybody gets it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, ClassVar, Final
+from urllib.parse import urlsplit
+
+import orjson
+
+from apiserver.apis.meta import decoding, errors
+from apiserver.apis.meta.objects import Object
+from apiserver.apis.virt import noderead
+from apiserver.apis.virt.resources import VIRTUAL_MACHINES
+from apiserver.client.connections import Connections, Origin, Response
+from apiserver.client.exchange import Timeouts
+from apiserver.client.transport import ExchangeFailed
+from apiserver.registry.generic.strategy import Destination, Read
+from apiserver.registry.virt import streams
+from apiserver.registry.virt.handlers import Handlers
+
+MAX_WAITING: Final = 64
+MAX_WAITING_PER_MACHINE: Final = 8
+"""Each holds a seat of flow control: a guest whose agent is slow must not keep the seats of all."""
+RETRY_SECONDS: Final = 5
+CONNECT_SECONDS: Final = 10.0
+MAX_ERROR_TEXT: Final = 512
+
+
+class HandlerRead(Read):
+    """What virt-handler of the machine's node tells of it."""
+
+    name: ClassVar[str]
+    """The subresource, and what virt-handler calls it."""
+
+    def __init__(self, handlers: Handlers) -> None:
+        self._handlers = handlers
+        self._waiting: Counter[str] = Counter()
+
+    def fields(self, answer: Object) -> Object:
+        """Return the fields of our object, all but ``metadata``, for what virt-handler answered; anything may stand there.
+
+        Raises:
+            ValueError: it is no such answer.
+        """
+        return answer
+
+    async def read(self, obj: Object) -> Object:
+        """Ask the node, and hold what it says against the model."""
+        name = f'{self.name} of virtual machine "{obj["metadata"]["name"]}"'
+        if reason := streams.absent(obj):
+            raise errors.BadRequest(f"cannot read {name}: {reason}", _details(obj))
+        with self._one(obj, name):
+            destination = await self._handlers.destination(obj, self.name)
+            answer = await _get(destination, name)
+        metadata = {key: obj["metadata"][key] for key in ("name", "namespace", "uid")}
+        try:
+            return {"kind": self.answers.kind, "apiVersion": self.answers.api_version, "metadata": metadata, **self._shaped(answer)}
+        except ValueError as error:
+            raise errors.ServiceUnavailable(f"the answer of its node is no {name}: {error}") from error
+
+    def _shaped(self, answer: Object) -> Object:
+        """Return the fields that the model has; others are of a newer virt-handler."""
+        found = {key: value for key, value in self.fields(answer).items() if key not in ("kind", "apiVersion", "metadata")}
+        _, wrong = decoding.read(self.model, found)
+        if wrong:
+            raise ValueError(str(wrong[0]))
+        return found
+
+    @contextmanager
+    def _one(self, vm: Object, name: str) -> Iterator[None]:
+        uid = vm["metadata"]["uid"]
+        if self._waiting[uid] >= MAX_WAITING_PER_MACHINE or self._waiting.total() >= MAX_WAITING:
+            raise errors.TooManyRequests(f"too many requests wait for {name} or its like: ask again later", _details(vm, RETRY_SECONDS))
+        self._waiting[uid] += 1
+        try:
+            yield
+        finally:
+            self._waiting[uid] -= 1
+            if not self._waiting[uid]:
+                del self._waiting[uid]
+
+
+async def _get(destination: Destination, name: str) -> dict[str, Any]:
+    url = urlsplit(destination.url)
+    where = f"virt-handler at {url.netloc}"
+    origin = Origin(url.hostname or "", url.port or 443, destination.tls, destination.server_name)
+    timeouts = Timeouts(total_seconds=noderead.SECONDS, connect_seconds=CONNECT_SECONDS)
+    try:
+        async with Connections(keep_seconds=0) as connections:
+            with await connections.send(origin, "GET", url.path, headers={"Accept": "application/json"}, timeouts=timeouts) as response:
+                certificate = response.certificate
+                body = await response.read(noderead.MAX_BYTES)
+    except TimeoutError as error:
+        raise errors.Timeout(f"{where} was asked for {name}: {error}", errors.Details(retry_after_seconds=RETRY_SECONDS)) from error
+    except ExchangeFailed as error:
+        raise errors.ServiceUnavailable(f"{where} was asked for {name}: {error}", errors.Details(retry_after_seconds=1)) from error
+    if destination.trust is not None and (why := destination.trust.refusal(certificate)):
+        raise errors.ServiceUnavailable(f"{where} is not believed: {why}")
+    return _object(response, body, where)
+
+
+def _object(response: Response, body: bytes, where: str) -> dict[str, Any]:
+    try:
+        found = orjson.loads(body)
+    except ValueError:
+        found = None
+    if response.status == 200 and isinstance(found, dict):
+        return found
+    if isinstance(found, dict) and found.get("kind") == "Status" and response.status >= 400:
+        error = errors.from_status(found, response.status)
+    else:
+        error = errors.from_http(response.status, body[:MAX_ERROR_TEXT].decode(errors="replace"))
+    if isinstance(error, errors.UnknownStatus) or response.status < 400:
+        raise errors.ServiceUnavailable(f"{where} does not answer as one: {error.message}", error.details)
+    raise error
+
+
+def _details(vm: Object, retry_after_seconds: int = 0) -> errors.Details:
+    resource = VIRTUAL_MACHINES
+    return errors.Details(
+        name=vm["metadata"]["name"], group=resource.group, kind=resource.plural, retry_after_seconds=retry_after_seconds
+    )  # fmt: skip

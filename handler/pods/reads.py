@@ -1,0 +1,90 @@
+"""Texts that launchers tell when they are asked (:class:`messages.Read`), for whoever may read them.
+
+A launcher is asked for one text once at a time, and not again while its answer is fresh: who asks meanwhile waits for, and gets, the same.
+So readers can neither make a launcher say more than its budget, nor keep a guest's agent busy.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from apiserver.apis.meta import errors
+from apiserver.apis.meta.lines import one_line
+from handler.pods.launcher import Connection, Disconnected, Pending, Refused
+from handler.pods.links import Link, Links
+from launcher.protocol import messages
+
+WAIT_SECONDS: Final = 30.0
+"""Of one reader; the launcher gives whoever it asks itself less."""
+FRESH_SECONDS: Final = 5.0
+"""An answer is everybody's for so long: a refusal, too. Two kinds of the longest texts stay below what a launcher may say."""
+MAX_REFUSAL: Final = 512
+RETRY_SECONDS: Final = 5
+
+
+class Reads:
+    """What launchers were asked for."""
+
+    def __init__(self, links: Links) -> None:
+        self._links = links
+        self._asked: dict[tuple[str, str], Pending] = {}
+
+    async def read(self, pod_uid: str, what: str) -> str:
+        """Return the text that the launcher of this pod tells. It is the pod's word: not to be trusted.
+
+        Raises:
+            StatusError: BadRequest where the launcher will not tell it, Conflict where it cannot now, Timeout where whoever has it does not
+                answer, ServiceUnavailable where the launcher does not.
+        """
+        self._forget()
+        connection = _live(self._links.get(pod_uid))
+        if not connection.tells(what):
+            raise errors.BadRequest(f"its virt-launcher is of a release that has no {what}: it is told once the machine was started again")
+        pending = self._asked.get((pod_uid, what))
+        if pending is None or pending.connection is not connection:
+            pending = self._begin(connection, pod_uid, what)
+        try:
+            text = pending.text if await pending.answered(within=WAIT_SECONDS) else None
+        except Refused as refused:
+            raise _error(refused) from refused
+        except Disconnected as error:
+            self._asked.pop((pod_uid, what), None)
+            raise errors.ServiceUnavailable(f"its virt-launcher hung up while it was asked for {what}", _AGAIN) from error
+        if text is None:
+            raise errors.Timeout(f"its virt-launcher was asked for {what} and has not answered within {WAIT_SECONDS:.0f} s", _AGAIN)
+        return text
+
+    def _begin(self, connection: Connection, pod_uid: str, what: str) -> Pending:
+        try:
+            pending = self._asked[pod_uid, what] = connection.begin(messages.Read(what))
+        except Disconnected as error:
+            raise errors.ServiceUnavailable("its virt-launcher has just hung up", _AGAIN) from error
+        return pending
+
+    def _forget(self) -> None:
+        """Forget answers that are not fresh any more, and what was asked on connections that are gone."""
+        now = asyncio.get_running_loop().time()
+        self._asked = {key: each for key, each in self._asked.items() if each.answered_at is None or now - each.answered_at < FRESH_SECONDS}
+
+
+_AGAIN: Final = errors.Details(retry_after_seconds=RETRY_SECONDS)
+
+
+def _live(link: Link | None) -> Connection:
+    if link is None or link.connection is None:
+        raise errors.ServiceUnavailable("its virt-launcher is not connected to virt-handler", _AGAIN)
+    return link.connection
+
+
+def _error(refused: Refused) -> errors.StatusError:
+    message = one_line(str(refused), MAX_REFUSAL)
+    match refused.reason:
+        case "Timeout":
+            return errors.Timeout(message, _AGAIN)
+        case "Conflict" | "NotReady":
+            return errors.Conflict(message)
+        case "Invalid":
+            return errors.BadRequest(message)
+        case "Failed":
+            return errors.ServiceUnavailable(message)

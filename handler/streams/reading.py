@@ -1,0 +1,75 @@
+"""The answer to a GET of what a guest's launcher tells: checked, bounded, and as JSON."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final
+
+from apiserver.apis.meta import errors
+from apiserver.apis.meta.objects import Object
+from apiserver.apis.virt import noderead
+
+MAX_WAITING: Final = 64
+MAX_WAITING_PER_MACHINE: Final = 8
+RETRY_SECONDS: Final = 5
+
+Ask = Callable[[str, str], Awaitable[str]]
+"""(uid of the pod, what) → the text that its launcher tells; raises StatusError."""
+Check = Callable[[str], Object]
+"""The text of a launcher → the object that virt-api is answered with; raises ValueError. Nothing of the text is to be believed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What can be read of guests, and how."""
+
+    ask: Ask
+    checks: Mapping[str, Check]
+
+
+class Waiting:
+    """The readers that wait for an answer: a guest that does not give one must not fill virt-handler with them."""
+
+    def __init__(self) -> None:
+        self._waiting: Counter[str] = Counter()
+
+    @contextmanager
+    def one(self, uid: str, what: str) -> Iterator[None]:
+        """Count a reader of the machine with this uid as long as the block runs.
+
+        Raises:
+            TooManyRequests: it would be one too many.
+        """
+        if self._waiting[uid] >= MAX_WAITING_PER_MACHINE or self._waiting.total() >= MAX_WAITING:
+            raise errors.TooManyRequests(
+                f"too many readers wait for {what} already: ask again later", errors.Details(retry_after_seconds=RETRY_SECONDS)
+            )
+        self._waiting[uid] += 1
+        try:
+            yield
+        finally:
+            self._waiting[uid] -= 1
+            if not self._waiting[uid]:
+                del self._waiting[uid]
+
+
+async def read(reading: Reading, waiting: Waiting, pod_uid: str, vm_uid: str, what: str) -> Object:
+    """Return what a launcher tells, checked.
+
+    Raises:
+        StatusError: it does not, or what it tells is none.
+    """
+    with waiting.one(vm_uid, what):
+        text = await reading.ask(pod_uid, what)
+    try:
+        return reading.checks[what](text)
+    except ValueError as error:
+        raise errors.ServiceUnavailable(f"what its virt-launcher tells is no {what}: {type(error).__name__}") from error
+
+
+def text_of(text: str) -> Object:
+    """Return a text as it is, but for characters that no terminal should obey: a :data:`Check` of what is no JSON."""
+    return {noderead.TEXT: "".join(each for each in text if each.isprintable() or each == "\n")}
