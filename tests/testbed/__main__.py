@@ -72,7 +72,7 @@ def _images(names: list[str]) -> int:
 
 def _image_context(names: list[str]) -> int:
     if len(names) != 2:
-        raise progress.StepFailed(f"usage: image-context {{{','.join(project_images.NAMES)}}} DIRECTORY")
+        raise progress.StepFailed(f"usage: image-context {{{','.join((*project_images.NAMES, *project_images.ON_REQUEST))}}} DIRECTORY")
     project_images.write_context(names[0], pathlib.Path(names[1]))
     return 0
 

@@ -46,6 +46,8 @@ PROCESSES = (
     Process("virt-launcher", None, ("launcher", "apiserver/__init__.py", "apiserver/apis"), "launcher.__main__"),
 )
 NAMES = (*(process.name for process in PROCESSES), "etcd", "testguest")
+ON_REQUEST = ("debian",)
+"""Built, and given to the nodes, only where somebody names them: large, and most clusters do without."""
 
 
 def reference_of(name: str) -> str:
@@ -54,12 +56,12 @@ def reference_of(name: str) -> str:
 
 
 def name_of(image: images.Image) -> str:
-    """Return the name of one of the project's images, as in ``NAMES``."""
+    """Return the name of one of the project's images, as in ``NAMES`` and ``ON_REQUEST``."""
     return image.reference.rpartition("/")[2].partition(":")[0]
 
 
 def all_images() -> list[images.Image]:
-    """Return the project's images as they would be built from the present source."""
+    """Return the images of ``NAMES`` as they would be built from the present source."""
     return [image_of(name) for name in NAMES]
 
 
@@ -96,6 +98,20 @@ def _build(name: str, reference: str, archive: pathlib.Path) -> None:
         new.unlink(missing_ok=True)
         _buildah("push", "--quiet", "--compression-format", "zstd", "--compression-level", "1", reference, f"oci-archive:{new}:{reference}")
         new.replace(archive)
+
+
+def copy_out(image: images.Image, inside: str, target: pathlib.Path) -> None:
+    """Copy one file of an image that was built, at the path ``inside``, to ``target``.
+
+    Raises:
+        progress.StepFailed: the archive cannot be unpacked.
+    """
+    container = _buildah_output("from", f"oci-archive:{image.archive}").strip()
+    try:
+        root = pathlib.Path(_buildah_output("mount", container).strip())
+        shutil.copyfile(root / inside, target)
+    finally:
+        _buildah("rm", container)
 
 
 def _write_bill(name: str, reference: str, path: pathlib.Path) -> None:

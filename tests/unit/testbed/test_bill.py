@@ -86,7 +86,7 @@ def test_it_is_valid_and_equal_for_equal_contents(root: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", project_images.NAMES)
+@pytest.mark.parametrize("name", [*project_images.NAMES, *project_images.ON_REQUEST])
 def test_each_image_has_a_bill_of_what_is_in_it(name: str) -> None:
     image = project_images.image_of(name)
     images.ensure([image])
@@ -98,6 +98,6 @@ def test_each_image_has_a_bill_of_what_is_in_it(name: str) -> None:
     if process is not None and process.extra is not None:
         wanted = {line.split("==")[0] for line in project_images.pins_path(process).read_text().splitlines() if "==" in line}
         assert {each["name"] for each in document["components"] if each["purl"].startswith("pkg:pypi/")} == wanted
-    assert kinds == {"etcd": {"pkg:deb", "pkg:golang"}, "testguest": {"pkg:deb"}, "virt-launcher": {"pkg:deb"}}.get(
+    assert kinds == {"etcd": {"pkg:deb", "pkg:golang"}, "testguest": {"pkg:deb"}, "debian": {"pkg:deb"}, "virt-launcher": {"pkg:deb"}}.get(
         name, {"pkg:deb", "pkg:pypi"}
     )
