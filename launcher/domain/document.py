@@ -16,11 +16,16 @@ from launcher.domain import (
     firmware,
     graphics,
     guest_agent,
+    inputs,
     interfaces,
     memory,
     panic,
     pci,
     rng,
+    sound,
+    usb,
+    video,
+    watchdog,
 )
 from launcher.domain.definition import Definition, Tree
 from launcher.domain.values import InvalidSpecification
@@ -38,8 +43,13 @@ _FAMILIES: Final = (
     consoles,
     guest_agent,
     graphics,
+    video,
+    inputs,
+    sound,
+    watchdog,
     rng,
     panic,
+    usb,
     pci,
 )
 """In the order of the document; ports are counted when every other device is there."""

@@ -11,6 +11,9 @@ from launcher.domain.definition import Definition, Tree
 SPARE_PORTS: Final = 4
 """PCIe slots left for hot-plug: q35 takes devices only behind root ports that exist when it starts."""
 
+_CONVENTIONAL: Final = ("watchdog", "sound[@model='ac97']")
+"""Devices of PCI, which q35 has behind a bridge."""
+
 
 def append(tree: Tree, definition: Definition) -> None:
     """Append a root port for every device that will need one, and some to spare; to be called last."""
@@ -20,7 +23,10 @@ def append(tree: Tree, definition: Definition) -> None:
     needed = len(devices.findall("interface"))
     needed += sum(disk.find("target[@bus='virtio']") is not None for disk in devices.findall("disk"))
     needed += sum(controller.get("model") in ("virtio-scsi", "qemu-xhci") for controller in devices.findall("controller"))
-    needed += 3  # virtio-serial, balloon, rng
+    needed += sum(each.get("bus") == "virtio" for each in devices.findall("input"))
+    needed += devices.find("rng") is not None
+    needed += any(devices.find(each) is not None for each in _CONVENTIONAL)  # the bridge to their bus
+    needed += 2  # virtio-serial, balloon
     SubElement(devices, "controller", type="pci", index="0", model="pcie-root")
     for _ in range(needed + SPARE_PORTS):
         SubElement(devices, "controller", type="pci", model="pcie-root-port")

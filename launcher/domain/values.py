@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from pathlib import PurePosixPath
 from typing import Final
 
@@ -47,6 +48,28 @@ def word(value: object, path: str) -> str:
     if not isinstance(value, str) or not _WORD.fullmatch(value):
         raise InvalidSpecification(f"{path}: {value!r} is not allowed")
     return value
+
+
+def one_of(words: Collection[str], value: object, path: str) -> str:
+    """Return ``value`` if it is one of ``words``.
+
+    Raises:
+        InvalidSpecification: when it is not.
+    """
+    if not isinstance(value, str) or value not in words:
+        raise InvalidSpecification(f"{path}: {value!r} is not supported")
+    return value
+
+
+def number(value: object, least: int, most: int, path: str) -> str:
+    """Return ``value`` in digits if it is a whole number from ``least`` to ``most``.
+
+    Raises:
+        InvalidSpecification: when it is not.
+    """
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+        raise InvalidSpecification(f"{path}: {value!r} is no number from {least} to {most}")
+    return str(value)
 
 
 def printable(value: object, path: str) -> str:

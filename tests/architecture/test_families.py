@@ -26,7 +26,7 @@ SHARED = {
     XML: {"definition", "disk_origins", "document", "states", "values"},
 }
 """Modules that are no family."""
-UNASKED = {"clock", "features", "guest_agent", "panic", "pci", "rng"}
+UNASKED = {"clock", "features", "guest_agent", "pci", "usb"}
 """Parts of every domain, of which no field speaks."""
 WITHOUT_XML = {"machine"}
 """Written into the elements of another family: the machine type is an attribute of ``<os>``."""

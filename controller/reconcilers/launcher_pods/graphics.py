@@ -5,14 +5,16 @@ from __future__ import annotations
 from typing import Final
 
 from apiserver.apis.meta.objects import Object
-from apiserver.apis.virt.hardware import graphics
+from apiserver.apis.virt.hardware import graphics, video
 from controller.reconcilers.launcher_pods.needs import MIB, Claims, Needs
 
-GRAPHICS_BYTES: Final = 32 * MIB
-"""16 MiB of video memory, and as much for a VNC client's view of it."""
+MAX_VIEW_BYTES: Final = 64 * MIB
+"""The largest picture that is shown: 5120x2160 points (QEMU's VNC server cuts off what is beyond), and room for what is sent of it."""
 
 
 def needs(domain: Object, claims: Claims) -> Needs:
-    """Return the memory of a display."""
+    """Return the memory of the viewers' picture, which is not larger than the card's memory."""
     del claims
-    return Needs(overhead_bytes=GRAPHICS_BYTES) if graphics.meant(domain) else Needs()
+    if not graphics.meant(domain):
+        return Needs()
+    return Needs(overhead_bytes=min(video.vram_bytes(domain) or MAX_VIEW_BYTES, MAX_VIEW_BYTES))

@@ -13,7 +13,18 @@ from apiserver.apis.core.resources import PODS
 from apiserver.apis.meta.objects import Object, dig, labels_of, name_of, namespace_of, owner_reference, uid_of
 from apiserver.apis.virt import layout, names
 from apiserver.apis.virt.resources import VIRTUAL_MACHINES
-from controller.reconcilers.launcher_pods import cpu, disks, firmware, graphics, interfaces, launcher, memory
+from controller.reconcilers.launcher_pods import (
+    cpu,
+    disks,
+    firmware,
+    graphics,
+    inputs,
+    interfaces,
+    launcher,
+    memory,
+    sound,
+    video,
+)
 from controller.reconcilers.launcher_pods.needs import Claims, Needs, in_mebibytes
 from controller.reconcilers.launcher_pods.scheduling import Placement, scheduling
 from controller.reconcilers.settings import Settings
@@ -24,7 +35,7 @@ GRACE_MARGIN_SECONDS: Final = 15
 """Beyond the machine's own grace period: for virt-launcher to power the guest off (it gives up 8 s after the deadline) and end."""
 
 _RESERVED: Final = (names.COMPONENT_LABEL, names.VM_NAME_LABEL, names.CREATED_BY_LABEL, names.MIGRATION_LABEL)
-_FAMILIES: Final = (launcher, cpu, memory, disks, firmware, interfaces, graphics)
+_FAMILIES: Final = (launcher, cpu, memory, disks, firmware, interfaces, graphics, video, inputs, sound)
 
 
 def launcher_pod(vm: Object, attempt: int, claims: Claims, settings: Settings, placement: Placement) -> Object:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import os
 import re
 import shutil
@@ -13,7 +14,7 @@ from typing import Final
 
 from tests.testbed import layout
 
-MODULES: Final = ("virtio_pci", "virtio_blk", "virtio_scsi", "sd_mod", "button", "evdev", "virtio_rng")
+MODULES: Final = ("virtio_pci", "virtio_blk", "virtio_scsi", "sd_mod", "button", "evdev", "virtio_rng", "virtio_input")
 INIT: Final = """#!/bin/busybox sh
 export PATH=/bin:/sbin
 /bin/busybox --install -s /bin
@@ -37,7 +38,8 @@ class Guest:
 
 def build() -> Guest:
     """Return the guest, made at the first call on this machine."""
-    cache = layout.cache() / "test-guest-1"
+    made_of = hashlib.sha256(f"{MODULES}{INIT}".encode()).hexdigest()[:8]
+    cache = layout.cache() / f"test-guest-{made_of}"
     if not (cache / "initrd").exists():
         work = cache.with_suffix(".new")
         shutil.rmtree(work, ignore_errors=True)

@@ -5,10 +5,19 @@ from __future__ import annotations
 from typing import Final
 
 from apiserver.apis.meta.objects import Object
-from apiserver.apis.virt.hardware import consoles, disks, graphics, interfaces, memory
+from apiserver.apis.virt.hardware import consoles, disks, graphics, inputs, interfaces, memory, panic, rng, sound, video, watchdog
 from apiserver.apis.virt.hardware.given import Domain
 
 LISTS: Final = ("disks", "interfaces", "graphics", "consoles")
+_UNWRITTEN: Final = {
+    "inputs": inputs.meant,
+    "panic": panic.meant,
+    "rng": rng.meant,
+    "sound": sound.meant,
+    "video": video.compared,
+    "watchdog": watchdog.meant,
+}
+"""Devices that are not written into an object that leaves them unsaid: they follow from the lists, or few ask for them."""
 
 
 def meant(domain: Domain) -> Object:
@@ -27,4 +36,6 @@ def same(one: Domain, other: Domain) -> bool:
 
 
 def _compared(domain: Domain) -> Object:
-    return {**domain, "memory": memory.guest_bytes(domain), "devices": meant(domain) | {"disks": disks.compared(domain)}}
+    written = meant(domain) | {"disks": disks.compared(domain)}
+    unwritten = {field: of_domain(domain) for field, of_domain in _UNWRITTEN.items()}
+    return {**domain, "memory": memory.guest_bytes(domain), "devices": written | unwritten}

@@ -1,4 +1,4 @@
-"""The lists of devices as their author wrote them."""
+"""The devices as their author wrote them."""
 
 from __future__ import annotations
 
@@ -16,4 +16,15 @@ def devices(domain: Domain, field: str, otherwise: Sequence[Object]) -> list[Obj
     given = (domain.get("devices") or {}).get(field)
     if given is None:
         return list(otherwise)
-    return [{key: value for key, value in each.items() if value is not None} for each in given]
+    return [said(each) for each in given]
+
+
+def device(domain: Domain, field: str) -> Object | None:
+    """Return the one device ``devices.<field>``, or None where nothing is said."""
+    given = (domain.get("devices") or {}).get(field)
+    return None if given is None else said(given)
+
+
+def said(given: Mapping[str, Any]) -> Object:
+    """Return the members of an object that say something: a null does not."""
+    return {key: value for key, value in given.items() if value is not None}

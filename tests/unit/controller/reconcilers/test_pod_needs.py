@@ -9,7 +9,9 @@ import pytest
 from apiserver.apis.meta import quantity
 from apiserver.apis.meta.objects import Object
 from controller.reconcilers.launcher_pods import disks
+from controller.reconcilers.launcher_pods.launcher_pod import needs
 from controller.reconcilers.launcher_pods.needs import Needs
+from tests.unit.controller.reconcilers.builders import a_vm
 
 
 def test_what_two_need_is_the_sum_of_both() -> None:
@@ -40,3 +42,21 @@ def test_each_overlay_has_its_room_on_the_node() -> None:
     assert two.storage_bytes == 2 * one.storage_bytes
     (overlays,) = (each for each in two.volumes if "emptyDir" in each)
     assert quantity.parse(overlays["emptyDir"]["sizeLimit"]).bytes >= two.storage_bytes
+
+
+@pytest.mark.parametrize(
+    ("devices", "more"),
+    [
+        ({"graphics": []}, -32),
+        ({"graphics": [], "video": {"type": "vga"}}, -16),
+        ({"video": {"vram": "32Mi"}}, 32),
+        ({"video": {"vram": "256Mi"}}, 256 + 64 - 32),
+        ({"video": {"type": "virtio"}}, 264 + 64 - 32),
+        ({"sound": {}}, 4),
+        ({"inputs": [{"type": "tablet"}, {"type": "mouse"}, {"type": "keyboard"}]}, 2),
+        ({"inputs": []}, 0),
+    ],
+    ids=str,
+)
+def test_a_device_has_its_memory_in_the_pod(devices: Object, more: int) -> None:
+    assert needs(a_vm(domain={"devices": devices}), {}).overhead_bytes == needs(a_vm(domain={}), {}).overhead_bytes + (more << 20)

@@ -67,6 +67,26 @@ CASES = {
         cpu={"sockets": 2, "cores": 2, "threads": 1, "model": "Nehalem"},
         machine={"type": "pc"},
     ),
+    "further-devices": defined(
+        devices={
+            "graphics": [],
+            "video": {"type": "bochs", "vram": "32Mi"},
+            "inputs": [{"type": "keyboard"}, {"type": "tablet", "bus": "virtio"}, {"type": "mouse", "bus": "virtio"}],
+            "sound": {"model": "ac97"},
+            "watchdog": {"action": "poweroff"},
+            "rng": {"rate": {"bytes": 4096, "period": 500}},
+        },
+    ),
+    "virtio-video": defined(
+        devices={
+            "graphics": [{"type": "vnc"}, {"type": "spice"}],
+            "video": {"type": "virtio", "heads": 2},
+            "inputs": [],
+            "sound": {},
+            "rng": {"model": "none"},
+            "panic": {"model": "none"},
+        },
+    ),
 }
 
 
@@ -122,6 +142,21 @@ def test_memory_is_a_quantity_in_bytes(text: str, expected: int) -> None:
         {"devices": {"disks": [{**IMAGE, "device": "cdrom", "target": {"bus": "virtio"}}]}},
         {"devices": {"graphics": [{"type": "vnc"}, {"type": "vnc"}]}},
         {"devices": {"graphics": [{"type": "sdl"}]}},
+        {"devices": {"video": {"type": "qxl"}}},
+        {"devices": {"video": {"type": "vga", "vram": "1Ti"}}},
+        {"devices": {"video": {"type": "bochs", "vram": "much"}}},
+        {"devices": {"video": {"type": "virtio", "heads": 17}}},
+        {"devices": {"video": {"type": "virtio", "heads": "1"}}},
+        {"devices": {"inputs": [{"type": "passthrough"}]}},
+        {"devices": {"inputs": [{"type": "tablet", "bus": "xen"}]}},
+        {"devices": {"sound": {"model": "es1370"}}},
+        {"devices": {"watchdog": {"model": "ib700"}}},
+        {"devices": {"watchdog": {"action": "dump"}}},
+        {"devices": {"rng": {"model": "'/>"}}},
+        {"devices": {"rng": {"rate": {}}}},
+        {"devices": {"rng": {"rate": {"bytes": 0}}}},
+        {"devices": {"rng": {"rate": {"bytes": True}}}},
+        {"devices": {"panic": {"model": ["isa"]}}},
     ],
     ids=str,
 )
@@ -181,3 +216,23 @@ def test_q35_has_spare_ports_for_later() -> None:
     more = xml(taps=(TAP,)).findall("devices/controller[@model='pcie-root-port']")
     assert len(more) == len(ports) + 1
     assert xml(machine={"type": "pc"}).findall("devices/controller[@model='pcie-root-port']") == []
+
+
+@pytest.mark.parametrize(
+    ("devices", "ports"),
+    [
+        ({"inputs": [{"type": "tablet", "bus": "virtio"}, {"type": "mouse", "bus": "virtio"}]}, 2),
+        ({"inputs": [{"type": "tablet"}, {"type": "mouse"}]}, 1),
+        ({"watchdog": {}}, 1),
+        ({"sound": {"model": "ac97"}}, 1),
+        ({"watchdog": {}, "sound": {"model": "ac97"}}, 1),
+        ({"sound": {}}, 0),
+        ({"rng": {"model": "none"}}, -1),
+    ],
+    ids=str,
+)
+def test_each_further_device_has_the_port_that_it_needs(devices: dict[str, Any], ports: int) -> None:
+    def count(**more: Any) -> int:
+        return len(xml(devices={"graphics": [], **more}).findall("devices/controller[@model='pcie-root-port']"))
+
+    assert count(**devices) == count() + ports

@@ -6,18 +6,54 @@ from pydantic import Field
 
 from apiserver.apis.meta.schema import ATOMIC, Model
 from apiserver.apis.meta.validation import FieldError, Path
-from apiserver.apis.virt.v1alpha1.domain import consoles, cpu, disks, firmware, graphics, interfaces, machine, memory
+from apiserver.apis.virt.v1alpha1.domain import (
+    consoles,
+    cpu,
+    disks,
+    firmware,
+    graphics,
+    inputs,
+    interfaces,
+    machine,
+    memory,
+    panic,
+    rng,
+    sound,
+    video,
+    watchdog,
+)
 from apiserver.apis.virt.v1alpha1.domain.consoles import Console
 from apiserver.apis.virt.v1alpha1.domain.cpu import CPU
 from apiserver.apis.virt.v1alpha1.domain.disks import Disk
 from apiserver.apis.virt.v1alpha1.domain.firmware import Firmware
 from apiserver.apis.virt.v1alpha1.domain.graphics import Graphics
+from apiserver.apis.virt.v1alpha1.domain.inputs import Input
 from apiserver.apis.virt.v1alpha1.domain.interfaces import Interface
 from apiserver.apis.virt.v1alpha1.domain.machine import Machine
 from apiserver.apis.virt.v1alpha1.domain.memory import Memory
+from apiserver.apis.virt.v1alpha1.domain.panic import Panic
+from apiserver.apis.virt.v1alpha1.domain.rng import Rng
 from apiserver.apis.virt.v1alpha1.domain.rules import Object
+from apiserver.apis.virt.v1alpha1.domain.sound import Sound
+from apiserver.apis.virt.v1alpha1.domain.video import Video
+from apiserver.apis.virt.v1alpha1.domain.watchdog import Watchdog
 
-_FAMILIES = (cpu, memory, machine, firmware, disks, interfaces, graphics, consoles)
+_FAMILIES = (
+    cpu,
+    memory,
+    machine,
+    firmware,
+    disks,
+    interfaces,
+    graphics,
+    video,
+    inputs,
+    consoles,
+    sound,
+    watchdog,
+    rng,
+    panic,
+)
 
 
 class Devices(Model):
@@ -33,6 +69,17 @@ class Devices(Model):
     consoles: list[Console] | None = Field(
         None, description="Serial ports; the first is the one that the console subresource shows. Default: one.", json_schema_extra=ATOMIC
     )
+    video: Video | None = Field(None, description="The video card. Default: one of type vga where there are displays.")
+    inputs: list[Input] | None = Field(
+        None,
+        description="Keyboards and pointers, beside the PS/2 ones that every machine has. Default: a tablet where there are displays; [] "
+        "means none.",
+        json_schema_extra=ATOMIC,
+    )
+    sound: Sound | None = Field(None, description="A sound card. Default: none.")
+    watchdog: Watchdog | None = Field(None, description="A watchdog. Default: none.")
+    rng: Rng | None = Field(None, description="The source of random numbers. Default: a virtio one.")
+    panic: Panic | None = Field(None, description="The panic device. Default: an isa one.")
 
 
 class Domain(Model):
@@ -42,7 +89,7 @@ class Domain(Model):
     memory: Memory | None = Field(None, description="Memory.")
     machine: Machine | None = Field(None, description="The emulated machine.")
     firmware: Firmware | None = Field(None, description="What the guest starts from.")
-    devices: Devices | None = Field(None, description="Disks, network interfaces, displays and serial ports.")
+    devices: Devices | None = Field(None, description="Disks, network interfaces, displays, serial ports and further devices.")
 
 
 def validate(domain: Object, path: Path) -> list[FieldError]:

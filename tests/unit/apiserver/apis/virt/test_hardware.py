@@ -75,6 +75,39 @@ def test_the_same_hardware_may_be_said_in_different_words() -> None:
 
 
 @pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ({}, {"video": {"type": "vga", "vram": "16384Ki"}, "inputs": [{"type": "tablet"}], "rng": {}, "panic": {"model": "isa"}}),
+        ({"watchdog": {}}, {"watchdog": {"model": "i6300esb", "action": "reset"}}),
+        ({"sound": {"model": None}}, {"sound": {"model": "ich9"}}),
+        ({"rng": {"rate": {"bytes": 1}}}, {"rng": {"rate": {"bytes": 1, "period": 1000}}}),
+        ({"graphics": []}, {"graphics": [], "video": {"type": "none"}, "inputs": [], "watchdog": None}),
+        ({"video": {"type": "virtio"}}, {"video": {"type": "virtio", "heads": 1}}),
+    ],
+    ids=str,
+)
+def test_devices_that_are_said_are_the_same_as_those_that_are_meant(one: dict[str, Any], other: dict[str, Any]) -> None:
+    assert devices.same({"devices": one}, {"devices": other})
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"watchdog": {}},
+        {"sound": {}},
+        {"rng": {"model": "none"}},
+        {"panic": {"model": "none"}},
+        {"inputs": []},
+        {"video": {"vram": "32Mi"}},
+        {"video": {"type": "bochs"}},
+    ],
+    ids=str,
+)
+def test_a_further_device_is_other_hardware(said: dict[str, Any]) -> None:
+    assert not devices.same({}, {"devices": said})
+
+
+@pytest.mark.parametrize(
     ("disk", "expected"),
     [
         (IMAGE, 4 << 30),

@@ -36,6 +36,10 @@ def interfaces(count: int) -> dict[str, Any]:
     return {"devices": {"interfaces": [{"name": f"i{each}"} for each in range(count)]}}
 
 
+def device(name: str, **fields: Any) -> dict[str, Any]:
+    return {"devices": {name: fields}}
+
+
 @pytest.mark.parametrize(
     ("taken", "refused", "field"),
     [
@@ -70,6 +74,24 @@ def interfaces(count: int) -> dict[str, Any]:
             "devices.graphics[1].type",
         ),
         (interfaces(1), interfaces(2), "devices.interfaces"),
+        (device("video", vram="4Mi"), device("video", vram="2Mi"), "devices.video.vram"),
+        (device("video", vram="256Mi"), device("video", vram="512Mi"), "devices.video.vram"),
+        (device("video", vram="8Mi"), device("video", vram="9Mi"), "devices.video.vram"),
+        (device("video", type="bochs", vram="8Mi"), device("video", type="virtio", vram="8Mi"), "devices.video.vram"),
+        (device("video", type="virtio", heads=4), device("video", type="virtio", heads=5), "devices.video.heads"),
+        (device("video", type="virtio", heads=1), device("video", type="virtio", heads=0), "devices.video.heads"),
+        (device("video", type="virtio", heads=1), device("video", type="vga", heads=1), "devices.video.heads"),
+        ({"devices": {"video": {"type": "none"}, "graphics": []}}, device("video", type="none"), "devices.video.type"),
+        ({"devices": {"inputs": [{"type": "mouse"}] * 8}}, {"devices": {"inputs": [{"type": "mouse"}] * 9}}, "devices.inputs"),
+        (device("rng", rate={"bytes": 1}), device("rng", rate={"bytes": 0}), "devices.rng.rate.bytes"),
+        (device("rng", rate={"bytes": 1 << 30}), device("rng", rate={"bytes": (1 << 30) + 1}), "devices.rng.rate.bytes"),
+        (device("rng", rate={"bytes": 1, "period": 1}), device("rng", rate={"bytes": 1, "period": 0}), "devices.rng.rate.period"),
+        (
+            device("rng", rate={"bytes": 1, "period": 86_400_000}),
+            device("rng", rate={"bytes": 1, "period": 86_400_001}),
+            "devices.rng.rate.period",
+        ),
+        (device("rng", model="none"), device("rng", model="none", rate={"bytes": 1}), "devices.rng.rate"),
     ],
 )
 def test_a_bound_is_where_it_is_documented(taken: dict[str, Any], refused: dict[str, Any], field: str) -> None:

@@ -1,0 +1,13 @@
+"""Keyboards and pointers: ``devices.inputs``."""
+
+from __future__ import annotations
+
+from apiserver.apis.meta.objects import Object
+from apiserver.apis.virt.hardware import given, graphics
+from apiserver.apis.virt.hardware.given import Domain
+
+
+def meant(domain: Domain) -> list[Object]:
+    """Return ``devices.inputs``, each with ``bus``; with a display and nothing said a tablet, whose pointer is where the viewer's is."""
+    unsaid = [{"type": "tablet"}] if graphics.meant(domain) else []
+    return [{"bus": "usb", **each} for each in given.devices(domain, "inputs", unsaid)]

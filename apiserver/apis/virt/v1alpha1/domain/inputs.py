@@ -1,0 +1,30 @@
+"""Keyboards and pointers: ``devices.inputs``."""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+from pydantic import Field
+
+from apiserver.apis.meta.schema import Model
+from apiserver.apis.meta.validation import FieldError, Path
+from apiserver.apis.virt.hardware import inputs as hardware
+from apiserver.apis.virt.v1alpha1.domain.rules import Object, validate_count
+
+MAX_INPUTS: Final = 8
+
+
+class Input(Model):
+    """One keyboard or pointer, beside the PS/2 ones that every PC has."""
+
+    type: Literal["tablet", "keyboard", "mouse"] = Field(
+        description="What the guest takes it for. A tablet tells where the viewer's pointer is, a mouse only how it moved."
+    )
+    bus: Literal["usb", "virtio"] | None = Field(
+        None, description="How it is connected. Default usb; virtio is for guests with its driver."
+    )
+
+
+def validate(domain: Object, path: Path) -> list[FieldError]:
+    """Return what is wrong with ``devices.inputs``."""
+    return validate_count(hardware.meant(domain), MAX_INPUTS, path.child("devices", "inputs"))

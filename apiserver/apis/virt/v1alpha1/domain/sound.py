@@ -1,0 +1,23 @@
+"""The sound card: ``devices.sound``."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from apiserver.apis.meta.schema import Model
+from apiserver.apis.meta.validation import FieldError, Path
+from apiserver.apis.virt.v1alpha1.domain.rules import Object
+
+
+class Sound(Model):
+    """A sound card, for guests and programs that want one: of the displays only spice carries what it plays."""
+
+    model: Literal["ich9", "ac97"] | None = Field(None, description="The emulated card. Default ich9; ac97 is for older guests.")
+
+
+def validate(domain: Object, path: Path) -> list[FieldError]:
+    """Return nothing: what the schema admits is right."""
+    del domain, path
+    return []

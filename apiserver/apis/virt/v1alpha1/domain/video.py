@@ -1,0 +1,57 @@
+"""The video card: ``devices.video``."""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+from pydantic import Field
+
+from apiserver.apis.meta import quantity
+from apiserver.apis.meta.schema import Int32, Model, Quantity
+from apiserver.apis.meta.validation import FieldError, Path, forbidden, invalid
+from apiserver.apis.virt.hardware import graphics
+from apiserver.apis.virt.hardware import video as hardware
+from apiserver.apis.virt.v1alpha1.domain.rules import Object, validate_amount, validate_between
+
+MIN_VRAM: Final = quantity.parse("4Mi")
+MAX_VRAM: Final = quantity.parse("256Mi")
+MAX_HEADS: Final = 4
+
+
+class Video(Model):
+    """The card that the displays show."""
+
+    type: Literal["vga", "bochs", "virtio", "none"] | None = Field(
+        None,
+        description="The emulated card. Default vga, which every guest knows, and none where there are no displays. bochs: as vga, without "
+        "its text modes. virtio: larger pictures and several heads, for guests with its driver.",
+    )
+    vram: Quantity | None = Field(
+        None, description="vga and bochs: the card's memory, a power of two from 4Mi to 256Mi. Default 16Mi, enough for 2560x1440 points."
+    )
+    heads: Int32 | None = Field(None, description="virtio: how many screens the card has, at most 4. Default 1, the one that vnc shows.")
+
+
+def validate(domain: Object, path: Path) -> list[FieldError]:
+    """Return what is wrong with ``devices.video``."""
+    video, path = hardware.meant(domain), path.child("devices", "video")
+    kind, found = video["type"], []
+    if kind == "none" and graphics.meant(domain):
+        found.append(invalid(path.child("type"), kind, "displays need a card: leave it out, or write graphics: []"))
+    if "vram" in video:
+        found += _validate_vram(kind, video["vram"], path.child("vram"))
+    if "heads" in video:
+        if kind != "virtio":
+            found.append(forbidden(path.child("heads"), "may not be set for another type than virtio"))
+        else:
+            found += validate_between(video["heads"], 1, MAX_HEADS, path.child("heads"))
+    return found
+
+
+def _validate_vram(kind: str, vram: object, path: Path) -> list[FieldError]:
+    if kind not in hardware.WITH_VRAM:
+        return [forbidden(path, f"may not be set for another type than {' or '.join(hardware.WITH_VRAM)}")]
+    found = validate_amount(vram, MIN_VRAM, MAX_VRAM, path)
+    if not found and (amount := quantity.parse(str(vram)).bytes) & amount - 1:
+        found.append(invalid(path, vram, "must be a power of two"))
+    return found

@@ -1,0 +1,18 @@
+"""Keyboards and pointers: ``devices.inputs``."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from apiserver.apis.meta.objects import Object
+from apiserver.apis.virt.hardware import inputs
+from controller.reconcilers.launcher_pods.needs import MIB, Claims, Needs
+
+INPUT_BYTES: Final = MIB
+"""Of a device with its queue. The USB controller, and the first device on it, are among what was measured of QEMU with a display."""
+
+
+def needs(domain: Object, claims: Claims) -> Needs:
+    """Return the memory of the devices after the first."""
+    del claims
+    return Needs(overhead_bytes=INPUT_BYTES * max(len(inputs.meant(domain)) - 1, 0))

@@ -1,0 +1,110 @@
+"""Cards, keyboards and other further devices, as a guest sees them, and all of them as libvirt takes them."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any, Final, get_args
+
+import pytest
+
+from apiserver.apis.virt.v1alpha1.domain.inputs import Input
+from apiserver.apis.virt.v1alpha1.domain.sound import Sound
+from apiserver.apis.virt.v1alpha1.domain.video import Video
+from apiserver.apis.virt.v1alpha1.domain.watchdog import Watchdog
+from launcher.protocol import messages
+from tests.host.launcher.sandbox import NO_GRAPHICS, Launcher, Viewer, a_machine
+
+pytestmark = [pytest.mark.host, pytest.mark.timeout(240)]
+Start = Callable[[], Launcher]
+
+WATCHDOG: Final = "8086:25ab"
+AC97: Final = "8086:2415"
+BOCHS: Final = "1234:1111"
+XHCI: Final = "1b36:000d"
+VIRTIO_INPUT: Final = "1af4:1052"
+"""PCI vendor and device (docs/specs/pci-ids.rst of QEMU; Intel's data sheets)."""
+MIB: Final = 1 << 20
+
+
+def cards(viewer: Viewer) -> dict[str, str]:
+    """Return the paths of PCI devices by vendor and device."""
+    told = viewer.sh("for d in /sys/bus/pci/devices/*; do echo $(cat $d/vendor) $(cat $d/device) $d; done")
+    return {f"{vendor[2:]}:{device[2:]}": path for vendor, device, path in (line.split() for line in told.splitlines())}
+
+
+def first_region(viewer: Viewer, card: str) -> int:
+    """Return the bytes of a card's first region: of a video card its memory."""
+    start, end, _ = viewer.sh(f"head -n 1 {card}/resource").split()
+    return int(end, 16) - int(start, 16) + 1
+
+
+def let_it_run_out(viewer: Viewer) -> None:
+    """Start the watchdog's timer as a driver would that is never heard of again.
+
+    Intel 6300ESB, 16.4: configuration register 60h bit 2 has the timer count microseconds, so that both of its stages end after a second
+    each; bit 1 of register 68h starts it.
+    """
+    card = cards(viewer)[WATCHDOG]
+    viewer.type(f"printf '\\004\\000' | dd of={card}/config bs=2 seek=48 conv=notrunc 2>/dev/null\n")
+    viewer.type(f"printf '\\002' | dd of={card}/config bs=1 seek=104 conv=notrunc 2>/dev/null\n")
+
+
+def test_every_further_device_is_seen_by_the_guest(start: Start) -> None:
+    pod = start()
+    devices = {
+        **NO_GRAPHICS,
+        "video": {"type": "bochs", "vram": "32Mi"},
+        "inputs": [{"type": "keyboard"}, {"type": "tablet", "bus": "virtio"}, {"type": "mouse", "bus": "virtio"}],
+        "sound": {"model": "ac97"},
+        "watchdog": {"action": "pause"},
+        "rng": {"rate": {"bytes": MIB}},
+        "panic": {"model": "none"},
+    }
+    with pod.client() as client, pod.console() as viewer:
+        client.ask(messages.Sync(a_machine(devices=devices)))
+        viewer.expect("GUEST-READY", seconds=120)
+        found = cards(viewer)
+        assert {WATCHDOG, AC97, BOCHS, XHCI, VIRTIO_INPUT} <= found.keys()
+        assert first_region(viewer, found[BOCHS]) == 32 * MIB
+        names = viewer.sh("cat /sys/class/input/input*/name").splitlines()
+        assert {"QEMU Virtio Tablet", "QEMU Virtio Mouse"} <= set(names)
+        assert viewer.sh("head -c 64 /dev/hwrng | wc -c") == "64"
+        assert "virtio" in viewer.sh("cat /sys/class/misc/hw_random/rng_current")
+        assert viewer.sh("ls -d /sys/bus/acpi/devices/QEMU0001*") == "ls: /sys/bus/acpi/devices/QEMU0001*: No such file or directory"
+
+        let_it_run_out(viewer)
+        client.until(lambda status: status.domain is not None and status.domain.state == "paused", seconds=60)
+        assert client.status.domain is not None
+        assert client.status.domain.reason == "watchdog"
+        client.ask(messages.Resume())
+        assert viewer.sh("echo it goes on") == "it goes on"
+
+
+def words(model: Any, field: str) -> tuple[str, ...]:
+    """Return the words that a field of a model takes."""
+    annotation = model.model_fields[field].annotation
+    return next((get_args(each) for each in get_args(annotation) if get_args(each)), get_args(annotation))
+
+
+EVERY: Final[dict[str, list[Any]]] = {
+    "video": [{"type": each} for each in words(Video, "type") if each != "none"]
+    + [{"vram": "4Mi"}, {"vram": "256Mi"}, {"type": "bochs", "vram": "4Mi"}, {"type": "bochs", "vram": "256Mi"}]
+    + [{"type": "virtio", "heads": 4}],
+    "inputs": [[{"type": kind, "bus": bus}] * 8 for kind in words(Input, "type") for bus in words(Input, "bus")],
+    "sound": [{"model": each} for each in words(Sound, "model")],
+    "watchdog": [{"action": each} for each in words(Watchdog, "action")],
+    "rng": [{"model": "none"}, {"rate": {"bytes": 1, "period": 1}}, {"rate": {"bytes": 1 << 30, "period": 86_400_000}}],
+    "panic": [{"model": "none"}],
+}
+TOGETHER: Final = [dict(zip(EVERY, row, strict=True)) for row in itertools.zip_longest(*EVERY.values())]
+"""Every device once or more, each time beside others: as few guests as possible."""
+
+
+@pytest.mark.parametrize(("machine", "graphics"), [("q35", ["vnc", "spice"]), ("pc", [])])
+@pytest.mark.parametrize("devices", TOGETHER, ids=lambda devices: " ".join(f"{each}" for each in devices.values() if each))
+def test_libvirt_takes_every_device_that_virt_api_does(start: Start, devices: dict[str, Any], machine: str, graphics: list[str]) -> None:
+    given = {name: each for name, each in devices.items() if each is not None}
+    displays = {"interfaces": [], "graphics": [{"type": each} for each in graphics]}
+    with start().client() as client:
+        client.ask(messages.Sync(a_machine(machine={"type": machine}, devices={**given, **displays})))
