@@ -16,12 +16,12 @@ import asyncio
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal, Protocol, assert_never
+from typing import Any, Final, Literal, Protocol, assert_never, get_args
 
 from apiserver.apis.meta import objects
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.meta.resources import Resource
-from apiserver.apis.virt import conditions, phases, power
+from apiserver.apis.virt import access_credentials, conditions, phases, power
 from apiserver.apis.virt.resources import VIRTUAL_MACHINES
 from controller.runtime.clock import Clock
 from controller.runtime.flowcontrol import TokenBucket
@@ -108,7 +108,13 @@ def machine_of(vm: Mapping[str, Any], accelerator: messages.Accelerator, interfa
         accelerator=accelerator,
         interfaces=tuple(messages.Interface(each.name, each.mac, each.tap, each.model) for each in interfaces),
         grace_seconds=guest_plan.grace_seconds(vm),
+        access_credentials=tuple(_credential(each) for each in access_credentials.of(vm["spec"])),
     )
+
+
+def _credential(given: access_credentials.Credential) -> messages.AccessCredential:
+    methods: dict[str, messages.PropagationMethod] = {each: each for each in get_args(messages.PropagationMethod)}
+    return messages.AccessCredential(methods[given.method], given.users)
 
 
 class RunGuest:

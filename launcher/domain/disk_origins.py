@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any, Literal
 
-from apiserver.apis.virt import layout
+from apiserver.apis.virt import cloud_init, layout
 from apiserver.apis.virt.hardware import disks
 from launcher.domain.values import InvalidSpecification, confined, segment
 
@@ -26,6 +26,8 @@ class Origin:
     read_only: bool
     limit: int = 0
     """Bytes that an image may hold on top of which the guest writes."""
+    made: bool = False
+    """The file is made in this pod, before the domain is."""
 
     @property
     def overlay(self) -> PurePosixPath | None:
@@ -66,6 +68,8 @@ def origins(specification: Mapping[str, Any]) -> tuple[Origin, ...]:
             case "Image":
                 file = confined(f"{layout.IMAGES_DIRECTORY}/{name}", disk["source"]["path"], f"{path}.source.path")
                 result.append(Origin(name, file, image=True, read_only=read_only, limit=_limit(disk, path)))
+            case kind if kind in cloud_init.MADE:
+                result.append(Origin(name, PurePosixPath(layout.MADE_DIRECTORY, f"{name}.iso"), image=True, read_only=True, made=True))
             case other:
                 raise InvalidSpecification(f"{path}.type: {other!r} is not supported")
     return tuple(result)

@@ -74,6 +74,8 @@ def _missing(specification: Mapping[str, Any]) -> list[tuple[Origin, Path]]:
 
 def _look(origin: Origin) -> Found:
     path = Path(origin.path)
+    if origin.made:
+        return Found(direct=_direct_below(path.parent))
     if origin.image:
         root = f"{layout.IMAGES_DIRECTORY}/{origin.name}"
         image = _inside(path, root, origin)

@@ -24,6 +24,9 @@ EndingKind = Literal["shutdown", "shutdown-requested", "destroyed", "crashed", "
 * ``start-failed``: it never ran.
 """
 
+PropagationMethod = Literal["noCloud", "configDrive", "qemuGuestAgent"]
+"""Ways in which public keys come to the guest: in the meta data of a disk for cloud-init, or by the guest agent."""
+
 MigrationDirection = Literal["outgoing", "incoming"]
 
 MigrationState = Literal["prepared", "running", "arrived", "succeeded", "failed", "cancelled"]
@@ -44,6 +47,15 @@ class Interface:
 
 
 @dataclass(frozen=True, slots=True)
+class AccessCredential:
+    """A Secret with public keys of those who may log in; it is mounted by its position in the list."""
+
+    method: PropagationMethod
+    users: tuple[str, ...] = ()
+    """Of ``qemuGuestAgent``: the guest's users who get the keys."""
+
+
+@dataclass(frozen=True, slots=True)
 class Machine:
     """Everything virt-launcher needs to know of a VirtualMachine to make a libvirt domain."""
 
@@ -56,6 +68,8 @@ class Machine:
     interfaces: tuple[Interface, ...] = ()
     grace_seconds: float = 30.0
     """``terminationGracePeriodSeconds``: how long a guest that is asked to shut down may take, SIGTERM included."""
+    access_credentials: tuple[AccessCredential, ...] = ()
+    """``spec.accessCredentials``, in order."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,10 +20,10 @@ MODELS, MEANINGS, NEEDS, XML = (
     "launcher/domain",
 )
 SHARED = {
-    MODELS: {"document", "images", "rules"},
+    MODELS: {"cloud_init", "document", "images", "rules"},
     MEANINGS: {"devices", "given"},
-    NEEDS: {"launcher", "launcher_pod", "needs", "scheduling"},
-    XML: {"definition", "disk_origins", "document", "states", "values"},
+    NEEDS: {"access_credentials", "launcher", "launcher_pod", "needs", "scheduling"},
+    XML: {"cloud_init", "definition", "disk_origins", "document", "states", "values"},
 }
 """Modules that are no family."""
 UNASKED = {"clock", "features", "guest_agent", "pci", "usb"}

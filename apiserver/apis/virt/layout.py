@@ -64,6 +64,13 @@ IMAGES_DIRECTORY: Final = "/var/lib/kubevirt/images"
 """Image volumes are mounted read-only at ``<here>/<disk name>``."""
 KERNEL_BOOT_DIRECTORY: Final = "/var/lib/kubevirt/kernel-boot"
 """The image volume of ``firmware.kernelBoot``."""
+SOURCES_DIRECTORY: Final = "/var/lib/kubevirt/sources"
+"""Of a disk whose image is made in the pod, what the kubelet mounts of Secrets or a ConfigMap is at ``<here>/<disk name>``, read-only."""
+ACCESS_CREDENTIALS_DIRECTORY: Final = "/var/lib/kubevirt/access-credentials"
+"""The Secret of each of ``spec.accessCredentials`` is mounted at ``<here>/<its position>``, read-only."""
+MADE_VOLUME: Final = "made-disks"
+MADE_DIRECTORY: Final = "/var/lib/kubevirt/made-disks"
+"""emptyDir, in memory, of a pod with disks whose images are made in it: ``<disk name>.iso``."""
 
 USER_ID: Final = 107
 """uid and gid of everything in a launcher pod (``qemu`` in the image's passwd)."""

@@ -5,19 +5,25 @@ from __future__ import annotations
 from typing import Final
 
 from apiserver.apis.meta.objects import Object, dig
-from apiserver.apis.virt import layout
+from apiserver.apis.virt import cloud_init, layout
 from apiserver.apis.virt.hardware import disks
 from controller.reconcilers import disk_claims
-from controller.reconcilers.launcher_pods.needs import MIB, Claims, Needs, image_source, in_mebibytes
+from controller.reconcilers.launcher_pods.needs import MIB, Claims, Needs, image_source, in_mebibytes, projected
 
 OVERLAY_SHARE: Final = 4096
 OVERLAY_BYTES: Final = 2 * MIB
 """Bytes of a qcow2 file beyond its disk: tables of 10 bytes for each 64 KiB (and ours is counted generously), a header, a directory."""
+FILE_BYTES: Final = 4096
+"""Bytes of a file beyond its content: in a directory in memory the rest of a page, in an image the rest of a block and its entries."""
+KEYS_BYTES: Final = MIB
+"""Bytes of meta data with the public keys of ``spec.accessCredentials``: 64 of at most 4 KiB, of which JSON makes up to thrice that."""
+IMAGE_BYTES: Final = MIB
+"""Bytes of an image without files: 64 KiB measured, and the room that xorriso takes while it works."""
 
 
 def needs(domain: Object, claims: Claims) -> Needs:
-    """Return volumes of the disks, and room for what guests write to image disks."""
-    total = _overlays(domain)
+    """Return volumes of the disks, room for what guests write to image disks, and for disks that are made in the pod."""
+    total = _overlays(domain) + _made(domain)
     for position, disk in enumerate(disks.meant(domain)):
         total += _disk(disk, f"disk-{position}", claims)
     return total
@@ -40,8 +46,59 @@ def _overlays(domain: Object) -> Needs:
     )
 
 
+def made_bytes(domain: Object) -> int:
+    """Return the bytes of the images that are made in the pod, and of the files of the largest of them, which lie beside it meanwhile."""
+    files = [_files_bytes(each) for each in disks.meant(domain) if each.get("type") in cloud_init.MADE]
+    return sum(files) + IMAGE_BYTES * len(files) + max(files, default=0)
+
+
+def _files_bytes(disk: Object) -> int:
+    source = dig(disk, "source") or {}
+    if disk.get("type") not in cloud_init.TYPES:
+        return cloud_init.MAX_VALUES + FILE_BYTES * cloud_init.MAX_FILES
+    inline = sum(len(str(source.get(f"{datum}{way}") or "")) * 4 for datum in cloud_init.DATA for way in ("", "Base64"))
+    referred = sum(cloud_init.MAX_VALUES for datum in cloud_init.DATA if cloud_init.reference(source, datum))
+    return inline + referred + KEYS_BYTES + FILE_BYTES * len(cloud_init.DATA)
+
+
+def _made(domain: Object) -> Needs:
+    size = made_bytes(domain)
+    if not size:
+        return Needs()
+    return Needs(
+        overhead_bytes=size,
+        volumes=({"name": layout.MADE_VOLUME, "emptyDir": {"medium": "Memory", "sizeLimit": in_mebibytes(size)}},),
+        mounts=({"name": layout.MADE_VOLUME, "mountPath": layout.MADE_DIRECTORY},),
+    )
+
+
+def _mounted(disk: Object) -> tuple[Object, ...]:
+    """Return what the kubelet mounts of Secrets or a ConfigMap for a disk, as sources of one volume."""
+    source = dig(disk, "source") or {}
+    match disk.get("type"):
+        case cloud_init.SECRET:
+            return ({"secret": {"name": str(source.get("name") or "")}},)
+        case cloud_init.CONFIG_MAP:
+            return ({"configMap": {"name": str(source.get("name") or "")}},)
+        case _:
+            found = ((datum, cloud_init.reference(source, datum)) for datum in cloud_init.DATA)
+            return tuple(
+                {"secret": {"name": each[0], "items": [{"key": each[1], "path": datum}]}} for datum, each in found if each is not None
+            )
+
+
+def _of_made(disk: Object, volume: str) -> Needs:
+    sources = _mounted(disk)
+    if not sources:
+        return Needs()
+    mount = {"name": volume, "mountPath": f"{layout.SOURCES_DIRECTORY}/{disk['name']}", "readOnly": True}
+    return Needs(volumes=(projected(volume, *sources),), mounts=(mount,))
+
+
 def _disk(disk: Object, volume: str, claims: Claims) -> Needs:
     """Return what one disk needs. Its volume is named by its position: a disk's name can be longer than a volume's."""
+    if disk.get("type") in cloud_init.MADE:
+        return _of_made(disk, volume)
     claim, name = disk_claims.claim_of(disk), disk["name"]
     if claim is None:
         return Needs(

@@ -14,6 +14,7 @@ from apiserver.apis.meta.objects import Object, dig, labels_of, name_of, namespa
 from apiserver.apis.virt import layout, names
 from apiserver.apis.virt.resources import VIRTUAL_MACHINES
 from controller.reconcilers.launcher_pods import (
+    access_credentials,
     cpu,
     disks,
     firmware,
@@ -53,7 +54,7 @@ def target_pod(vm: Object, migration: Object, attempt: int, claims: Claims, sett
 def needs(vm: Object, claims: Claims) -> Needs:
     """Return what all parts of a machine need of its pod."""
     domain = dig(vm, "spec", "domain") or {}
-    return sum((family.needs(domain, claims) for family in _FAMILIES), start=Needs())
+    return sum((family.needs(domain, claims) for family in _FAMILIES), start=access_credentials.needs(dig(vm, "spec") or {}))
 
 
 def _pod(

@@ -61,3 +61,8 @@ def image_source(source: Mapping[str, Any], reference: str, policy: str) -> Obje
     if source.get(policy):
         image["pullPolicy"] = source[policy]
     return image
+
+
+def projected(name: str, *sources: Object) -> Object:
+    """Return a volume with the keys of Secrets and ConfigMaps as files: the pod starts when they are there, the kubelet follows changes."""
+    return {"name": name, "projected": {"defaultMode": 0o444, "sources": list(sources)}}

@@ -77,7 +77,9 @@ class Launcher:
         self.run_directory = directory / "run"
         self.disks = directory / "disks"
         self.images = directory / "images"
-        for path in (self.disks, self.images):
+        self.sources = directory / "sources"
+        self.access_credentials = directory / "access-credentials"
+        for path in (self.disks, self.images, self.sources, self.access_credentials):
             path.mkdir(parents=True)
             os.chown(path, layout.USER_ID, layout.USER_ID)
         if disks:
@@ -86,7 +88,8 @@ class Launcher:
         self.overlays.mkdir()
         self.overlays.chmod(0o777)  # as the kubelet makes emptyDirs
         self._mounted: list[Path] = [self.disks] if disks else []
-        for volume in layout.IN_MEMORY:
+        made = layout.Volume(layout.MADE_VOLUME, layout.MADE_DIRECTORY, 64 << 20)
+        for volume in (*layout.IN_MEMORY, made):
             self._mount(volume, directory / volume.name)
         self.log = directory / "log"
         passwd = directory / "passwd"
@@ -96,6 +99,9 @@ class Launcher:
             (self.disks, layout.DISKS_DIRECTORY),
             (self.images, layout.IMAGES_DIRECTORY),
             (self.overlays, layout.OVERLAYS_DIRECTORY),
+            (self.sources, layout.SOURCES_DIRECTORY),
+            (self.access_credentials, layout.ACCESS_CREDENTIALS_DIRECTORY),
+            (directory / made.name, made.directory),
             *((directory / volume.name, volume.directory) for volume in layout.IN_MEMORY),  # /tmp last: it hides what is bound before
         )
         kernel_boot = f"{shlex.quote(str(guest.directory))} {layout.KERNEL_BOOT_DIRECTORY}"
@@ -125,6 +131,11 @@ class Launcher:
         path.mkdir()
         subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={volume.size},mode=0777", "none", path], check=True)
         self._mounted.append(path)
+
+    @property
+    def made(self) -> Path:
+        """The directory with the images that were made in the pod."""
+        return self.run_directory.parent / layout.MADE_VOLUME
 
     def client(self) -> Client:
         """Connect to the wire."""

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from apiserver.apis.meta import quantity
 from apiserver.apis.meta.objects import Object
+from apiserver.apis.virt import cloud_init
 from apiserver.apis.virt.hardware import given
 from apiserver.apis.virt.hardware.given import Domain
 
@@ -51,8 +52,9 @@ def _with_overlay_in_bytes(disk: Object) -> Object:
 
 
 def _disk(said: Object, position: int) -> Object:
-    is_cdrom = said.get("device") == "cdrom"
-    disk: Object = {"name": f"disk{position}", "device": "disk", "readOnly": is_cdrom, **said}
+    is_made = said.get("type") in cloud_init.MADE
+    is_cdrom = said.get("device", "cdrom" if is_made else "disk") == "cdrom"
+    disk: Object = {"name": f"disk{position}", "device": "cdrom" if is_cdrom else "disk", "readOnly": is_cdrom or is_made, **said}
     disk["target"] = {"bus": "sata" if is_cdrom else "virtio", **(said.get("target") or {})}
     if said.get("type") == "Image":
         unsaid = {"path": IMAGE_PATH, "sizeLimit": OVERLAY_SIZE_LIMIT} if is_overlaid(disk) else {"path": IMAGE_PATH}

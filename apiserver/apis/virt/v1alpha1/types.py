@@ -14,6 +14,7 @@ from typing import Literal
 from pydantic import Field
 
 from apiserver.apis.meta.schema import ATOMIC, Int32, Int64, Kind, Model, Time, keyed_by
+from apiserver.apis.virt.v1alpha1.access_credentials import AccessCredential
 from apiserver.apis.virt.v1alpha1.domain.document import Domain
 from apiserver.apis.virt.v1alpha1.domain.graphics import Graphics
 from apiserver.apis.virt.v1alpha1.scheduling import Affinity, Toleration, TopologySpreadConstraint
@@ -65,6 +66,9 @@ class VirtualMachineSpec(Model):
     priority_class_name: str | None = Field(None, description="The PriorityClass of the machine's pod.")
     scheduler_name: str | None = Field(None, description="The scheduler that places the machine's pod, if not the default one.")
     node_name: str | None = Field(None, description="The one node that the machine runs on, past every scheduler. Rather use nodeSelector.")
+    access_credentials: list[AccessCredential] | None = Field(
+        None, description="Who may log in to the guest, and how it hears of that.", json_schema_extra=ATOMIC
+    )
     domain: Domain = Field(description="The machine itself: processors, memory, firmware, devices.")
 
 

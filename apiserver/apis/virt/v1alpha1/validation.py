@@ -22,7 +22,7 @@ from apiserver.apis.meta.validation import (
 )
 from apiserver.apis.virt import phases, power
 from apiserver.apis.virt.hardware import devices
-from apiserver.apis.virt.v1alpha1 import placement
+from apiserver.apis.virt.v1alpha1 import access_credentials, placement
 from apiserver.apis.virt.v1alpha1.domain import document
 from apiserver.apis.virt.v1alpha1.domain.rules import validate_between
 
@@ -65,7 +65,7 @@ def _validate_outside_domain(obj: Object) -> list[FieldError]:
     if len(name.encode()) > MAX_NAME:
         found.append(too_long(METADATA_NAME, MAX_NAME))
     found += _validate_running(spec)
-    return found + placement.validate(spec, SPEC)
+    return found + access_credentials.validate(spec, SPEC) + placement.validate(spec, SPEC)
 
 
 def validate_virtual_machine_update(obj: Object, old: Object) -> list[FieldError]:
@@ -80,12 +80,20 @@ def validate_virtual_machine_update(obj: Object, old: Object) -> list[FieldError
     found += _validate_outside_domain(obj)
     if obj["spec"]["domain"] != old["spec"]["domain"]:
         found += document.validate(obj["spec"]["domain"], DOMAIN)
+    return found + _validate_fixed(obj, old)
+
+
+def _validate_fixed(obj: Object, old: Object) -> list[FieldError]:
+    """Return what changed of that which a guest keeps from its start to its end, and the target of a migration has to be made of, too."""
     phase = phases.phase_of(old)
-    if phase in phases.WITH_GUEST and not devices.same(obj["spec"]["domain"], old["spec"]["domain"]):
-        deleted = (old.get("metadata") or {}).get("deletionTimestamp")
-        mending = "it is being deleted: wait until it is gone" if deleted else "stop it first"
-        text = f"may be changed only while the virtual machine is off, and it is {phase}; {mending}"
-        found.append(forbidden(DOMAIN, text))
+    if phase not in phases.WITH_GUEST:
+        return []
+    deleted = (old.get("metadata") or {}).get("deletionTimestamp")
+    mending = "it is being deleted: wait until it is gone" if deleted else "stop it first"
+    text = f"may be changed only while the virtual machine is off, and it is {phase}; {mending}"
+    found = [] if devices.same(obj["spec"]["domain"], old["spec"]["domain"]) else [forbidden(DOMAIN, text)]
+    if (obj["spec"].get("accessCredentials") or []) != (old["spec"].get("accessCredentials") or []):
+        found.append(forbidden(SPEC.child("accessCredentials"), text))
     return found
 
 

@@ -17,7 +17,7 @@ from controller.reconcilers.launcher_pods.launcher_pod import launcher_pod, targ
 from controller.reconcilers.launcher_pods.scheduling import Placement
 from controller.reconcilers.settings import Settings
 from tests.unit.controller.reconcilers.builders import a_migration, a_vm
-from tests.unit.controller.reconcilers.test_launcher_pod import CLAIMS, DISKS, MOVE, PLACED, TINY
+from tests.unit.controller.reconcilers.test_launcher_pod import CLAIMS, DISKS, FIRST_BOOT, MOVE, PLACED, TINY
 
 Pod = dict[str, Any]
 Change = Callable[[Pod], Any]
@@ -49,7 +49,7 @@ def examples() -> list[dict[str, Any]]:
         vm["metadata"] |= {"namespace": "default", "uid": f"6b0a1c1e-0000-4000-8000-00000000010{number}"}
     labelled = a_vm()
     labelled["metadata"]["labels"] = {"app": "db", names.COMPONENT_LABEL: "somebody-else"}
-    return [*found, TINY, DISKS, PLACED, labelled]
+    return [*found, TINY, DISKS, FIRST_BOOT, PLACED, labelled]
 
 
 def made() -> list[Pod]:
@@ -97,6 +97,11 @@ def _token_by_projection(pod: Pod) -> None:
     token = {"serviceAccountToken": {"path": "token", "expirationSeconds": 3600}}
     pod["spec"]["serviceAccountName"] = "default"
     pod["spec"]["volumes"].append({"name": "more", "projected": {"sources": [token]}})
+
+
+def _token_beside_a_secret(pod: Pod) -> None:
+    _token_by_projection(pod)
+    pod["spec"]["volumes"][-1]["projected"]["sources"].insert(0, {"secret": {"name": "s"}})
 
 
 _CLAIM: Final = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
@@ -169,6 +174,10 @@ CREATIONS: Final = MappingProxyType[str, Change](
         "a Secret": _volume(secret={"secretName": "s"}),
         "a ConfigMap": _volume(configMap={"name": "c"}),
         "a token by projection": _token_by_projection,
+        "a token beside a Secret by projection": _token_beside_a_secret,
+        "the pod's own fields by projection": _volume(
+            projected={"sources": [{"downwardAPI": {"items": [{"path": "x", "fieldRef": {"fieldPath": "metadata.name"}}]}}]}
+        ),
         "the pod's own fields": _volume(downwardAPI={"items": [{"path": "x", "fieldRef": {"fieldPath": "metadata.name"}}]}),
         "NFS": _volume(nfs={"server": "10.0.0.1", "path": "/"}),
         "an ephemeral claim": _volume(ephemeral={"volumeClaimTemplate": {"spec": _CLAIM}}),

@@ -50,6 +50,25 @@ DISKS = a_vm(
         },
     },
 )
+FIRST_BOOT = a_vm(
+    accessCredentials=[{"sshPublicKey": {"source": {"secret": {"secretName": "keys"}}, "propagationMethod": {"noCloud": {}}}}],
+    domain={
+        "memory": {"guest": "128Mi"},
+        "devices": {
+            "graphics": [],
+            "disks": [
+                {
+                    "name": "seed",
+                    "type": "CloudInitNoCloud",
+                    "source": {"userDataSecretRef": {"name": "user"}, "networkDataSecretRef": {"name": "net", "key": "eth0.yaml"}},
+                },
+                {"name": "answers", "type": "Secret", "source": {"name": "unattend"}},
+                {"name": "config", "type": "ConfigMap", "source": {"name": "settings"}},
+                {"name": "said", "type": "CloudInitConfigDrive", "source": {"userData": "text"}},
+            ],
+        },
+    },
+)
 CLAIMS: dict[str, Object | None] = {"myvolumeclaim": {"spec": {"volumeMode": "Filesystem"}}, "raw": {"spec": {"volumeMode": "Block"}}}
 NEAR = {"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": "a"}}}
 TERM = {"matchExpressions": [{"key": "disk", "operator": "In", "values": ["ssd"]}]}
@@ -71,6 +90,7 @@ MOVE = Placement(kvm=True, not_on_node="node1", node_selector={"kubevirt.io/host
 PODS = {
     "tiny": launcher_pod(TINY, 1, {}, SETTINGS, Placement()),
     "disks": launcher_pod(DISKS, 2, CLAIMS, SETTINGS, Placement(kvm=True, avoid_nodes=("node1", "node2"))),
+    "first-boot": launcher_pod(FIRST_BOOT, 1, {}, SETTINGS, Placement()),
     "placed": launcher_pod(PLACED, 1, {}, SETTINGS, Placement()),
     "target": target_pod(PLACED, a_migration(), 1, {}, SETTINGS, MOVE),
 }
@@ -89,7 +109,7 @@ def test_the_pod_is_as_reviewed(name: str) -> None:
 def test_the_pod_passes_pod_security_restricted(name: str) -> None:
     """https://kubernetes.io/docs/concepts/security/pod-security-standards/, the rules that a pod can break."""
     spec = PODS[name]["spec"]
-    allowed = {"emptyDir", "persistentVolumeClaim", "image"}
+    allowed = {"emptyDir", "persistentVolumeClaim", "image", "projected"}
     assert all(set(volume) - {"name"} <= allowed for volume in spec["volumes"])
     assert spec["securityContext"]["runAsNonRoot"] is True
     assert spec["securityContext"]["runAsUser"] != 0
@@ -102,7 +122,7 @@ def test_the_pod_passes_pod_security_restricted(name: str) -> None:
 
 
 DISK = st.fixed_dictionaries(
-    {"type": st.sampled_from(["Image", "PersistentVolumeClaim"])},
+    {"type": st.sampled_from(["Image", "PersistentVolumeClaim", "Secret", "ConfigMap", "CloudInitNoCloud"])},
     optional={"device": st.sampled_from(["disk", "cdrom"]), "readOnly": st.booleans(), "sizeLimit": st.sampled_from(["1Mi", "10Gi", "7G"])},
 )
 
@@ -110,7 +130,9 @@ DISK = st.fixed_dictionaries(
 def a_disk(drawn: Object) -> Object:
     """Return a disk that virt-api takes."""
     disk = {key: value for key, value in drawn.items() if key != "sizeLimit"}
-    if drawn["type"] == "PersistentVolumeClaim":
+    if drawn["type"] == "CloudInitNoCloud":
+        return disk | {"source": {"userData": "x", "metaDataSecretRef": {"name": "s"}}}
+    if drawn["type"] != "Image":
         return disk | {"source": {"name": "c"}}
     overlaid = drawn.get("device") != "cdrom" and not drawn.get("readOnly")
     return disk | {"source": {"reference": "a"} | ({"sizeLimit": drawn["sizeLimit"]} if overlaid and "sizeLimit" in drawn else {})}

@@ -11,7 +11,10 @@ from pydantic import Field
 from apiserver.apis.meta import names, quantity
 from apiserver.apis.meta.schema import Int32, Model, Quantity
 from apiserver.apis.meta.validation import FieldError, Path, duplicate, forbidden, invalid, not_supported, required, too_long
+from apiserver.apis.virt import cloud_init as made
 from apiserver.apis.virt.hardware import disks as hardware
+from apiserver.apis.virt.v1alpha1.domain import cloud_init
+from apiserver.apis.virt.v1alpha1.domain.cloud_init import SecretKey
 from apiserver.apis.virt.v1alpha1.domain.images import PullPolicy
 from apiserver.apis.virt.v1alpha1.domain.rules import (
     Object,
@@ -30,7 +33,14 @@ MIN_OVERLAY: Final = quantity.parse("1Mi")
 MAX_OVERLAY: Final = quantity.parse("64Ti")
 
 _SERIAL: Final = re.compile(r"[A-Za-z0-9_.+-]*")
-_FIELDS_OF_SOURCES: Final = {"PersistentVolumeClaim": {"name"}, "Image": {"reference", "path", "pullPolicy", "sizeLimit"}}
+_FIELDS_OF_SOURCES: Final = {
+    "PersistentVolumeClaim": {"name"},
+    "Image": {"reference", "path", "pullPolicy", "sizeLimit"},
+    made.NO_CLOUD: cloud_init.FIELDS,
+    made.CONFIG_DRIVE: cloud_init.FIELDS,
+    made.SECRET: {"name", "volumeLabel"},
+    made.CONFIG_MAP: {"name", "volumeLabel"},
+}
 
 
 class DiskSource(Model):
@@ -38,7 +48,8 @@ class DiskSource(Model):
 
     name: str | None = Field(
         None,
-        description="PersistentVolumeClaim: the claim's name in the same namespace. Looked up in lower case, the only one claims have.",
+        description="PersistentVolumeClaim: the claim's name in the same namespace. Looked up in lower case, the only one claims have. "
+        "Secret, ConfigMap: its name in the same namespace.",
     )
     reference: str | None = Field(None, description="Image: the reference of a container image with a disk image in it.")
     path: str | None = Field(None, description="Image: path of the disk image within the container image. Default disk/disk.img.")
@@ -47,6 +58,32 @@ class DiskSource(Model):
         None,
         description="Image: the largest disk that the image may hold when the guest writes to it. What it writes lies on the node's disk, "
         "of which so much is requested for the pod; a larger one does not start. Default 4Gi.",
+    )
+    volume_label: str | None = Field(
+        None, description="Secret, ConfigMap: the name of the disk's file system, at most 16 characters. Default cfgdata."
+    )
+    user_data: str | None = Field(
+        None,
+        description="CloudInit…: user data as text; passwords and keys belong into userDataSecretRef, because whoever may read machines "
+        "reads this. At most one of userData, userDataBase64 and userDataSecretRef; the others alike.",
+    )
+    user_data_base64: str | None = Field(None, description="CloudInit…: user data in base64.")
+    user_data_secret_ref: SecretKey | None = Field(
+        None, description="CloudInit…: the Secret that holds user data, under the key userdata unless another is named."
+    )
+    network_data: str | None = Field(None, description="CloudInit…: network configuration as text. Default: the guest asks by DHCP.")
+    network_data_base64: str | None = Field(None, description="CloudInit…: network configuration in base64.")
+    network_data_secret_ref: SecretKey | None = Field(
+        None, description="CloudInit…: the Secret that holds network configuration, under the key networkdata unless another is named."
+    )
+    meta_data: str | None = Field(
+        None,
+        description="CloudInit…: meta data as text, in place of what is made. Default: an instance id that follows from the object's uid, "
+        "the machine's name as the local hostname, and the public keys of accessCredentials.",
+    )
+    meta_data_base64: str | None = Field(None, description="CloudInit…: meta data in base64.")
+    meta_data_secret_ref: SecretKey | None = Field(
+        None, description="CloudInit…: the Secret that holds meta data, under the key metadata unless another is named."
     )
 
 
@@ -60,14 +97,20 @@ class Disk(Model):
     """One disk or CD-ROM drive."""
 
     name: str | None = Field(None, description="Its name, unique in the machine. Default disk<position>, counted from 0.")
-    type: Literal["PersistentVolumeClaim", "Image"] = Field(
+    type: Literal["PersistentVolumeClaim", "Image", "CloudInitNoCloud", "CloudInitConfigDrive", "Secret", "ConfigMap"] = Field(
         description="What holds the content. PersistentVolumeClaim: a claim, as a block device or as a file disk.img; lasts. Image: a "
-        "container image; what the guest writes goes to an overlay that is gone when the machine is off."
+        "container image; what the guest writes goes to an overlay that is gone when the machine is off. CloudInitNoCloud, "
+        "CloudInitConfigDrive: what cloud-init reads at the first boot, as a file system cidata or config-2. Secret, ConfigMap: its keys "
+        "as files of an ISO 9660 file system. The last four are made anew at every start and are read-only."
     )
-    device: Literal["disk", "cdrom"] | None = Field(None, description="What the guest takes it for. Default disk.")
+    device: Literal["disk", "cdrom"] | None = Field(
+        None, description="What the guest takes it for. Default disk, for what is made at the start cdrom."
+    )
     source: DiskSource = Field(description="Where the content is.")
     target: DiskTarget | None = Field(None, description="How the guest sees it.")
-    read_only: bool | None = Field(None, description="The guest cannot write to it. Default false, for a cdrom true.")
+    read_only: bool | None = Field(
+        None, description="The guest cannot write to it. Default false, for a cdrom and for what is made at the start true."
+    )
     boot_order: Int32 | None = Field(
         None, description="Place in the order of devices to start from, from 1; devices without one come last."
     )
@@ -81,6 +124,7 @@ def validate(domain: Object, path: Path) -> list[FieldError]:
     for position, disk in enumerate(disks):
         found += _validate_disk(disk, path.index(position))
     found += validate_unique(disks, "name", path) + validate_unique(disks, "bootOrder", path)
+    found += cloud_init.validate_single(disks, path)
     return found + _validate_unique_claims(disks, path)
 
 
@@ -91,8 +135,12 @@ def _validate_disk(disk: Object, path: Path) -> list[FieldError]:
         found += _validate_overlay(disk, path.child("source", "sizeLimit"))
     if disk["device"] == "cdrom" and disk["target"]["bus"] == "virtio":
         found.append(not_supported(path.child("target", "bus"), "virtio", ("sata", "scsi")))
+    if disk["device"] == "disk" and disk["readOnly"] and disk["target"]["bus"] == "sata":  # the bus has no such disks, and libvirt refuses
+        found.append(not_supported(path.child("target", "bus"), "sata", ("virtio", "scsi")))
     if disk["device"] == "cdrom" and not disk["readOnly"]:
         found.append(invalid(path.child("readOnly"), disk["readOnly"], "a cdrom is always read-only"))
+    elif disk.get("type") in made.MADE and not disk["readOnly"]:
+        found.append(invalid(path.child("readOnly"), disk["readOnly"], f"a disk of type {disk['type']} is always read-only"))
     if "bootOrder" in disk:
         found += validate_between(disk["bootOrder"], 1, MAX_DISKS, path.child("bootOrder"))
     serial = disk.get("serial") or ""
@@ -109,6 +157,10 @@ def _validate_source(kind: str, source: Object, path: Path) -> list[FieldError]:
     if kind == "Image":
         found += validate_image(source.get("reference") or "", path.child("reference"))
         return found + validate_path(source.get("path") or "", path.child("path"), absolute=False)
+    if kind in made.TYPES:
+        return found + cloud_init.validate_source(source, path)
+    if kind in (made.SECRET, made.CONFIG_MAP):
+        return found + cloud_init.validate_files(kind, source, path)
     name = source.get("name") or ""
     if not name:
         return [*found, required(path.child("name"), "the name of a PersistentVolumeClaim in the same namespace")]

@@ -1,0 +1,89 @@
+"""Who may log in to the guest: ``spec.accessCredentials``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from pydantic import Field
+
+from apiserver.apis.meta.schema import Model
+from apiserver.apis.meta.validation import FieldError, Path, forbidden, required
+from apiserver.apis.virt import access_credentials
+from apiserver.apis.virt.hardware import disks
+from apiserver.apis.virt.v1alpha1.domain.cloud_init import validate_object_name
+from apiserver.apis.virt.v1alpha1.domain.rules import Object, validate_count
+
+MAX_CREDENTIALS: Final = 16
+
+
+class SecretSource(Model):
+    """A Secret of which every value is a list of public keys."""
+
+    secret_name: str = Field(description="The Secret's name in the same namespace; each line of each value is a public key.")
+
+
+class AccessCredentialSource(Model):
+    """The place of the public keys."""
+
+    secret: SecretSource = Field(description="A Secret.")
+
+
+class NoCloudPropagation(Model):
+    """The keys stand in the meta data of the disk of type CloudInitNoCloud."""
+
+
+class ConfigDrivePropagation(Model):
+    """The keys stand in the meta data of the disk of type CloudInitConfigDrive."""
+
+
+class PropagationMethod(Model):
+    """The way in which public keys come to the guest: one of its fields is set."""
+
+    no_cloud: NoCloudPropagation | None = Field(
+        None, description="In the meta data of the disk of type CloudInitNoCloud: the guest takes them at its first boot."
+    )
+    config_drive: ConfigDrivePropagation | None = Field(
+        None, description="In the meta data of the disk of type CloudInitConfigDrive: the guest takes them at its first boot."
+    )
+
+
+class SSHPublicKey(Model):
+    """Public keys, and the way in which they come to the guest."""
+
+    source: AccessCredentialSource = Field(description="Where the keys are.")
+    propagation_method: PropagationMethod = Field(description="How they come to the guest.")
+
+
+class AccessCredential(Model):
+    """A right to log in to the guest."""
+
+    ssh_public_key: SSHPublicKey = Field(description="Public keys of those who may log in by SSH.")
+
+
+def validate(spec: Object, path: Path) -> list[FieldError]:
+    """Return what is wrong with ``accessCredentials``; ``path`` is that of the spec."""
+    given, path = spec.get("accessCredentials") or [], path.child("accessCredentials")
+    found = validate_count(given, MAX_CREDENTIALS, path)
+    made = {each["type"]: each.get("source") or {} for each in disks.meant(spec.get("domain") or {}) if each.get("type")}
+    for position, element in enumerate(given):
+        key = element.get("sshPublicKey") or {}
+        place = path.index(position).child("sshPublicKey")
+        name = ((key.get("source") or {}).get("secret") or {}).get("secretName") or ""
+        found += validate_object_name("Secret", name, place.child("source", "secret", "secretName"))
+        found += _validate_method(key.get("propagationMethod") or {}, made, place.child("propagationMethod"))
+    return found
+
+
+def _validate_method(given: Object, made: Mapping[str, Any], path: Path) -> list[FieldError]:
+    methods = [each for each in access_credentials.METHODS if given.get(each) is not None]
+    if not methods:
+        return [required(path, f"one of {', '.join(PropagationMethod.model_json_schema()['properties'])}")]
+    found = [forbidden(path.child(each), f"may not be set together with {methods[0]}") for each in methods[1:]]
+    kind = access_credentials.DISKS.get(methods[0], "")
+    if kind and kind not in made:
+        found.append(forbidden(path.child(methods[0]), f"may not be set without a disk of type {kind}, which brings the keys"))
+    elif kind and any(field.startswith("metaData") for field in made[kind]):
+        text = "may not be set together with meta data of the disk's source, in which the keys would stand"
+        found.append(forbidden(path.child(methods[0]), text))
+    return found

@@ -1,0 +1,94 @@
+"""Sources of disks whose image is made in the pod: data for cloud-init, files of a Secret or ConfigMap.
+
+What is wrong with such data is told without repeating it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from pydantic import Field
+
+from apiserver.apis.meta import names
+from apiserver.apis.meta.schema import Model
+from apiserver.apis.meta.validation import FieldError, Path, forbidden, invalid, required, too_long
+from apiserver.apis.virt import cloud_init
+from apiserver.apis.virt.v1alpha1.domain.rules import Object
+
+FIELDS: Final = frozenset(f"{datum}{way}" for datum in cloud_init.DATA for way in ("", "Base64", "SecretRef"))
+"""Fields of a source of such data."""
+MAX_KEY: Final = 253
+
+_KEY: Final = re.compile(r"[A-Za-z0-9_.-]+")
+_LABEL: Final = re.compile(r"[A-Za-z0-9_.-]{1,16}")
+"""Joliet, which Linux and Windows prefer to read, has room for 16 characters."""
+_HIDDEN: Final = "…"
+
+
+class SecretKey(Model):
+    """One value of a Secret in the machine's namespace."""
+
+    name: str = Field(description="The Secret's name.")
+    key: str | None = Field(None, description="The key of the value. Default: userdata, networkdata or metadata.")
+
+
+def validate_source(source: Object, path: Path) -> list[FieldError]:
+    """Return what is wrong with the source of a disk for cloud-init."""
+    return [error for datum in cloud_init.DATA for error in _validate_datum(source, datum, path)]
+
+
+def validate_files(kind: str, source: Object, path: Path) -> list[FieldError]:
+    """Return what is wrong with the source of a disk made of a Secret or ConfigMap."""
+    found = validate_object_name(kind, source.get("name") or "", path.child("name"))
+    label = source.get("volumeLabel")
+    if label is not None and not _LABEL.fullmatch(label):
+        found.append(invalid(path.child("volumeLabel"), label, "must be 1 to 16 alphanumeric characters, '_', '.' or '-'"))
+    return found
+
+
+def validate_single(disks: Sequence[Object], path: Path) -> list[FieldError]:
+    """Return the disks for cloud-init beyond the first: it reads one of them, and which one is its own choice."""
+    places = [position for position, disk in enumerate(disks) if disk.get("type") in cloud_init.TYPES]
+    text = "a machine has at most one disk for cloud-init"
+    return [forbidden(path.index(position).child("type"), text) for position in places[1:]]
+
+
+def validate_object_name(kind: str, name: str, path: Path) -> list[FieldError]:
+    """Return what is wrong with the name of a Secret or ConfigMap."""
+    if not name:
+        return [required(path, f"the name of a {kind} in the same namespace")]
+    return [invalid(path, name, each) for each in names.subdomain_errors(name)]
+
+
+def _validate_datum(source: Object, datum: str, path: Path) -> list[FieldError]:
+    ways = [f"{datum}{way}" for way in ("", "Base64", "SecretRef") if source.get(f"{datum}{way}") is not None]
+    found = [forbidden(path.child(way), f"may not be set together with {ways[0]}") for way in ways[1:]]
+    if f"{datum}SecretRef" in ways:
+        found += _validate_reference(source[f"{datum}SecretRef"], path.child(f"{datum}SecretRef"))
+    for way in (datum, f"{datum}Base64"):
+        if way in ways:
+            found += _validate_inline({way: source[way]}, datum, path.child(way))
+    return found
+
+
+def _validate_reference(given: Object, path: Path) -> list[FieldError]:
+    found = validate_object_name("Secret", given.get("name") or "", path.child("name"))
+    key = given.get("key")
+    if key is None:
+        return found
+    if len(key) > MAX_KEY:
+        return [*found, too_long(path.child("key"), MAX_KEY)]
+    if not _KEY.fullmatch(key) or key == "." or key.startswith(".."):
+        text = "must consist of alphanumeric characters, '-', '_' or '.', and not begin with '..'"
+        found.append(invalid(path.child("key"), key, text))
+    return found
+
+
+def _validate_inline(source: Object, datum: str, path: Path) -> list[FieldError]:
+    try:
+        data = cloud_init.inline(source, datum)
+    except ValueError as error:
+        return [invalid(path, _HIDDEN, str(error))]
+    return [too_long(path, cloud_init.MAX_INLINE)] if data is not None and len(data) > cloud_init.MAX_INLINE else []

@@ -1,0 +1,24 @@
+"""Who may log in to the guest: ``spec.accessCredentials``."""
+
+from __future__ import annotations
+
+from apiserver.apis.meta.objects import Object
+from apiserver.apis.virt import access_credentials, layout
+from controller.reconcilers.launcher_pods.needs import Needs, projected
+
+
+def needs(spec: Object) -> Needs:
+    """Return the Secrets with public keys, each as a volume that follows what changes in it."""
+    credentials = access_credentials.of(spec)
+    return Needs(
+        volumes=tuple(projected(volume(position), {"secret": {"name": each.secret}}) for position, each in enumerate(credentials)),
+        mounts=tuple(
+            {"name": volume(position), "mountPath": f"{layout.ACCESS_CREDENTIALS_DIRECTORY}/{position}", "readOnly": True}
+            for position in range(len(credentials))
+        ),
+    )
+
+
+def volume(position: int) -> str:
+    """Return the name of the volume of an element."""
+    return f"access-credential-{position}"

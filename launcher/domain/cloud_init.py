@@ -1,0 +1,111 @@
+"""Files of a disk for cloud-init, and the public keys among them.
+
+The formats are those of cloud-init's data sources NoCloud and ConfigDrive
+(https://docs.cloud-init.io/en/latest/reference/datasources.html). No message here repeats what the files hold.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from apiserver.apis.virt import cloud_init
+from launcher.domain.values import InvalidSpecification
+
+MAX_KEYS: Final = 64
+"""Public keys of a machine."""
+MAX_KEY: Final = 4 << 10
+"""Bytes of a public key: one for RSA of 16384 bits, the largest there is, has 2800."""
+
+_PLACES: Final[Mapping[str, Mapping[str, str]]] = {
+    cloud_init.NO_CLOUD: {"userData": "user-data", "networkData": "network-config", "metaData": "meta-data"},
+    cloud_init.CONFIG_DRIVE: {
+        "userData": "openstack/latest/user_data",
+        "networkData": "openstack/latest/network_data.json",
+        "metaData": "openstack/latest/meta_data.json",
+    },
+}
+
+
+def files(kind: str, source: Mapping[str, Any], mounted: Mapping[str, bytes], machine: Mapping[str, Any]) -> dict[str, bytes]:
+    """Return the files of a disk for cloud-init by their paths in it.
+
+    Args:
+        kind: the disk's type, one of ``cloud_init.TYPES``.
+        source: the disk's source.
+        mounted: what the kubelet mounted of Secrets, by datum.
+        machine: what meta data is made of, where none are given: see :func:`meta_data`.
+
+    Raises:
+        InvalidSpecification: naming the field.
+    """
+    found: dict[str, bytes] = {}
+    for datum, place in _PLACES[kind].items():
+        try:
+            data = mounted.get(datum) if datum in mounted else cloud_init.inline(source, datum)
+        except ValueError as error:
+            raise InvalidSpecification(f"{datum}: {error}") from None
+        if data is None and datum == "metaData":
+            data = meta_data(kind, **machine)
+        if data is None and (kind, datum) == (cloud_init.NO_CLOUD, "userData"):
+            data = b""  # cloud-init takes no disk for one of its own that lacks the file
+        if data is not None:
+            found[place] = data
+    return found
+
+
+def meta_data(kind: str, uid: str, hostname: str, keys: Sequence[str]) -> bytes:
+    """Return meta data, as JSON: NoCloud reads YAML, of which that is a part.
+
+    Args:
+        kind: one of ``cloud_init.TYPES``.
+        uid: the machine's. A guest does again what it does at its first boot when it finds another one.
+        hostname: the guest's.
+        keys: lines of authorized_keys.
+    """
+    content: dict[str, Any]
+    if kind == cloud_init.NO_CLOUD:
+        content = {"instance-id": uid, "local-hostname": hostname, "public-keys": list(keys)}
+    else:
+        named = {str(position): key for position, key in enumerate(keys)}
+        content = {"uuid": uid, "name": hostname, "hostname": hostname, "public_keys": named}
+    return (json.dumps(content, indent=1) + "\n").encode()
+
+
+def public_keys(secret: Mapping[str, bytes], path: str) -> tuple[str, ...]:
+    """Return the public keys in a Secret, each once: every line of every value is one, but for empty ones and comments.
+
+    Raises:
+        InvalidSpecification: a line cannot be one, or there are too many of them; ``path`` is of the field that names the Secret.
+    """
+    found: list[str] = []
+    for name in sorted(secret):
+        for number, line in enumerate(secret[name].splitlines(), start=1):
+            if key := _public_key(line, f"{path}: line {number} of the value of {name!r} in its Secret"):
+                found.append(key)
+    return counted(found, path)
+
+
+def counted(keys: Sequence[str], path: str) -> tuple[str, ...]:
+    """Return public keys, each once.
+
+    Raises:
+        InvalidSpecification: there are too many of them; ``path`` is of the field that brings them.
+    """
+    found = tuple(dict.fromkeys(keys))
+    if len(found) > MAX_KEYS:
+        raise InvalidSpecification(f"{path}: there are {len(found)} public keys, more than {MAX_KEYS}")
+    return found
+
+
+def _public_key(line: bytes, place: str) -> str:
+    try:
+        text = line.decode().strip()
+    except UnicodeDecodeError:
+        raise InvalidSpecification(f"{place} is no text") from None
+    if text.startswith("#"):
+        return ""
+    if len(line) > MAX_KEY or not text.replace("\t", " ").isprintable():
+        raise InvalidSpecification(f"{place} is no public key")
+    return text

@@ -1,0 +1,215 @@
+"""Rules of disks that are made in the pod, and of ``spec.accessCredentials``."""
+
+from __future__ import annotations
+
+import base64
+import copy
+from typing import Any
+
+import pytest
+
+from apiserver.apis.meta import decoding
+from apiserver.apis.virt import cloud_init
+from apiserver.apis.virt.hardware import disks as hardware
+from apiserver.apis.virt.v1alpha1 import access_credentials, defaults, types, validation
+
+DISKS = "spec.domain.devices.disks"
+SEED: dict[str, Any] = {"name": "seed", "type": "CloudInitNoCloud", "source": {"userData": "#cloud-config"}}
+DRIVE: dict[str, Any] = {"name": "drive", "type": "CloudInitConfigDrive", "source": {}}
+FILES: dict[str, Any] = {"name": "files", "type": "Secret", "source": {"name": "s"}}
+KEYS = "spec.accessCredentials[0].sshPublicKey"
+
+
+def a_vm(*disks: dict[str, Any], **spec: Any) -> dict[str, Any]:
+    return {
+        "kind": "VirtualMachine",
+        "metadata": {"name": "vm1", "namespace": "acc"},
+        "spec": {"domain": {"devices": {"disks": list(disks)}}, **spec},
+    }
+
+
+def a_credential(*methods: str, secret: str = "keys") -> dict[str, Any]:
+    way: dict[str, Any] = {each: {} for each in methods}
+    return {"sshPublicKey": {"source": {"secret": {"secretName": secret}}, "propagationMethod": way}}
+
+
+def errors(obj: dict[str, Any]) -> list[str]:
+    obj = copy.deepcopy(obj)
+    unknown, found = decoding.read(types.VirtualMachine, obj)
+    assert (list(unknown), list(found)) == ([], [])
+    defaults.default_virtual_machine(obj)
+    return [str(each) for each in validation.validate_virtual_machine(obj)]
+
+
+def of_source(kind: str = "CloudInitNoCloud", **source: Any) -> list[str]:
+    return [each.removeprefix(f"{DISKS}[0].source.") for each in errors(a_vm({"name": "seed", "type": kind, "source": source}))]
+
+
+def in_base64(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+@pytest.mark.parametrize(
+    "disk",
+    [
+        SEED,
+        DRIVE,
+        FILES,
+        {**FILES, "type": "ConfigMap", "source": {"name": "a.b", "volumeLabel": "OEMDRV"}},
+        {**SEED, "device": "disk"},
+        {**SEED, "device": "disk", "target": {"bus": "scsi"}},
+        {**SEED, "readOnly": True, "bootOrder": 1, "serial": "seed"},
+        {**SEED, "source": {"userDataBase64": in_base64(b"\xff\x00"), "networkDataSecretRef": {"name": "n", "key": "a.b_c-d"}}},
+        {**SEED, "source": {"userDataBase64": "aGVs\nbG8=\n", "metaData": ""}},
+        {**SEED, "source": {"userData": "x" * cloud_init.MAX_INLINE}},
+    ],
+    ids=lambda each: str(each)[:60],
+)
+def test_what_cloud_init_and_others_read_is_accepted(disk: dict[str, Any]) -> None:
+    assert errors(a_vm(disk)) == []
+
+
+def test_they_are_drives_that_nobody_writes_to_unless_they_are_to_be_disks() -> None:
+    for each in (SEED, DRIVE, FILES):
+        (drive,) = hardware.meant({"devices": {"disks": [each]}})
+        (disk,) = hardware.meant({"devices": {"disks": [{**each, "device": "disk"}]}})
+        assert (drive["device"], drive["readOnly"], drive["target"]["bus"]) == ("cdrom", True, "sata")
+        assert (disk["device"], disk["readOnly"], disk["target"]["bus"]) == ("disk", True, "virtio")
+
+
+@pytest.mark.parametrize("datum", ["userData", "networkData", "metaData"])
+def test_each_datum_is_given_in_one_way(datum: str) -> None:
+    every: dict[str, Any] = {datum: "x", f"{datum}Base64": "", f"{datum}SecretRef": {"name": "s"}}
+    assert of_source(**every) == [
+        f"{datum}Base64: Forbidden: may not be set together with {datum}",
+        f"{datum}SecretRef: Forbidden: may not be set together with {datum}",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ({"userDataBase64": "no base64"}, 'userDataBase64: Invalid value: "…": must be base64'),
+        ({"userDataBase64": "YWJj*"}, 'userDataBase64: Invalid value: "…": must be base64'),
+        ({"metaDataBase64": "YWJ"}, 'metaDataBase64: Invalid value: "…": must be base64'),
+        ({"userData": "x" * (cloud_init.MAX_INLINE + 1)}, "userData: Too long: may not be more than 65536 bytes"),
+        (
+            {"networkDataBase64": in_base64(bytes(cloud_init.MAX_INLINE + 1))},
+            "networkDataBase64: Too long: may not be more than 65536 bytes",
+        ),
+        ({"userDataSecretRef": {"name": ""}}, "userDataSecretRef.name: Required value: the name of a Secret in the same namespace"),
+        ({"userDataSecretRef": {"name": "s", "key": "k" * 254}}, "userDataSecretRef.key: Too long: may not be more than 253 bytes"),
+        ({"name": "s"}, "name: Forbidden: may not be set for a disk of type CloudInitNoCloud"),
+        ({"volumeLabel": "l"}, "volumeLabel: Forbidden: may not be set for a disk of type CloudInitNoCloud"),
+    ],
+    ids=lambda each: str(each)[:60],
+)
+def test_what_is_wrong_is_told_and_the_data_are_not_repeated(source: dict[str, Any], expected: str) -> None:
+    assert of_source(**source) == [expected]
+
+
+@pytest.mark.parametrize("key", ["", "..", "..data", ".", "a/b", "a b"])
+def test_a_key_that_no_secret_can_have_is_refused(key: str) -> None:
+    (found,) = of_source(userDataSecretRef={"name": "s", "key": key})
+    assert found.startswith("userDataSecretRef.key: Invalid value")
+
+
+@pytest.mark.parametrize(
+    ("kind", "source", "expected"),
+    [
+        ("Secret", {}, "name: Required value: the name of a Secret in the same namespace"),
+        ("ConfigMap", {}, "name: Required value: the name of a ConfigMap in the same namespace"),
+        ("Secret", {"name": "s", "userData": "x"}, "userData: Forbidden: may not be set for a disk of type Secret"),
+        (
+            "ConfigMap",
+            {"name": "c", "volumeLabel": "x" * 17},
+            "volumeLabel: Invalid value: \"xxxxxxxxxxxxxxxxx\": must be 1 to 16 alphanumeric characters, '_', '.' or '-'",
+        ),
+        (
+            "ConfigMap",
+            {"name": "c", "volumeLabel": ""},
+            "volumeLabel: Invalid value: \"\": must be 1 to 16 alphanumeric characters, '_', '.' or '-'",
+        ),
+    ],
+)
+def test_a_disk_of_files_names_what_they_are_taken_from(kind: str, source: dict[str, Any], expected: str) -> None:
+    assert of_source(kind, **source) == [expected]
+
+
+def test_a_name_that_no_object_has_is_refused() -> None:
+    (found,) = of_source("Secret", name="Not-A-Name")
+    assert found.startswith('name: Invalid value: "Not-A-Name"')
+
+
+def test_a_machine_has_one_disk_for_cloud_init() -> None:
+    assert errors(a_vm(SEED, DRIVE, FILES)) == [f"{DISKS}[1].type: Forbidden: a machine has at most one disk for cloud-init"]
+
+
+@pytest.mark.parametrize("disk", [SEED, DRIVE, FILES], ids=lambda each: str(each["type"]))
+def test_they_are_always_read_only(disk: dict[str, Any]) -> None:
+    (found,) = errors(a_vm({**disk, "device": "disk", "readOnly": False}))
+    assert found == f"{DISKS}[0].readOnly: Invalid value: false: a disk of type {disk['type']} is always read-only"
+
+
+def test_a_read_only_disk_hangs_on_no_bus_that_has_none() -> None:
+    expected = f'{DISKS}[0].target.bus: Unsupported value: "sata": supported values: "virtio", "scsi"'
+    assert errors(a_vm({**SEED, "device": "disk", "target": {"bus": "sata"}})) == [expected]
+    claim = {"type": "PersistentVolumeClaim", "source": {"name": "c"}, "target": {"bus": "sata"}}
+    assert errors(a_vm({**claim, "readOnly": True})) == [expected]
+    assert errors(a_vm(claim)) == errors(a_vm({**claim, "device": "cdrom"})) == []
+
+
+def test_keys_come_by_the_disk_that_brings_them() -> None:
+    assert errors(a_vm(SEED, accessCredentials=[a_credential("noCloud"), a_credential("noCloud", secret="more")])) == []
+    assert errors(a_vm(DRIVE, accessCredentials=[a_credential("configDrive")])) == []
+
+
+@pytest.mark.parametrize(
+    ("disks", "credential", "expected"),
+    [
+        ([SEED], a_credential("noCloud", secret=""), f"{KEYS}.source.secret.secretName: Required value: "),
+        ([SEED], a_credential("noCloud", secret="A"), f'{KEYS}.source.secret.secretName: Invalid value: "A"'),
+        ([SEED], a_credential(), f"{KEYS}.propagationMethod: Required value: one of noCloud, configDrive"),
+        (
+            [SEED, FILES],
+            a_credential("noCloud", "configDrive"),
+            f"{KEYS}.propagationMethod.configDrive: Forbidden: may not be set together",
+        ),
+        (
+            [FILES],
+            a_credential("noCloud"),
+            f"{KEYS}.propagationMethod.noCloud: Forbidden: may not be set without a disk of type CloudInitNoC",
+        ),
+        (
+            [SEED],
+            a_credential("configDrive"),
+            f"{KEYS}.propagationMethod.configDrive: Forbidden: may not be set without a disk of type Clou",
+        ),
+        (
+            [{**SEED, "source": {"metaDataBase64": ""}}],
+            a_credential("noCloud"),
+            f"{KEYS}.propagationMethod.noCloud: Forbidden: may not be set together with meta data",
+        ),
+    ],
+    ids=lambda each: str(each)[:60],
+)
+def test_keys_that_nothing_would_bring_are_refused(disks: list[dict[str, Any]], credential: dict[str, Any], expected: str) -> None:
+    (found,) = errors(a_vm(*disks, accessCredentials=[credential]))
+    assert found.startswith(expected)
+
+
+def test_there_are_not_more_credentials_than_a_pod_can_mount() -> None:
+    many = [a_credential("noCloud")] * (access_credentials.MAX_CREDENTIALS + 1)
+    assert errors(a_vm(SEED, accessCredentials=many)) == ["spec.accessCredentials: Too many: 17: must have at most 16 items"]
+
+
+def test_credentials_stay_while_there_is_a_guest() -> None:
+    old = a_vm(SEED, accessCredentials=[a_credential("noCloud")])
+    defaults.default_virtual_machine(old)
+    new = copy.deepcopy(old)
+    new["spec"]["accessCredentials"] = []
+    assert validation.validate_virtual_machine_update(new, {**old, "status": {"phase": "Stopped"}}) == []
+    (found,) = validation.validate_virtual_machine_update(new, {**old, "status": {"phase": "Running"}})
+    assert str(found).startswith("spec.accessCredentials: Forbidden: may be changed only while the virtual machine is off")
+    del old["spec"]["accessCredentials"]
+    assert validation.validate_virtual_machine_update(new, {**old, "status": {"phase": "Running"}}) == []

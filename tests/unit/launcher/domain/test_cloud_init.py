@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from apiserver.apis.virt.cloud_init import CONFIG_DRIVE, NO_CLOUD
+from launcher.domain import cloud_init
+from launcher.domain.values import InvalidSpecification
+
+FACTS: dict[str, Any] = {"uid": "u-1", "hostname": "testvm", "keys": ["ssh-ed25519 A me"]}
+
+
+def test_no_cloud_has_user_data_even_where_nobody_gave_any() -> None:
+    found = cloud_init.files(NO_CLOUD, {}, {}, FACTS)
+    assert found.keys() == {"user-data", "meta-data"}
+    assert found["user-data"] == b""
+    expected = {"instance-id": "u-1", "local-hostname": "testvm", "public-keys": ["ssh-ed25519 A me"]}
+    assert json.loads(found["meta-data"]) == expected
+
+
+def test_a_config_drive_has_what_openstack_has() -> None:
+    found = cloud_init.files(CONFIG_DRIVE, {}, {}, FACTS)
+    assert found.keys() == {"openstack/latest/meta_data.json"}
+    expected = {"uuid": "u-1", "name": "testvm", "hostname": "testvm", "public_keys": {"0": "ssh-ed25519 A me"}}
+    assert json.loads(found["openstack/latest/meta_data.json"]) == expected
+
+
+@pytest.mark.parametrize(
+    ("kind", "places"),
+    [
+        (NO_CLOUD, ["user-data", "network-config", "meta-data"]),
+        (CONFIG_DRIVE, ["openstack/latest/user_data", "openstack/latest/network_data.json", "openstack/latest/meta_data.json"]),
+    ],
+)
+def test_data_stand_where_they_are_looked_for_in_whatever_way_they_are_given(kind: str, places: list[str]) -> None:
+    source = {"userData": "ü", "networkDataBase64": "/wA=", "metaDataSecretRef": {"name": "s"}}
+    found = cloud_init.files(kind, source, {"metaData": b"theirs"}, FACTS)
+    assert found == dict(zip(places, ["ü".encode(), b"\xff\x00", b"theirs"], strict=True))
+
+
+def test_the_meta_data_of_the_same_machine_are_the_same_bytes() -> None:
+    assert cloud_init.meta_data(NO_CLOUD, **FACTS) == cloud_init.meta_data(NO_CLOUD, **FACTS)
+    assert cloud_init.meta_data(NO_CLOUD, **{**FACTS, "uid": "u-2"}) != cloud_init.meta_data(NO_CLOUD, **FACTS)
+
+
+def test_data_that_virt_api_did_not_see_are_told_without_being_repeated() -> None:
+    with pytest.raises(InvalidSpecification, match=r"^userData: must be base64$"):
+        cloud_init.files(NO_CLOUD, {"userDataBase64": "sesame!"}, {}, FACTS)
+
+
+def test_every_line_of_every_value_is_a_key() -> None:
+    secret = {"b": b"ssh-rsa B\n", "a": b"# mine\r\n\n  ssh-rsa A x\ty\r\nssh-rsa B\n"}
+    assert cloud_init.public_keys(secret, "path") == ("ssh-rsa A x\ty", "ssh-rsa B")
+    assert cloud_init.public_keys({}, "path") == ()
+
+
+@pytest.mark.parametrize("line", [b"\xff", b"a\x00b", b"a\x1bb", b"x" * (cloud_init.MAX_KEY + 1), "a\u2028b".encode()])
+def test_what_cannot_be_a_key_is_told_without_being_repeated(line: bytes) -> None:
+    with pytest.raises(InvalidSpecification) as refused:
+        cloud_init.public_keys({"keys": b"ssh-rsa A\n" + line}, "spec.accessCredentials[0]")
+    assert str(refused.value).startswith("spec.accessCredentials[0]: line 2 of the value of 'keys' in its Secret is no ")
+    assert str(refused.value).isascii()
+    assert len(str(refused.value)) < 120
+
+
+def test_there_are_not_too_many_keys() -> None:
+    keys = [f"ssh-rsa {number}" for number in range(cloud_init.MAX_KEYS)]
+    assert cloud_init.counted([*keys, keys[0]], "path") == tuple(keys)
+    with pytest.raises(InvalidSpecification, match="path: there are 65 public keys, more than 64"):
+        cloud_init.public_keys({"keys": "\n".join([*keys, "ssh-rsa more"]).encode()}, "path")
