@@ -1,31 +1,78 @@
-"""Virtual processors: ``<vcpu>`` and ``<cpu>``."""
+"""Virtual processors: ``<vcpu>``, ``<cputune>`` and ``<cpu>``."""
 
 from __future__ import annotations
 
-from xml.etree.ElementTree import SubElement
+from typing import Final
+from xml.etree.ElementTree import Element, SubElement
 
 from apiserver.apis.virt.hardware import cpu as hardware
 from launcher.domain.definition import Definition, Tree
 from launcher.domain.values import InvalidSpecification, word
 
+_POLICIES: Final = frozenset({"force", "require", "optional", "disable", "forbid"})
+_EMULATED: Final = {"force": "require", "require": "require", "optional": "require", "disable": "disable", "forbid": "disable"}
+"""The emulator has no processor behind it that a policy could ask about."""
+
 
 def append(tree: Tree, definition: Definition) -> None:
     """Append the processors."""
-    wanted = definition.specification.get("cpu") or {}
-    counts = {key: int(wanted.get(key) or 1) for key in hardware.COUNTS}
+    specification = definition.specification
+    counts = hardware.counts(specification)
     if min(counts.values()) < 1:
         raise InvalidSpecification("cpu: sockets, cores and threads are at least 1")
-    SubElement(tree.domain, "vcpu", placement="static").text = str(hardware.vcpus(definition.specification))
+    vcpus, room = hardware.vcpus(specification), hardware.most_vcpus(specification)
+    element = SubElement(tree.domain, "vcpu", placement="static")
+    element.text = str(room)
+    if vcpus < room:
+        element.set("current", str(vcpus))
+    _append_pins(tree.domain, definition)
+    cpu = _append_model(tree.domain, definition)
+    counts["sockets"] = hardware.most_sockets(specification)
+    SubElement(cpu, "topology", {name: str(count) for name, count in counts.items()})
+    _append_features(cpu, definition)
+
+
+def _append_model(domain: Element, definition: Definition) -> Element:
+    wanted, is_kvm = definition.specification.get("cpu") or {}, definition.accelerator == "kvm"
     match wanted.get("model") or "":
-        case "" | "host-passthrough" if definition.accelerator == "kvm":
-            cpu = SubElement(tree.domain, "cpu", mode="host-passthrough", check="none", migratable="on")
-        case "host-model" if definition.accelerator == "kvm":
-            cpu = SubElement(tree.domain, "cpu", mode="host-model", check="partial")
+        case "" | "host-passthrough" if is_kvm:
+            check = "partial" if wanted.get("features") else "none"
+            return SubElement(domain, "cpu", mode="host-passthrough", check=check, migratable="on")
+        case "host-model" if is_kvm:
+            return SubElement(domain, "cpu", mode="host-model", check="partial")
         case "" | "host-passthrough" | "host-model":
             # Everything the emulator can do: what today's distributions ask for (qemu64 is below their x86-64-v2), and a Linux boots with
             # it as fast as with named models (2.2 to 2.5 s of processor time for all). The host has no part in it: the same on every node.
-            cpu = SubElement(tree.domain, "cpu", mode="maximum", check="none", migratable="on")
+            return SubElement(domain, "cpu", mode="maximum", check="none", migratable="on")
         case model:
-            cpu = SubElement(tree.domain, "cpu", mode="custom", match="exact", check="none")
+            # With KVM libvirt looks first whether the node's processor has all of it: a guest that misses something fails in riddles.
+            cpu = SubElement(domain, "cpu", mode="custom", match="exact", check="partial" if is_kvm else "none")
             SubElement(cpu, "model", fallback="forbid").text = word(model, "cpu.model")
-    SubElement(cpu, "topology", sockets=str(counts["sockets"]), cores=str(counts["cores"]), threads=str(counts["threads"]))
+            return cpu
+
+
+def _append_features(cpu: Element, definition: Definition) -> None:
+    for index, feature in enumerate((definition.specification.get("cpu") or {}).get("features") or ()):
+        path = f"cpu.features[{index}]"
+        policy = feature.get("policy") or hardware.POLICY
+        if policy not in _POLICIES:
+            raise InvalidSpecification(f"{path}.policy: {policy!r} is not supported")
+        name = word(feature.get("name"), f"{path}.name")
+        SubElement(cpu, "feature", policy=policy if definition.accelerator == "kvm" else _EMULATED[policy], name=name)
+
+
+def _append_pins(domain: Element, definition: Definition) -> None:
+    """Give each processor one of the pod's; what is left is for QEMU's own threads, which otherwise run on all of them."""
+    specification, own = definition.specification, definition.processors
+    if not (needed := hardware.dedicated(specification)):
+        return
+    if len(own) != needed:
+        raise InvalidSpecification(
+            f"cpu.dedicatedCpuPlacement: the machine needs {needed} of the node's processors for itself, and its pod may use {len(own)}: "
+            "the node's kubelet does not give pods processors of their own (cpuManagerPolicy: static)"
+        )
+    vcpus = hardware.vcpus(specification)
+    tune = SubElement(domain, "cputune")
+    for index, processor in enumerate(own[:vcpus]):
+        SubElement(tune, "vcpupin", vcpu=str(index), cpuset=str(processor))
+    SubElement(tune, "emulatorpin", cpuset=",".join(map(str, own[vcpus:] or own)))

@@ -32,6 +32,8 @@ class Definition:
     taps: Sequence[Tap] = ()
     found: Mapping[str, Found] = field(default_factory=dict)
     """By name of the disk."""
+    processors: Sequence[int] = ()
+    """The node's processors that the pod may use, neighbours beside each other; only looked for where they are to be its own."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from launcher.domain import document
 from launcher.domain.definition import Definition, Tap
 from launcher.domain.values import InvalidSpecification
 from launcher.hypervisor.port import Hypervisor, HypervisorError, OperationTimeout, Unavailable
-from launcher.main import files, made_disks
+from launcher.main import files, made_disks, processors
 from launcher.main.children import Children, CommandFailed
 from launcher.protocol import messages
 
@@ -42,7 +42,8 @@ class Preparation:
         """
         found = await asyncio.to_thread(files.look, machine.domain)
         taps = [Tap(interface.mac, interface.tap, interface.model) for interface in machine.interfaces]
-        definition = Definition(machine.namespace, machine.name, machine.uid, machine.domain, machine.accelerator, taps, found)
+        own = await asyncio.to_thread(processors.look, machine.domain)
+        definition = Definition(machine.namespace, machine.name, machine.uid, machine.domain, machine.accelerator, taps, found, own)
         xml = document.to_xml(definition)
         self._serve_addresses(machine)
         await files.make_overlays(self._children, machine.domain, found)

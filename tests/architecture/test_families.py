@@ -20,7 +20,7 @@ MODELS, MEANINGS, NEEDS, XML = (
     "launcher/domain",
 )
 SHARED = {
-    MODELS: {"cloud_init", "document", "images", "rules"},
+    MODELS: {"cloud_init", "cpu_names", "document", "images", "rules"},
     MEANINGS: {"devices", "given"},
     NEEDS: {"access_credentials", "launcher", "launcher_pod", "needs", "scheduling"},
     XML: {"cloud_init", "definition", "disk_origins", "document", "states", "values"},
@@ -28,8 +28,8 @@ SHARED = {
 """Modules that are no family."""
 UNASKED = {"clock", "features", "guest_agent", "pci", "usb"}
 """Parts of every domain, of which no field speaks."""
-WITHOUT_XML = {"machine"}
-"""Written into the elements of another family: the machine type is an attribute of ``<os>``."""
+WITHOUT_XML = {"machine", "resources"}
+"""Written into the elements of another family, as the machine type is an attribute of ``<os>``; or only the pod's."""
 
 
 def modules(package: str) -> set[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from apiserver.apis.meta.objects import Object
-from apiserver.apis.virt.hardware import cpu
+from apiserver.apis.virt.hardware import cpu, resources
 from controller.reconcilers.launcher_pods.needs import MIB, Claims, Needs
 
 VCPU_BYTES: Final = 8 * MIB
@@ -15,5 +15,8 @@ VCPU_BYTES: Final = 8 * MIB
 def needs(domain: Object, claims: Claims) -> Needs:
     """Return what the processors need."""
     del claims
-    vcpus = cpu.vcpus(domain)
-    return Needs(vcpus=vcpus, overhead_bytes=VCPU_BYTES * vcpus)
+    return Needs(
+        overhead_bytes=VCPU_BYTES * cpu.vcpus(domain),
+        cpu_request_milli=resources.cpu_request(domain),
+        cpu_limit_milli=resources.cpu_limit(domain),
+    )

@@ -26,12 +26,10 @@ from controller.reconcilers.launcher_pods import (
     sound,
     video,
 )
-from controller.reconcilers.launcher_pods.needs import Claims, Needs, in_mebibytes
+from controller.reconcilers.launcher_pods.needs import Claims, Needs, in_mebibytes, in_processors
 from controller.reconcilers.launcher_pods.scheduling import Placement, scheduling
 from controller.reconcilers.settings import Settings
 
-CPU_REQUEST_MILLI: Final = 100
-"""Requested per vcpu: guests are idle most of the time; the limit is what they may use."""
 GRACE_MARGIN_SECONDS: Final = 15
 """Beyond the machine's own grace period: for virt-launcher to power the guest off (it gives up 8 s after the deadline) and end."""
 
@@ -126,11 +124,15 @@ def _security_context(needed: Needs) -> Object:
 
 def _resources(needed: Needs, placement: Placement) -> Object:
     # What a pod may fill of the node's disk is requested, too: however many there are on a node, they do not fill it.
+    memory = needed.guest_bytes + needed.overhead_bytes
     both = {
-        "memory": in_mebibytes(needed.guest_bytes + needed.overhead_bytes),
         "ephemeral-storage": in_mebibytes(needed.storage_bytes),
         **{name: str(count) for name, count in needed.resources.items()},
     }
     if placement.kvm:
         both[names.KVM_RESOURCE] = "1"
-    return {"requests": {"cpu": f"{CPU_REQUEST_MILLI * needed.vcpus}m", **both}, "limits": {"cpu": str(needed.vcpus), **both}}
+    requests = {"cpu": in_processors(needed.cpu_request_milli), "memory": in_mebibytes(memory - needed.unrequested_bytes), **both}
+    limits = {"memory": in_mebibytes(memory), **both}
+    if needed.cpu_limit_milli:
+        limits = {"cpu": in_processors(needed.cpu_limit_milli), **limits}
+    return {"requests": requests, "limits": limits}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from apiserver.apis.meta.objects import Object
-from apiserver.apis.virt.hardware import memory
+from apiserver.apis.virt.hardware import memory, resources
 from controller.reconcilers.launcher_pods.needs import Claims, Needs
 
 PAGE_TABLE_SHARE: Final = 512
@@ -15,5 +15,8 @@ PAGE_TABLE_SHARE: Final = 512
 def needs(domain: Object, claims: Claims) -> Needs:
     """Return the memory, and the page tables that map it."""
     del claims
-    guest = memory.guest_bytes(domain)
-    return Needs(guest_bytes=guest, overhead_bytes=guest // PAGE_TABLE_SHARE)
+    return Needs(
+        guest_bytes=resources.memory_limit(domain),
+        overhead_bytes=memory.guest_bytes(domain) // PAGE_TABLE_SHARE,
+        unrequested_bytes=resources.memory_limit(domain) - resources.memory_request(domain),
+    )

@@ -23,7 +23,8 @@ class Needs:
     """The guest's own memory."""
     overhead_bytes: int = 0
     """Memory beyond the guest's: an upper bound of what is used, since QEMU killed is a guest lost."""
-    vcpus: int = 0
+    cpu_request_milli: int = 0
+    """Thousandths of a processor."""
     storage_bytes: int = 0
     """Of the node's disk."""
     resources: Mapping[str, int] = field(default_factory=dict)
@@ -34,25 +35,36 @@ class Needs:
     """``volumeDevices``."""
     owns_files: bool = False
     """A volume's files belong to whom the kubelet gives them: virt-launcher's group has to be asked for (``fsGroup``)."""
+    cpu_limit_milli: int = 0
+    """Thousandths of a processor; 0: no limit."""
+    unrequested_bytes: int = 0
+    """Of the guest's memory: it may be used, and no node keeps it free."""
 
     def __add__(self, other: Needs) -> Needs:
         """Return what both need together."""
         return Needs(
             self.guest_bytes + other.guest_bytes,
             self.overhead_bytes + other.overhead_bytes,
-            self.vcpus + other.vcpus,
+            self.cpu_request_milli + other.cpu_request_milli,
             self.storage_bytes + other.storage_bytes,
             {each: self.resources.get(each, 0) + other.resources.get(each, 0) for each in (*self.resources, *other.resources)},
             self.volumes + other.volumes,
             self.mounts + other.mounts,
             self.devices + other.devices,
             self.owns_files or other.owns_files,
+            self.cpu_limit_milli + other.cpu_limit_milli,
+            self.unrequested_bytes + other.unrequested_bytes,
         )
 
 
 def in_mebibytes(amount: int) -> str:
     """Return bytes as a quantity, rounded up."""
     return f"{math.ceil(amount / MIB)}Mi"
+
+
+def in_processors(milli: int) -> str:
+    """Return thousandths of a processor as a quantity."""
+    return f"{milli}m" if milli % 1000 else str(milli // 1000)
 
 
 def image_source(source: Mapping[str, Any], reference: str, policy: str) -> Object:

@@ -5,7 +5,20 @@ from __future__ import annotations
 from typing import Final
 
 from apiserver.apis.meta.objects import Object
-from apiserver.apis.virt.hardware import consoles, disks, graphics, inputs, interfaces, memory, panic, rng, sound, video, watchdog
+from apiserver.apis.virt.hardware import (
+    consoles,
+    disks,
+    graphics,
+    inputs,
+    interfaces,
+    memory,
+    panic,
+    resources,
+    rng,
+    sound,
+    video,
+    watchdog,
+)
 from apiserver.apis.virt.hardware.given import Domain
 
 LISTS: Final = ("disks", "interfaces", "graphics", "consoles")
@@ -38,4 +51,4 @@ def same(one: Domain, other: Domain) -> bool:
 def _compared(domain: Domain) -> Object:
     written = meant(domain) | {"disks": disks.compared(domain)}
     unwritten = {field: of_domain(domain) for field, of_domain in _UNWRITTEN.items()}
-    return {**domain, "memory": memory.guest_bytes(domain), "devices": written | unwritten}
+    return {**domain, "memory": memory.guest_bytes(domain), "resources": resources.compared(domain), "devices": written | unwritten}

@@ -87,7 +87,18 @@ PLACED = a_vm(
 )
 MOVE = Placement(kvm=True, not_on_node="node1", node_selector={"kubevirt.io/hostname": "node2"})
 
+SHARES = a_vm(
+    domain={
+        "cpu": {"cores": 2},
+        "memory": {"guest": "1Gi"},
+        "resources": {"requests": {"cpu": "250m", "memory": "256Mi"}, "limits": {"cpu": "3", "memory": "1.5Gi"}},
+    }
+)
+DEDICATED = a_vm(domain={"cpu": {"cores": 2, "dedicatedCpuPlacement": True, "isolateEmulatorThread": True}, "memory": {"guest": "1Gi"}})
+
 PODS = {
+    "shares": launcher_pod(SHARES, 1, {}, SETTINGS, Placement()),
+    "dedicated": launcher_pod(DEDICATED, 1, {}, SETTINGS, Placement()),
     "tiny": launcher_pod(TINY, 1, {}, SETTINGS, Placement()),
     "disks": launcher_pod(DISKS, 2, CLAIMS, SETTINGS, Placement(kvm=True, avoid_nodes=("node1", "node2"))),
     "first-boot": launcher_pod(FIRST_BOOT, 1, {}, SETTINGS, Placement()),
@@ -183,6 +194,16 @@ def test_the_volume_of_overlays_holds_a_disk_that_was_written_to_its_last_byte(l
 
 def test_the_pod_outlives_the_grace_period_of_its_guest() -> None:
     assert PODS["disks"]["spec"]["terminationGracePeriodSeconds"] > 60
+
+
+def test_only_a_pod_that_asks_for_all_that_it_may_use_has_processors_of_its_own() -> None:
+    """https://kubernetes.io/docs/concepts/workloads/pods/pod-qos/#guaranteed, and whole processors."""
+    resources = {name: PODS[name]["spec"]["containers"][0]["resources"] for name in PODS}
+    shares, dedicated = (resources[name] for name in ("shares", "dedicated"))
+    assert all(quantity.parse(dedicated["requests"][each]) == quantity.parse(dedicated["limits"][each]) for each in ("cpu", "memory"))
+    assert dedicated["limits"]["cpu"] == "3"
+    assert shares["requests"]["memory"] != shares["limits"]["memory"]
+    assert "cpu" not in resources["disks"]["limits"]
 
 
 def test_only_a_filesystem_claim_asks_for_a_group() -> None:

@@ -23,13 +23,20 @@ KERNEL: Any = {
     "container": {"image": "x", "kernelPath": "/boot/vmlinuz", "initrdPath": "boot/initrd"},
     "kernelArgs": "quiet <&>",
 }
+FEATURES: Any = [{"name": "avx2"}, *({"name": f"f-{each}", "policy": each} for each in ("force", "optional", "disable", "forbid"))]
+DEDICATED: Any = {"threads": 2, "features": FEATURES, "dedicatedCpuPlacement": True, "isolateEmulatorThread": True}
 TAP = Tap("52:54:00:00:00:02", "tap0")
 
 
 def defined(
-    accelerator: str = "qemu", taps: tuple[Tap, ...] = (), found: dict[str, Found] | None = None, **specification: Any
+    accelerator: str = "qemu",
+    taps: tuple[Tap, ...] = (),
+    found: dict[str, Found] | None = None,
+    processors: tuple[int, ...] = (),
+    **specification: Any,
 ) -> Definition:
-    return Definition("default", "testvm", "u-1", {"memory": {"guest": "512Mi"}, **specification}, accelerator, taps, found or {})
+    whole = {"memory": {"guest": "512Mi"}, **specification}
+    return Definition("default", "testvm", "u-1", whole, accelerator, taps, found or {}, processors)
 
 
 def xml(**arguments: Any) -> ET.Element:
@@ -53,6 +60,8 @@ CASES = {
         },
         found={"root": Found(block=True)},
     ),
+    "processors": defined(accelerator="kvm", processors=(2, 10, 3), cpu=DEDICATED),
+    "processors-emulated": defined(cpu={"sockets": 1, "maxSockets": 3, "cores": 2, "threads": 2, "model": "EPYC", "features": FEATURES}),
     "emulated-card": defined(taps=(Tap("02:00:00:00:0e:01", "tap0", "e1000e"),)),
     "every-kind-of-disk": defined(
         devices={
@@ -142,6 +151,8 @@ def test_memory_is_a_quantity_in_bytes(text: str, expected: int) -> None:
         {"machine": {"type": "q35' foo='"}},
         {"cpu": {"model": "<cpu>"}},
         {"cpu": {"cores": -1}},
+        {"cpu": {"features": [{"name": "<f>"}]}},
+        {"cpu": {"features": [{"name": "avx", "policy": "hope"}]}},
         {"devices": {"disks": [{**CLAIM, "name": "../x"}]}},
         {"devices": {"disks": [{**CLAIM, "name": ".."}]}},
         {"devices": {"disks": [{**CLAIM, "type": "HostPath"}]}},
@@ -220,6 +231,26 @@ def test_an_image_the_guest_writes_to_gets_an_overlay_and_cannot_be_migrated() -
 def test_only_the_emulator_has_a_translation_cache() -> None:
     assert xml().findtext("features/tcg/tb-cache") == "32"
     assert xml(accelerator="kvm").find("features/tcg") is None
+
+
+@pytest.mark.parametrize("own", [(), (1,), (1, 2, 3)])
+def test_processors_of_its_own_that_the_pod_has_not_are_told(own: tuple[int, ...]) -> None:
+    with pytest.raises(InvalidSpecification, match=rf"^cpu\.dedicatedCpuPlacement: .* needs 2 .* may use {len(own)}:"):
+        to_xml(defined(cpu={"cores": 2, "dedicatedCpuPlacement": True}, processors=own))
+
+
+def test_the_emulator_runs_beside_the_processors_unless_it_is_isolated() -> None:
+    root = xml(cpu={"cores": 2, "dedicatedCpuPlacement": True}, processors=(4, 5))
+    assert [each.attrib for each in root.findall("cputune/*")] == [
+        {"vcpu": "0", "cpuset": "4"},
+        {"vcpu": "1", "cpuset": "5"},
+        {"cpuset": "4,5"},
+    ]
+    assert xml(cpu={"cores": 2, "isolateEmulatorThread": True}, processors=(4, 5)).find("cputune") is None
+
+
+def test_processors_of_its_own_are_not_those_of_another_node() -> None:
+    assert "processors" in disk_origins.not_migratable({"cpu": {"dedicatedCpuPlacement": True}})
 
 
 def test_q35_has_spare_ports_for_later() -> None:

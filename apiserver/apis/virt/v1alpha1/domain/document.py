@@ -17,6 +17,7 @@ from apiserver.apis.virt.v1alpha1.domain import (
     machine,
     memory,
     panic,
+    resources,
     rng,
     sound,
     video,
@@ -32,6 +33,7 @@ from apiserver.apis.virt.v1alpha1.domain.interfaces import Interface
 from apiserver.apis.virt.v1alpha1.domain.machine import Machine
 from apiserver.apis.virt.v1alpha1.domain.memory import Memory
 from apiserver.apis.virt.v1alpha1.domain.panic import Panic
+from apiserver.apis.virt.v1alpha1.domain.resources import Resources
 from apiserver.apis.virt.v1alpha1.domain.rng import Rng
 from apiserver.apis.virt.v1alpha1.domain.rules import Object
 from apiserver.apis.virt.v1alpha1.domain.sound import Sound
@@ -41,6 +43,7 @@ from apiserver.apis.virt.v1alpha1.domain.watchdog import Watchdog
 _FAMILIES = (
     cpu,
     memory,
+    resources,
     machine,
     firmware,
     disks,
@@ -87,6 +90,7 @@ class Domain(Model):
 
     cpu: CPU | None = Field(None, description="Virtual processors.")
     memory: Memory | None = Field(None, description="Memory.")
+    resources: Resources | None = Field(None, description="What the machine requests of its node, and may use of it at most.")
     machine: Machine | None = Field(None, description="The emulated machine.")
     firmware: Firmware | None = Field(None, description="What the guest starts from.")
     devices: Devices | None = Field(None, description="Disks, network interfaces, displays, serial ports and further devices.")

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from apiserver.apis.virt.hardware import cpu, devices, disks, interfaces, memory
+from apiserver.apis.virt.hardware import cpu, devices, disks, interfaces, memory, resources
 
 IMAGE: dict[str, Any] = {"type": "Image", "source": {"reference": "a"}}
 CLAIM: dict[str, Any] = {"type": "PersistentVolumeClaim", "source": {"name": "b"}}
@@ -128,5 +128,60 @@ def test_a_limit_that_is_written_otherwise_is_the_same_hardware() -> None:
         {"devices": {"disks": [{**IMAGE, "source": {"reference": "a", **limit}}]}}
         for limit in ({}, {"sizeLimit": "4096Mi"}, {"sizeLimit": "5Gi"})
     )
+    assert devices.same(one, other)
+    assert not devices.same(one, more)
+
+
+@pytest.mark.parametrize(
+    ("processors", "most", "highest"),
+    [
+        ({}, 1, 0),
+        ({"sockets": 2, "maxSockets": 4}, 4, 3),
+        ({"sockets": 4, "maxSockets": 2}, 4, 3),
+        ({"sockets": 2, "cores": 2, "threads": 2}, 8, 7),
+        ({"sockets": 2, "cores": 3, "threads": 1}, 6, 6),
+        ({"sockets": 1, "cores": 3, "threads": 3}, 9, 10),
+    ],
+)
+def test_a_processor_is_numbered_by_bits_for_its_socket_core_and_thread(processors: dict[str, int], most: int, highest: int) -> None:
+    """The numbers are those that QEMU gives (``query-hotpluggable-cpus`` with ``x86 apic-id``)."""
+    domain = {"cpu": processors}
+    assert (cpu.most_vcpus(domain), cpu.highest_apic_id(domain)) == (most, highest)
+
+
+@pytest.mark.parametrize(
+    ("domain", "request_", "limit"),
+    [
+        ({}, 100, 0),
+        ({"cpu": {"cores": 3}}, 300, 0),
+        ({"resources": {"requests": {"cpu": "1.5"}}}, 1500, 0),
+        ({"resources": {"limits": {"cpu": "2"}}}, 100, 2000),
+        ({"cpu": {"cores": 3}, "resources": {"limits": {"cpu": "50m"}}}, 50, 50),
+        ({"cpu": {"cores": 3, "dedicatedCpuPlacement": True}}, 3000, 3000),
+        ({"cpu": {"cores": 3, "dedicatedCpuPlacement": True, "isolateEmulatorThread": True}}, 4000, 4000),
+        ({"cpu": {"cores": 3, "isolateEmulatorThread": True}}, 300, 0),
+    ],
+)
+def test_processors_of_the_node_are_limited_only_where_that_was_asked_for(domain: dict[str, Any], request_: int, limit: int) -> None:
+    assert (resources.cpu_request(domain), resources.cpu_limit(domain)) == (request_, limit)
+
+
+@pytest.mark.parametrize(
+    ("given", "request_", "limit"),
+    [
+        ({}, 512, 512),
+        ({"requests": {"memory": "128Mi"}}, 128, 512),
+        ({"requests": {"memory": "1Gi"}}, 1024, 1024),
+        ({"limits": {"memory": "1Gi"}}, 512, 1024),
+        ({"requests": {"memory": "128Mi"}, "limits": {"memory": "1Gi"}}, 128, 1024),
+    ],
+)
+def test_a_guest_may_use_all_of_its_memory_whatever_was_requested(given: dict[str, Any], request_: int, limit: int) -> None:
+    domain = {"resources": given}
+    assert (resources.memory_request(domain) >> 20, resources.memory_limit(domain) >> 20) == (request_, limit)
+
+
+def test_a_share_that_is_written_otherwise_is_the_same_hardware() -> None:
+    one, other, more = ({"resources": {"limits": {"cpu": each}}} for each in ("1", "1000m", "2"))
     assert devices.same(one, other)
     assert not devices.same(one, more)

@@ -9,6 +9,7 @@ import pytest
 
 from apiserver.apis.meta import decoding
 from apiserver.apis.virt.v1alpha1 import defaults, types, validation
+from apiserver.apis.virt.v1alpha1.domain import cpu_names
 
 
 def errors(domain: dict[str, Any]) -> list[str]:
@@ -40,11 +41,48 @@ def device(name: str, **fields: Any) -> dict[str, Any]:
     return {"devices": {name: fields}}
 
 
+SOME_FEATURES = sorted(cpu_names.FEATURES)
+
+
+def features(*names: str) -> dict[str, Any]:
+    return {"cpu": {"features": [{"name": each} for each in names]}}
+
+
+def requests(limits: dict[str, Any] | None = None, **of: Any) -> dict[str, Any]:
+    return {"resources": {"requests": of, "limits": limits or {}}}
+
+
+def dedicated(**of: Any) -> dict[str, Any]:
+    return {"cpu": {"dedicatedCpuPlacement": True}, **requests(**of)}
+
+
 @pytest.mark.parametrize(
     ("taken", "refused", "field"),
     [
-        ({"cpu": {"cores": 512}}, {"cpu": {"cores": 513}}, "cpu.cores"),
-        ({"cpu": {"cores": 256, "threads": 2}}, {"cpu": {"cores": 171, "threads": 3}}, "cpu"),
+        ({"cpu": {"cores": 255}}, {"cpu": {"cores": 256}}, "cpu.cores"),
+        ({"cpu": {"cores": 127, "threads": 2}}, {"cpu": {"cores": 128, "threads": 2}}, "cpu"),
+        ({"cpu": {"sockets": 63, "cores": 3}}, {"cpu": {"sockets": 65, "cores": 3}}, "cpu"),
+        ({"cpu": {"sockets": 2, "maxSockets": 2}}, {"cpu": {"sockets": 2, "maxSockets": 1}}, "cpu.maxSockets"),
+        ({"cpu": {"cores": 2, "maxSockets": 127}}, {"cpu": {"cores": 2, "maxSockets": 128}}, "cpu.maxSockets"),
+        ({"cpu": {"model": "EPYC-Genoa"}}, {"cpu": {"model": "EPYC-Genua"}}, "cpu.model"),
+        (features("avx2"), features("avx-2"), "cpu.features[0].name"),
+        (features("avx2", "avx"), features("avx2", "avx2"), "cpu.features[1].name"),
+        (features(*SOME_FEATURES[:128]), features(*SOME_FEATURES[:129]), "cpu.features"),
+        (
+            {"cpu": {"dedicatedCpuPlacement": True, "isolateEmulatorThread": True}},
+            {"cpu": {"isolateEmulatorThread": True}},
+            "cpu.isolateEmulatorThread",
+        ),
+        ({"cpu": {"dedicatedCpuPlacement": True}}, {"cpu": {"dedicatedCpuPlacement": True, "maxSockets": 2}}, "cpu.maxSockets"),
+        (requests(cpu="1m"), requests(cpu="0.0001"), "resources.requests.cpu"),
+        (requests(cpu="1024"), requests(cpu="1024001m"), "resources.requests.cpu"),
+        (requests(memory="1Mi"), requests(memory="1023Ki"), "resources.requests.memory"),
+        (requests(memory="16Ti"), requests(memory="17Ti"), "resources.requests.memory"),
+        (requests({"cpu": "2"}, cpu="2000m"), requests({"cpu": "2"}, cpu="2001m"), "resources.requests.cpu"),
+        (requests({"memory": "512Mi"}), requests({"memory": "511Mi"}), "resources.limits.memory"),
+        (requests({"memory": "1Gi"}, memory="1024Mi"), requests({"memory": "1Gi"}, memory="1025Mi"), "resources.requests.memory"),
+        (dedicated(memory="512Mi"), dedicated(memory="511Mi"), "resources.requests.memory"),
+        (dedicated(), dedicated(cpu="1"), "resources.requests.cpu"),
         ({"memory": {"guest": "16Mi"}}, {"memory": {"guest": "16777215"}}, "memory.guest"),
         ({"memory": {"guest": "16Ti"}}, {"memory": {"guest": "17592186044417"}}, "memory.guest"),
         (kernel("a" * 2048), kernel("a" * 2049), "firmware.kernelBoot.kernelArgs"),

@@ -186,7 +186,7 @@ def test_an_unknown_null_is_told_and_a_known_one_says_nothing() -> None:
         (_vm(domain={"cpu": {"cores": 0}}), "spec.domain.cpu.cores: Invalid value: 0: must be greater than or equal to 1"),
         (
             _vm(domain={"cpu": {"cores": 100, "sockets": 100}}),
-            "spec.domain.cpu: Invalid value: 10000: sockets x cores x threads must be less than or equal to 512",
+            "spec.domain.cpu: Invalid value: 10000: sockets x cores x threads must be less than or equal to 255",
         ),
         (_vm(rerun={"limit": 10}), "spec.rerun.limit: Invalid value: 10: must be less than or equal to 9"),
         (

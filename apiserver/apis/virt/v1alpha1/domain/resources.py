@@ -1,0 +1,89 @@
+"""Shares of the node: ``resources``."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pydantic import Field
+
+from apiserver.apis.meta import quantity
+from apiserver.apis.meta.schema import Model, Quantity
+from apiserver.apis.meta.validation import FieldError, Path, forbidden, invalid
+from apiserver.apis.virt.hardware import cpu, memory
+from apiserver.apis.virt.hardware import resources as hardware
+from apiserver.apis.virt.v1alpha1.domain.rules import Object, validate_amount
+
+MIN_CPU: Final = quantity.parse("1m")
+MAX_CPU: Final = quantity.parse("1024")
+MIN_MEMORY: Final = quantity.parse("1Mi")
+MAX_MEMORY: Final = quantity.parse("16Ti")
+
+_BOUNDS: Final = {"cpu": (MIN_CPU, MAX_CPU), "memory": (MIN_MEMORY, MAX_MEMORY)}
+
+
+class ResourceRequests(Model):
+    """Shares of a node that are kept for the machine."""
+
+    cpu: Quantity | None = Field(None, description="Processors of the node. Default: 100m for each virtual processor.")
+    memory: Quantity | None = Field(
+        None,
+        description="Memory of the node for the guest's; what QEMU needs is added. Less than the guest's is over-commit: the guest may use "
+        "all of its memory all the same, and a node that runs out of its own evicts such machines first. Default: the guest's memory.",
+    )
+
+
+class ResourceLimits(Model):
+    """Shares of a node that the machine uses at most."""
+
+    cpu: Quantity | None = Field(
+        None, description="Processors of the node, for the guest's and for QEMU's own threads together. Default: no limit."
+    )
+    memory: Quantity | None = Field(
+        None, description="Memory of the node for the guest's; what QEMU needs is added. Default: the guest's memory."
+    )
+
+
+class Resources(Model):
+    """Requests and limits of the machine's pod, as a container's."""
+
+    requests: ResourceRequests | None = Field(None, description="What is kept for the machine; it runs on a node that has so much left.")
+    limits: ResourceLimits | None = Field(None, description="What the machine may use at most.")
+
+
+def validate(domain: Object, path: Path) -> list[FieldError]:
+    """Return what is wrong with ``resources``."""
+    path = path.child("resources")
+    found = [
+        error
+        for which in ("requests", "limits")
+        for name, (least, most) in _BOUNDS.items()
+        if hardware.said(domain, which, name) is not None
+        for error in validate_amount(domain["resources"][which][name], least, most, path.child(which, name))
+    ]
+    return found or _validate_order(domain, path) + _validate_dedicated(domain, path)
+
+
+def _validate_order(domain: Object, path: Path) -> list[FieldError]:
+    found = []
+    for name in _BOUNDS:
+        asked, limit = (hardware.said(domain, which, name) for which in ("requests", "limits"))
+        if asked is not None and limit is not None and asked > limit:
+            found.append(invalid(path.child("requests", name), str(asked), f"must be less than or equal to {name} limit of {limit}"))
+    limit = hardware.said(domain, "limits", "memory")
+    if limit is not None and limit.bytes < memory.guest_bytes(domain):
+        text = "must be greater than or equal to the guest's memory: a guest that used all of it would be killed"
+        found.append(invalid(path.child("limits", "memory"), str(limit), text))
+    return found
+
+
+def _validate_dedicated(domain: Object, path: Path) -> list[FieldError]:
+    if not cpu.is_dedicated(domain):
+        return []
+    text = "may not be set with cpu.dedicatedCpuPlacement: it is the number of dedicated processors"
+    found = [
+        forbidden(path.child(which, "cpu"), text) for which in ("requests", "limits") if hardware.said(domain, which, "cpu") is not None
+    ]
+    if hardware.memory_request(domain) != hardware.memory_limit(domain):
+        text = "must be equal to the limit with cpu.dedicatedCpuPlacement: only such a pod gets processors of its own"
+        found.append(invalid(path.child("requests", "memory"), str(hardware.said(domain, "requests", "memory") or ""), text))
+    return found

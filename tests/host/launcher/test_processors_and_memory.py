@@ -1,0 +1,69 @@
+"""Processors and memory that were asked for, as a guest sees them, and as QEMU's threads have them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from launcher.protocol import messages
+from tests.host.launcher.sandbox import KERNEL_ARGS, KERNEL_BOOT, Launcher, a_machine
+
+pytestmark = [pytest.mark.host, pytest.mark.timeout(300)]
+Start = Callable[[], Launcher]
+
+
+@pytest.fixture
+def two_processors() -> Iterator[list[int]]:
+    """Keep everything that the test starts on two of the host's processors, as a pod's cpuset does; return which."""
+    before = os.sched_getaffinity(0)
+    own = sorted(before)[:2]
+    os.sched_setaffinity(0, own)
+    yield own
+    os.sched_setaffinity(0, before)
+
+
+def threads(qemu: int) -> dict[str, str]:
+    """Return the processors that each of QEMU's threads may run on, by the thread's name."""
+    found = {}
+    for task in Path(f"/proc/{qemu}/task").iterdir():
+        status = dict(line.split(":", 1) for line in (task / "status").read_text().splitlines())
+        found[status["Name"].strip()] = status["Cpus_allowed_list"].strip()
+    return found
+
+
+def test_processors_and_memory_are_as_they_were_asked_for(start: Start) -> None:
+    pod = start()
+    features = [{"name": "smap"}, {"name": "sse4.2", "policy": "disable"}, {"name": "popcnt", "policy": "forbid"}]
+    machine = a_machine(
+        cpu={"sockets": 1, "maxSockets": 3, "cores": 2, "model": "Nehalem", "features": features},
+        firmware={"kernelBoot": {**KERNEL_BOOT, "kernelArgs": KERNEL_ARGS}},
+    )
+    with pod.client() as client, pod.console() as viewer:
+        client.ask(messages.Sync(machine))
+        viewer.expect("GUEST-READY", seconds=240)
+        assert viewer.sh("cat /sys/devices/system/cpu/possible /sys/devices/system/cpu/online") == "0-5\n0-1"
+        flags = viewer.sh("grep -m 1 flags /proc/cpuinfo").split()
+        assert {"smap", "sse4_1"} <= set(flags)
+        assert not {"sse4_2", "popcnt"} & set(flags)
+
+
+def test_each_processor_has_one_of_the_pods_for_itself_and_the_emulator_another(start: Start, two_processors: list[int]) -> None:
+    pod, (first, second) = start(), two_processors
+    with pod.client() as client:
+        client.ask(messages.Sync(a_machine(cpu={"dedicatedCpuPlacement": True, "isolateEmulatorThread": True}), paused=True))
+        (qemu,) = pod.qemu()
+        found = threads(qemu)
+        assert found["CPU 0/TCG"] == str(first)
+        assert found[Path(f"/proc/{qemu}/comm").read_text().strip()] == str(second)
+
+
+def test_a_pod_that_has_no_processors_of_its_own_says_what_the_node_lacks(start: Start, two_processors: list[int]) -> None:
+    pod = start()
+    with pod.client() as client:
+        answer = client.call(messages.Sync(a_machine(cpu={"cores": len(two_processors) + 1, "dedicatedCpuPlacement": True})))
+        assert isinstance(answer, messages.Refusal)
+        assert answer.message.startswith("cpu.dedicatedCpuPlacement: ")
+        assert "cpuManagerPolicy" in answer.message
