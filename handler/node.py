@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from apiserver.apis.virt.hardware import disks, interfaces
+from apiserver.apis.virt.hardware.described import domain_of
 from handler.devices import ownership
 from handler.network import setup
 from handler.network.setup import Interface
@@ -22,7 +23,7 @@ AT_ONCE: Final = 8
 
 def device_nodes(vm: Mapping[str, Any]) -> Iterator[ownership.Node]:
     """Yield the device nodes that the pod of ``vm`` may have for its guest."""
-    domain = vm["spec"]["domain"]
+    domain = domain_of(vm)
     if interfaces.meant(domain):
         yield ownership.TUN
     yield ownership.KVM

@@ -7,6 +7,7 @@ from typing import Final
 
 from apiserver.apis.meta.objects import Object, dig, is_deleting
 from apiserver.apis.virt.hardware import disks
+from apiserver.apis.virt.hardware.described import domain_of
 
 CLAIM: Final = "PersistentVolumeClaim"
 IMAGE: Final = "Image"
@@ -19,7 +20,7 @@ def claim_of(disk: Object) -> str | None:
 
 def claims_of(vm: Object) -> tuple[str, ...]:
     """Return the names of all claims of the machine's disks, each once, in order."""
-    return tuple(dict.fromkeys(name for each in disks.meant(dig(vm, "spec", "domain") or {}) if (name := claim_of(each))))
+    return tuple(dict.fromkeys(name for each in disks.meant(domain_of(vm)) if (name := claim_of(each))))
 
 
 def missing(vm: Object, claims: Mapping[str, Object | None]) -> tuple[str, ...]:
@@ -35,7 +36,7 @@ def contested(vm: Object, other: Object) -> tuple[str, ...]:
 
 def _written(vm: Object) -> dict[str, bool]:
     """Return whether each claim's guest may write to it."""
-    meant = disks.meant(dig(vm, "spec", "domain") or {})
+    meant = disks.meant(domain_of(vm))
     return {claim: not each["readOnly"] for each in meant if (claim := claim_of(each))}
 
 

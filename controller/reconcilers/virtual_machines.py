@@ -13,6 +13,7 @@ from apiserver.apis.meta import errors
 from apiserver.apis.meta.objects import Key, Object, condition, controller_of, dig, key_of, name_of, namespace_of, uid_of
 from apiserver.apis.virt import layout, names, network, phases, power, structure
 from apiserver.apis.virt.hardware import interfaces
+from apiserver.apis.virt.hardware.described import domain_of
 from apiserver.apis.virt.resources import VIRTUAL_MACHINES
 from apiserver.client.informer import Informer
 from apiserver.client.rest import Client
@@ -98,7 +99,7 @@ def claims_of_vm(vm: Object) -> list[str]:
 
 def macs_of_vm(vm: Object) -> list[str]:
     """Index function for ``BY_MAC``."""
-    given = interfaces.meant(dig(vm, "spec", "domain")) if structure.has_sound_domain(vm) else ()
+    given = interfaces.meant(domain_of(vm)) if structure.has_sound_domain(vm) else ()
     return [f"{namespace_of(vm)}/{network.normal_mac(each['mac'])}" for each in given if each.get("mac")]
 
 

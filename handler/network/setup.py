@@ -8,6 +8,7 @@ from typing import Any
 
 from apiserver.apis.virt import network
 from apiserver.apis.virt.hardware import interfaces
+from apiserver.apis.virt.hardware.described import domain_of
 from handler.network import filters, masquerade, namespaces
 from handler.pods.process import Launcher
 
@@ -30,7 +31,7 @@ def wanted(vm: Mapping[str, Any]) -> Mapping[str, Any] | None:
     Raises:
         Unsupported: more than one, or another type than masquerade.
     """
-    meant = interfaces.meant(vm["spec"]["domain"])
+    meant = interfaces.meant(domain_of(vm))
     if not meant:
         return None
     if len(meant) > 1:

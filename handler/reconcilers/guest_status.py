@@ -13,6 +13,7 @@ from apiserver.apis.meta.objects import Object
 from apiserver.apis.virt import conditions as words
 from apiserver.apis.virt import layout, phases, power
 from apiserver.apis.virt.hardware import disks, graphics
+from apiserver.apis.virt.hardware.described import domain_of
 from handler.network.setup import Interface
 from launcher.protocol import messages
 
@@ -103,7 +104,7 @@ def running(vm: Object, observed: messages.Status, interfaces: Sequence[Interfac
         status["interfaces"] = [_interface(each) for each in interfaces]
         if interfaces and interfaces[0].addresses:
             status["podIP"] = interfaces[0].addresses[0]
-    status["graphics"] = [{"type": each["type"]} for each in graphics.meant(vm["spec"]["domain"])]
+    status["graphics"] = [{"type": each["type"]} for each in graphics.meant(domain_of(vm))]
     status["attempts"] = _with_running_time(vm, old, stamp)
     for condition in _conditions(observed, domain, generation):
         status["conditions"] = objects.with_condition(status.get("conditions"), condition, now=stamp)
@@ -232,7 +233,7 @@ def waiting_for_images(vm: Object, names: Sequence[str], now: datetime) -> Objec
 def _missing_images(vm: Object, names: Sequence[str]) -> str:
     claims = {
         disk["name"]: str(objects.dig(disk, "source", "name") or "").lower()
-        for disk in disks.meant(vm["spec"]["domain"])
+        for disk in disks.meant(domain_of(vm))
         if disk.get("type") == "PersistentVolumeClaim"
     }
     told = frozenset(names)  # of unknown length: only the machine's own disks are gone through

@@ -22,6 +22,7 @@ from apiserver.apis.meta import objects
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.meta.resources import Resource
 from apiserver.apis.virt import access_credentials, conditions, phases, power
+from apiserver.apis.virt.hardware.described import domain_of
 from apiserver.apis.virt.resources import VIRTUAL_MACHINES
 from controller.runtime.clock import Clock
 from controller.runtime.flowcontrol import TokenBucket
@@ -104,11 +105,12 @@ def machine_of(vm: Mapping[str, Any], accelerator: messages.Accelerator, interfa
         namespace=objects.namespace_of(vm),
         name=objects.name_of(vm),
         uid=objects.uid_of(vm),
-        domain=vm["spec"]["domain"],
+        domain=dict(domain_of(vm)),
         accelerator=accelerator,
         interfaces=tuple(messages.Interface(each.name, each.mac, each.tap, each.model) for each in interfaces),
         grace_seconds=guest_plan.grace_seconds(vm),
         access_credentials=tuple(_credential(each) for each in access_credentials.of(vm["spec"])),
+        domain_xml=vm["spec"].get("domainXML") or "",
     )
 
 

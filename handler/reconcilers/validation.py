@@ -6,6 +6,7 @@ from apiserver.apis.meta import objects
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.virt import network, structure
 from apiserver.apis.virt.hardware import interfaces
+from apiserver.apis.virt.hardware.described import domain_of
 from handler.pods import places
 
 
@@ -23,7 +24,7 @@ def _addresses(vm: Object) -> tuple[str, ...]:
     """A card's address becomes part of a command line."""
     return tuple(
         f"spec.domain.devices.interfaces[{position}].mac must be six pairs of hexadecimal digits, not {ascii(each['mac'])[:80]}"
-        for position, each in enumerate(interfaces.meant(vm["spec"]["domain"]))
+        for position, each in enumerate(interfaces.meant(domain_of(vm)))
         if each.get("mac") and not network.is_mac(each["mac"])
     )
 

@@ -75,6 +75,16 @@ def origins(specification: Mapping[str, Any]) -> tuple[Origin, ...]:
     return tuple(result)
 
 
+def file_of(origin: Origin, found: Found) -> PurePosixPath:
+    """Return the file or device that QEMU opens."""
+    return origin.overlay or (origin.path if origin.image or found.block else origin.path / layout.DISK_IMAGE)
+
+
+def format_of(origin: Origin, found: Found) -> Format:
+    """Return the format of that file."""
+    return "qcow2" if origin.overlay else found.format if origin.image else "raw"
+
+
 def _limit(disk: Mapping[str, Any], path: str) -> int:
     try:
         return disks.overlay_bytes(disk)

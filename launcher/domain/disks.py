@@ -7,10 +7,9 @@ from collections.abc import Mapping
 from typing import Any, Final
 from xml.etree.ElementTree import Element, SubElement
 
-from apiserver.apis.virt import layout
 from apiserver.apis.virt.hardware import disks as hardware
 from launcher.domain.definition import Definition, Tree
-from launcher.domain.disk_origins import Format, Found, Origin, origins
+from launcher.domain.disk_origins import Found, Origin, file_of, format_of, origins
 from launcher.domain.values import InvalidSpecification
 
 _BUS_PREFIX: Final = {"virtio": "vd", "sata": "sd", "scsi": "sd"}
@@ -46,11 +45,8 @@ def _targets(specification: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def _append_disk(devices: Element, disk: Mapping[str, Any], origin: Origin, found: Found, target: tuple[str, str]) -> None:
-    overlay = origin.overlay
-    file = overlay or (origin.path if origin.image or found.block else origin.path / layout.DISK_IMAGE)
-    image_format: Format = "qcow2" if overlay else found.format if origin.image else "raw"
     element = SubElement(devices, "disk", type="block" if found.block else "file", device=str(disk["device"]))
-    driver = SubElement(element, "driver", name="qemu", type=image_format)
+    driver = SubElement(element, "driver", name="qemu", type=format_of(origin, found))
     if found.direct:
         # Without O_DIRECT the data of two hosts' page caches could differ after a migration. io=native blocks the main loop while a
         # sparse file grows, so it is for devices only.
@@ -61,7 +57,7 @@ def _append_disk(devices: Element, disk: Mapping[str, Any], origin: Origin, foun
     if disk["device"] == "disk":
         # A file system that is full, storage that is away: the guest stands still until somebody unpauses it, and has lost nothing.
         driver.set("error_policy", "stop")
-    SubElement(element, "source", {"dev" if found.block else "file": str(file)})
+    SubElement(element, "source", {"dev" if found.block else "file": str(file_of(origin, found))})
     SubElement(element, "target", dev=target[0], bus=target[1])
     if serial := disk.get("serial"):
         SubElement(element, "serial").text = _serial(serial, origin.name)

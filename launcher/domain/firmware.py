@@ -28,11 +28,19 @@ def append(tree: Tree, definition: Definition) -> None:
 def _append_kernel(element: Element, kernel_boot: Mapping[str, Any]) -> None:
     container = kernel_boot.get("container") or {}
     for key, tag, required in (("kernelPath", "kernel", True), ("initrdPath", "initrd", False)):
-        value = container.get(key)
-        if value or required:
-            # In an image everything lies below its root, so a leading slash means that root.
-            relative = value.lstrip("/") if isinstance(value, str) else value
-            path = confined(layout.KERNEL_BOOT_DIRECTORY, relative, f"firmware.kernelBoot.container.{key}")
-            SubElement(element, tag).text = str(path)
+        if container.get(key) or required:
+            SubElement(element, tag).text = kernel_file(container, key)
     if arguments := kernel_boot.get("kernelArgs"):
         SubElement(element, "cmdline").text = printable(arguments, "firmware.kernelBoot.kernelArgs")
+
+
+def kernel_file(container: Mapping[str, Any], key: str) -> str:
+    """Return the path of the kernel (``kernelPath``) or of the initial RAM disk (``initrdPath``) in the pod.
+
+    Raises:
+        InvalidSpecification: it would lead elsewhere.
+    """
+    value = container.get(key)
+    # In an image everything lies below its root, so a leading slash means that root.
+    relative = value.lstrip("/") if isinstance(value, str) else value
+    return str(confined(layout.KERNEL_BOOT_DIRECTORY, relative, f"firmware.kernelBoot.container.{key}"))

@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any, Final
 
 from apiserver.apis.virt.hardware import consoles
-from launcher.domain import disk_origins, disks, document
+from launcher.domain import disk_origins, disks, document, filling
 from launcher.domain.states import NAMES
 from launcher.hypervisor.port import Observation
 from launcher.main import arrival, life
@@ -97,7 +97,12 @@ def abandoned(known: Known) -> Known:
 
 def prepared(known: Known) -> Known:
     """Return what is known once all that the domain needs is there."""
-    return _with_status(known, not_migratable=disk_origins.not_migratable(known.machine.domain) if known.machine is not None else "")
+    return _with_status(known, not_migratable=not_migratable(known.machine) if known.machine is not None else "")
+
+
+def not_migratable(machine: messages.Machine) -> str:
+    """Return why a machine cannot be migrated live, or an empty string."""
+    return disk_origins.not_migratable(machine.domain) or (filling.not_migratable(machine.domain_xml) if machine.domain_xml else "")
 
 
 def created(known: Known) -> Known:
@@ -222,9 +227,13 @@ def _observed_active(known: Known, seen: Observation, now: float) -> Known:
     if known.arriving is not None:
         known = with_migration(known, arrival.advanced(known.arriving, seen, now))
     kind: messages.Accelerator = "kvm" if seen.type == "kvm" else "qemu"
-    names: Mapping[str, str] = disks.names_by_target(known.machine.domain) if seen.disk_errors and known.machine is not None else {}
+    names = _disk_names(known.machine) if seen.disk_errors and known.machine is not None else {}
     domain = messages.DomainStatus(seen.name, seen.uuid, kind, NAMES[seen.state], seen.reason, life.fault_of(seen, names))
     return _with_status(known, domain=domain, reboots=seen.reboots)
+
+
+def _disk_names(machine: messages.Machine) -> Mapping[str, str]:
+    return filling.names_by_target(machine.domain_xml) if machine.domain_xml else disks.names_by_target(machine.domain)
 
 
 def _observed_inactive(known: Known, seen: Observation | None, now: float) -> Known:

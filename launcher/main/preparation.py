@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from launcher.domain import document
+from launcher.domain import document, filling
 from launcher.domain.definition import Definition, Tap
 from launcher.domain.values import InvalidSpecification
 from launcher.hypervisor.port import Hypervisor, HypervisorError, OperationTimeout, Unavailable
@@ -41,10 +41,12 @@ class Preparation:
             StartFailure: one of these; ``files.ImagesMissing`` before anything was made.
         """
         found = await asyncio.to_thread(files.look, machine.domain)
-        taps = [Tap(interface.mac, interface.tap, interface.model) for interface in machine.interfaces]
+        taps = {interface.name: Tap(interface.mac, interface.tap, interface.model) for interface in machine.interfaces}
         own = await asyncio.to_thread(processors.look, machine.domain)
-        definition = Definition(machine.namespace, machine.name, machine.uid, machine.domain, machine.accelerator, taps, found, own)
-        xml = document.to_xml(definition)
+        definition = Definition(
+            machine.namespace, machine.name, machine.uid, machine.domain, machine.accelerator, list(taps.values()), found, own
+        )
+        xml = filling.fill(machine.domain_xml, definition, taps) if machine.domain_xml else document.to_xml(definition)
         self._serve_addresses(machine)
         await files.make_overlays(self._children, machine.domain, found)
         await made_disks.make(self._children, machine)

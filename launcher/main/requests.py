@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from launcher.domain import disk_origins
 from launcher.domain.states import State
 from launcher.hypervisor.port import HypervisorError, Observation, OperationInvalid, OperationTimeout, Unavailable
-from launcher.main.known import Known
+from launcher.main.known import Known, not_migratable
 from launcher.main.refusal import Refused
 from launcher.protocol import messages
 
@@ -80,7 +79,7 @@ def is_to_prepare(known: Known, request: messages.PrepareMigrationTarget) -> boo
         return False
     if known.machine is not None or known.over:
         raise Refused("Conflict", "this pod is no empty target")
-    if reason := disk_origins.not_migratable(request.machine.domain):
+    if reason := not_migratable(request.machine):
         raise Refused("Invalid", reason)
     return True
 

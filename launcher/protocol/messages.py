@@ -63,13 +63,18 @@ class Machine:
     name: str
     uid: str
     domain: dict[str, Any]
-    """``spec.domain`` as virt-api stores it: defaulted and valid."""
+    """``spec.domain`` as virt-api stores it: defaulted and valid.
+
+    Of a machine with XML, what that means, as far as typed fields can say it.
+    """
     accelerator: Accelerator
     interfaces: tuple[Interface, ...] = ()
     grace_seconds: float = 30.0
     """``terminationGracePeriodSeconds``: how long a guest that is asked to shut down may take, SIGTERM included."""
     access_credentials: tuple[AccessCredential, ...] = ()
     """``spec.accessCredentials``, in order."""
+    domain_xml: str = ""
+    """``spec.domainXML``; empty: libvirt is given what follows from ``domain``."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,9 +21,9 @@ MODELS, MEANINGS, NEEDS, XML = (
 )
 SHARED = {
     MODELS: {"cloud_init", "cpu_names", "document", "images", "rules"},
-    MEANINGS: {"devices", "given"},
-    NEEDS: {"access_credentials", "launcher", "launcher_pod", "needs", "scheduling"},
-    XML: {"cloud_init", "definition", "disk_origins", "document", "states", "values"},
+    MEANINGS: {"described", "devices", "given"},
+    NEEDS: {"access_credentials", "domain_xml", "launcher", "launcher_pod", "needs", "scheduling"},
+    XML: {"cloud_init", "definition", "disk_origins", "document", "filling", "states", "values"},
 }
 """Modules that are no family."""
 UNASKED = {"clock", "features", "guest_agent", "pci", "usb"}

@@ -47,16 +47,16 @@ def _of_kinds() -> tuple[Check, Check, Check]:
     """Return the checks of a VirtualMachine, of its domain alone, and of a Migration; the shapes themselves are not kept."""
     shapes = json.loads(Path(__file__).with_suffix(".json").read_bytes())
     machine, migration = shapes["VirtualMachine"], shapes["Migration"]
-    domain = check_of(machine["spec"]["domain"])
-    spec = {name: check_of(shape) for name, shape in machine["spec"].items() if name != "domain"}
+    domain = check_of(machine["spec"]["domain?"])
+    spec = {name: check_of(shape) for name, shape in machine["spec"].items() if name != "domain?"}
     whole = {
         "metadata": _METADATA,
-        "spec": members({**spec, "affinity?": _AFFINITY, "domain": domain}),
+        "spec": members({**spec, "affinity?": _AFFINITY, "domain?": domain}),
         "status?": check_of(machine["status?"]),
     }
     return (
         members(whole),
-        members({"spec": members({"domain": domain})}),
+        members({"spec": members({"domain?": domain})}),
         members({"metadata": _METADATA, **{name: check_of(shape) for name, shape in migration.items()}}),
     )
 

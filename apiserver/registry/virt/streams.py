@@ -10,6 +10,7 @@ from apiserver.apis.meta import errors, objects
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.virt import conditions, phases, streams
 from apiserver.apis.virt.hardware import consoles, graphics
+from apiserver.apis.virt.hardware.described import domain_of
 from apiserver.apis.virt.resources import VIRTUAL_MACHINES
 from apiserver.registry.generic.strategy import Connect, Destination
 from apiserver.registry.virt.handlers import Handlers, LocateHandler
@@ -21,7 +22,7 @@ CONNECTABLE: Final = frozenset({phases.RUNNING, phases.STOPPING})
 
 def refuse(vm: Object, stream: streams.Stream) -> str | None:
     """Say why nobody can connect to this stream now; None: one can."""
-    domain = vm["spec"].get("domain") or {}
+    domain = domain_of(vm)
     if stream == "console" and not consoles.meant(domain):
         return "it has no serial port (spec.domain.devices.consoles is empty)"
     if stream == "vnc" and not any(each.get("type") == "vnc" for each in graphics.meant(domain)):

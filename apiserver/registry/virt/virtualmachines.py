@@ -12,6 +12,7 @@ from apiserver.apis.meta.validation import FieldError
 from apiserver.apis.virt import conditions as words
 from apiserver.apis.virt import names, phases, power, summary
 from apiserver.apis.virt.hardware import cpu, memory
+from apiserver.apis.virt.hardware.described import domain_of
 from apiserver.apis.virt.resources import VIRTUAL_MACHINES
 from apiserver.apis.virt.v1alpha1 import defaults, status_validation, types, validation
 from apiserver.registry.generic.strategy import Column, Connect, Read, Strategy
@@ -103,7 +104,7 @@ class VirtualMachineStrategy(Strategy):
         """Return one row of it."""
         del now
         spec, status = obj.get("spec") or {}, obj.get("status") or {}
-        domain = spec.get("domain") or {}
+        domain = domain_of(obj)
         ready = (objects.condition(status.get("conditions"), words.READY) or {}).get("status") or "False"
         addresses = (each.get("ipAddress") for each in status.get("interfaces") or [])
         return [

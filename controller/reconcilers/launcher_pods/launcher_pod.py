@@ -12,11 +12,13 @@ from typing import Final
 from apiserver.apis.core.resources import PODS
 from apiserver.apis.meta.objects import Object, dig, labels_of, name_of, namespace_of, owner_reference, uid_of
 from apiserver.apis.virt import layout, names
+from apiserver.apis.virt.hardware.described import domain_of
 from apiserver.apis.virt.resources import VIRTUAL_MACHINES
 from controller.reconcilers.launcher_pods import (
     access_credentials,
     cpu,
     disks,
+    domain_xml,
     firmware,
     graphics,
     inputs,
@@ -51,7 +53,7 @@ def target_pod(vm: Object, migration: Object, attempt: int, claims: Claims, sett
 
 def needs(vm: Object, claims: Claims) -> Needs:
     """Return what all parts of a machine need of its pod."""
-    domain = dig(vm, "spec", "domain") or {}
+    domain = domain_of(vm)
     return sum((family.needs(domain, claims) for family in _FAMILIES), start=access_credentials.needs(dig(vm, "spec") or {}))
 
 
@@ -66,7 +68,7 @@ def _pod(
 ) -> Object:
     own = {names.COMPONENT_LABEL: names.LAUNCHER, names.VM_NAME_LABEL: name_of(vm), names.CREATED_BY_LABEL: uid_of(vm)}
     users = {key: value for key, value in labels_of(vm).items() if key not in _RESERVED}  # so that Services can select the machine
-    needed = needs(vm, claims)
+    needed = needs(vm, claims) + domain_xml.needs(vm, kvm=placement.kvm)
     container: Object = {
         "name": names.CONTAINER,
         "image": settings.launcher_image,

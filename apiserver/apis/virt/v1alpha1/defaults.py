@@ -24,10 +24,12 @@ def default_virtual_machine(obj: dict[str, Any]) -> None:
     rerun.setdefault("limit", power.DEFAULT_RERUN_LIMIT)
     rerun.setdefault("startTimeoutSeconds", START_TIMEOUT_SECONDS)
     spec.setdefault("terminationGracePeriodSeconds", GRACE_PERIOD_SECONDS)
-    _default_domain(_object(spec, "domain"))
+    if spec.get("domainXML") is None and spec.get("domain") is not None:  # of XML the typed fields say only what their author wrote
+        default_domain(spec["domain"])
 
 
-def _default_domain(domain: dict[str, Any]) -> None:
+def default_domain(domain: dict[str, Any]) -> None:
+    """Fill in ``spec.domain``."""
     for field in cpu.COUNTS:
         _object(domain, "cpu").setdefault(field, 1)
     _object(domain, "memory").setdefault("guest", memory.GUEST)

@@ -69,7 +69,17 @@ class VirtualMachineSpec(Model):
     access_credentials: list[AccessCredential] | None = Field(
         None, description="Who may log in to the guest, and how it hears of that.", json_schema_extra=ATOMIC
     )
-    domain: Domain = Field(description="The machine itself: processors, memory, firmware, devices.")
+    domain: Domain | None = Field(
+        None,
+        description="The machine itself: processors, memory, firmware, devices. Required unless there is domainXML; beside it, what has "
+        "the disks and networks that its placeholders name, and processors and memory that win over those in it.",
+    )
+    domain_xml: str | None = Field(
+        None,
+        alias="domainXML",
+        description="The machine itself as libvirt's domain XML, of at most 64 KiB. libvirt is given it byte for byte, but for the "
+        "placeholders and values that docs/domain-xml.md names. What would reach out of the machine's pod is refused.",
+    )
 
 
 class Condition(Model):

@@ -22,8 +22,7 @@ from apiserver.apis.meta.validation import (
 )
 from apiserver.apis.virt import phases, power
 from apiserver.apis.virt.hardware import devices
-from apiserver.apis.virt.v1alpha1 import access_credentials, placement
-from apiserver.apis.virt.v1alpha1.domain import document
+from apiserver.apis.virt.v1alpha1 import access_credentials, domain_xml, placement
 from apiserver.apis.virt.v1alpha1.domain.rules import validate_between
 
 Object = Mapping[str, Any]
@@ -42,7 +41,7 @@ MAX_START_TIMEOUT_SECONDS: Final = 24 * 3600
 
 def validate_virtual_machine(obj: Object) -> list[FieldError]:
     """Return all that is wrong with a VirtualMachine; its metadata beyond the name is the machinery's."""
-    return _validate_size(obj) + _validate_outside_domain(obj) + document.validate(obj["spec"]["domain"], DOMAIN)
+    return _validate_size(obj) + _validate_outside_domain(obj) + domain_xml.validate(obj["spec"], SPEC)
 
 
 def _validate_size(obj: Object, old: Object | None = None) -> list[FieldError]:
@@ -78,8 +77,8 @@ def validate_virtual_machine_update(obj: Object, old: Object) -> list[FieldError
     if obj["spec"] == old["spec"]:
         return found
     found += _validate_outside_domain(obj)
-    if obj["spec"]["domain"] != old["spec"]["domain"]:
-        found += document.validate(obj["spec"]["domain"], DOMAIN)
+    if _domain(obj) != _domain(old):
+        found += domain_xml.validate(obj["spec"], SPEC)
     return found + _validate_fixed(obj, old)
 
 
@@ -91,10 +90,20 @@ def _validate_fixed(obj: Object, old: Object) -> list[FieldError]:
     deleted = (old.get("metadata") or {}).get("deletionTimestamp")
     mending = "it is being deleted: wait until it is gone" if deleted else "stop it first"
     text = f"may be changed only while the virtual machine is off, and it is {phase}; {mending}"
-    found = [] if devices.same(obj["spec"]["domain"], old["spec"]["domain"]) else [forbidden(DOMAIN, text)]
+    found = [] if _is_same_hardware(obj, old) else [forbidden(DOMAIN, text)]
     if (obj["spec"].get("accessCredentials") or []) != (old["spec"].get("accessCredentials") or []):
         found.append(forbidden(SPEC.child("accessCredentials"), text))
     return found
+
+
+def _domain(obj: Object) -> tuple[object, object]:
+    return obj["spec"].get("domain"), obj["spec"].get("domainXML")
+
+
+def _is_same_hardware(obj: Object, old: Object) -> bool:
+    if obj["spec"].get("domainXML") != old["spec"].get("domainXML"):
+        return False
+    return devices.same(obj["spec"].get("domain") or {}, old["spec"].get("domain") or {})
 
 
 def validate_migration(obj: Object) -> list[FieldError]:

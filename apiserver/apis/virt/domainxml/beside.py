@@ -1,0 +1,175 @@
+"""What stands beside the XML: disks and networks that its placeholders name, and processors and memory that win over it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, TypeAlias
+
+from apiserver.apis.virt import network
+from apiserver.apis.virt.domainxml import parsing, reading, values
+from apiserver.apis.virt.domainxml.grammar import Problem
+from apiserver.apis.virt.domainxml.reading import Disk, Reading
+
+Shape: TypeAlias = "Mapping[str, Shape]"
+_END: Final[Shape] = {}
+"""All below it."""
+
+FIELDS: Final[Shape] = {
+    "cpu": dict.fromkeys(("sockets", "cores", "threads"), _END),
+    "memory": {"guest": _END},
+    "resources": _END,
+    "firmware": {"uuid": _END, "kernelBoot": {"container": dict.fromkeys(("image", "imagePullPolicy", "kernelPath", "initrdPath"), _END)}},
+    "devices": {
+        "disks": dict.fromkeys(("name", "type", "device", "readOnly", "source"), _END),
+        "interfaces": dict.fromkeys(("name", "type", "mac"), _END),
+    },
+}
+"""Fields of ``spec.domain`` that mean something beside the XML; lists as their elements."""
+
+
+def foreign(given: object, shape: Shape = FIELDS, path: str = "") -> Iterator[str]:
+    """Yield the fields below ``spec.domain`` that mean nothing beside the XML."""
+    if isinstance(given, list):
+        for position, each in enumerate(given):
+            yield from foreign(each, shape, f"{path}[{position}]")
+    elif isinstance(given, Mapping):
+        for name, value in given.items():
+            place = f"{path}.{name}" if path else name
+            if value is None:
+                continue
+            if name not in shape:
+                yield place
+            elif shape[name]:
+                yield from foreign(value, shape[name], place)
+
+
+def problems(found: Reading, root: parsing.Node, domain: Mapping[str, Any]) -> list[Problem]:
+    """Return what in the XML does not fit to what stands beside it.
+
+    Args:
+        found: what was read.
+        root: the document itself.
+        domain: ``spec.domain``, as its author wrote it, with what :func:`apiserver.apis.virt.hardware.disks.meant` fills into disks.
+    """
+    devices = domain.get("devices") or {}
+    disks = {str(each.get("name")): each for each in devices.get("disks") or ()}
+    return [
+        *_processors(found, root, domain),
+        *_disks(found, disks),
+        *_networks(found, root, devices.get("interfaces")),
+        *_kernel(root, ((domain.get("firmware") or {}).get("kernelBoot") or {}).get("container")),
+        *_uuid(root, (domain.get("firmware") or {}).get("uuid")),
+    ]
+
+
+def _processors(found: Reading, root: parsing.Node, domain: Mapping[str, Any]) -> Iterator[Problem]:
+    cpu = {key: value for key, value in (domain.get("cpu") or {}).items() if value is not None}
+    if not found.has_topology and any(int(cpu.get(each) or 1) != 1 for each in ("cores", "threads")):
+        yield Problem("/domain/cpu/topology", "is required, for spec.domain.cpu is to replace it")
+    if cpu and root.find("cpu", "numa") is not None:
+        yield Problem("/domain/cpu/numa", "may not be there beside spec.domain.cpu, which does not say whose its processors are")
+    if (domain.get("memory") or {}).get("guest") is not None and root.find("cpu", "numa") is not None:
+        yield Problem("/domain/cpu/numa", "may not be there beside spec.domain.memory, which does not say whose it is")
+
+
+def _disks(found: Reading, declared: Mapping[str, Mapping[str, Any]]) -> Iterator[Problem]:
+    for disk in found.disks:
+        given = declared.get(disk.name)
+        if given is None:
+            yield Problem(f"{disk.path}/source", f"spec.domain.devices.disks has no disk {disk.name}")
+        else:
+            yield from _disk(disk, given)
+    used = {each.name for each in found.disks}
+    for name in declared:
+        if name not in used:
+            yield Problem("/domain/devices", f"has no <disk> with the placeholder @disk:{name}@ of spec.domain.devices.disks")
+
+
+def _disk(disk: Disk, given: Mapping[str, Any]) -> Iterator[Problem]:
+    read_only = bool(given.get("readOnly"))
+    if read_only and not disk.is_read_only:
+        yield Problem(f"{disk.path}/readonly", f"is required: disk {disk.name} of spec.domain.devices.disks is read-only")
+    overlaid = given.get("type") == "Image" and not read_only and given.get("device") != "cdrom"
+    if overlaid and disk.format != "qcow2":
+        yield Problem(f"{disk.path}/driver/@type", f"must be qcow2: what the guest writes to the image {disk.name} goes to an overlay")
+    if given.get("type") != "Image" and disk.format != "raw":
+        yield Problem(f"{disk.path}/driver/@type", f"must be raw: so is disk {disk.name}, whatever its guest writes to its beginning")
+    if given.get("type") == "Image" and disk.is_block:
+        yield Problem(f"{disk.path}/@type", f"must be file: disk {disk.name} is an image")
+
+
+def _networks(found: Reading, root: parsing.Node, declared: list[Mapping[str, Any]] | None) -> Iterator[Problem]:
+    names = {str(each.get("name")) for each in declared} if declared is not None else {DEFAULT_NETWORK}
+    devices = root.child("devices")
+    interfaces = devices.all("interface") if devices is not None else ()
+    seen: set[str] = set()
+    for (name, _), element in zip(found.networks, interfaces, strict=True):
+        mac = element.find("mac")
+        placeholder = values.name_in(mac.get("address"), values.MAC) if mac is not None else ""
+        if name not in names:
+            yield Problem(f"{element.path}/target/@dev", f"spec.domain.devices.interfaces has no interface {name}")
+        if name in seen:
+            yield Problem(f"{element.path}/target/@dev", "is the same as of another interface")
+        if placeholder and placeholder != name:
+            yield Problem(f"{element.path}/mac/@address", f"must be @mac:{name}@, as the interface")
+        seen.add(name)
+    for name in names - seen if declared is not None else ():
+        yield Problem("/domain/devices", f"has no <interface> with the placeholder @network:{name}@ of spec.domain.devices.interfaces")
+
+
+def _kernel(root: parsing.Node, container: Mapping[str, Any] | None) -> Iterator[Problem]:
+    for name, field in (("kernel", "kernelPath"), ("initrd", "initrdPath")):
+        in_xml, given = root.find("os", name) is not None, bool((container or {}).get(field))
+        if in_xml and not given:
+            yield Problem(f"/domain/os/{name}", f"needs spec.domain.firmware.kernelBoot.container.{field}")
+        if given and not in_xml:
+            yield Problem(f"/domain/os/{name}", f"is required, with the placeholder @{name}@ of spec.domain.firmware.kernelBoot")
+
+
+def _uuid(root: parsing.Node, given: str | None) -> Iterator[Problem]:
+    if given and root.child("uuid") is None:
+        yield Problem("/domain/uuid", "is required, for spec.domain.firmware.uuid is to replace it")
+
+
+DEFAULT_NETWORK: Final = "default"
+"""The network of a machine that says nothing of networks: the XML may have it."""
+
+
+def meant(domain: Mapping[str, Any], found: Reading) -> dict[str, Any]:
+    """Return ``spec.domain`` as the typed fields would say what the XML and what stands beside it mean together."""
+    devices = domain.get("devices") or {}
+    sockets, cores, threads = found.topology
+    cpu = {key: value for key, value in (domain.get("cpu") or {}).items() if value is not None}
+    memory = {key: value for key, value in (domain.get("memory") or {}).items() if value is not None}
+    return {
+        **domain,
+        "cpu": cpu or {"sockets": sockets, "cores": cores, "threads": threads},
+        "memory": memory or {"guest": str(found.memory_bytes)},
+        "machine": {"type": found.machine},
+        "devices": {
+            **devices,
+            "disks": devices.get("disks") or [],
+            "interfaces": _interfaces(devices.get("interfaces"), dict(found.networks)),
+            "graphics": [{"type": each} for each in found.graphics],
+            "consoles": [{"type": "pty"}] if found.has_serial else [],
+        },
+    }
+
+
+def _interfaces(declared: list[dict[str, Any]] | None, macs: Mapping[str, str]) -> list[dict[str, Any]]:
+    """The address that stands beside the XML wins over the one in it."""
+    given = [{"name": each} for each in macs if each == DEFAULT_NETWORK] if declared is None else declared
+    found = []
+    for each in given:
+        mac = each.get("mac") or macs.get(str(each.get("name")))
+        found.append({**each, "mac": network.normal_mac(mac)} if mac else dict(each))
+    return found
+
+
+def read_document(text: str) -> tuple[Reading, parsing.Node]:
+    """Return what was read, and the document.
+
+    Raises:
+        Malformed: as :func:`reading.read`.
+    """
+    return reading.read(text), parsing.parse(text)

@@ -1,0 +1,110 @@
+"""``<domain>``, as a whole."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from apiserver.apis.virt.domainxml import values
+from apiserver.apis.virt.domainxml.devices import DEVICES
+from apiserver.apis.virt.domainxml.grammar import Element
+from apiserver.apis.virt.domainxml.processors import CLOCK, CPU, FEATURES, MAX_CPUS
+from apiserver.apis.virt.domainxml.values import ON_OFF, YES_NO, line, matching, number, prose, unit, words
+from apiserver.apis.virt.hardware import machine
+
+MAX_IO_THREADS: Final = 16
+_AMOUNT: Final = number(1, 10**18)
+
+_ENTRY: Final = Element({"name": matching(r"[a-z]{2,16}", "must be a word")}, text=line(256), required=frozenset({"name"}), most=16)
+_ENTRIES: Final = Element(children={"entry": _ENTRY})
+_SYSINFO: Final = Element(
+    {"type": words("smbios")},
+    {
+        "bios": _ENTRIES,
+        "system": _ENTRIES,
+        "baseBoard": _ENTRIES,
+        "chassis": _ENTRIES,
+        "oemStrings": Element(children={"entry": Element(text=line(1024), most=32)}),
+    },
+    required=frozenset({"type"}),
+)
+
+
+def _machine(value: str) -> str:
+    return "" if value in machine.TYPES else f"must be one of {machine.TYPES_IN_WORDS}"
+
+
+_OS: Final = Element(
+    children={
+        "type": Element(
+            {
+                "arch": words("x86_64"),
+                "machine": _machine,
+            },
+            text=words("hvm"),
+            required=frozenset({"arch", "machine"}),
+        ),
+        "boot": Element({"dev": words("hd", "cdrom", "network")}, required=frozenset({"dev"}), most=3),
+        "bootmenu": Element({"enable": YES_NO, "timeout": number(0, 65535)}, required=frozenset({"enable"})),
+        "bios": Element({"useserial": YES_NO, "rebootTimeout": number(-1, 65535)}),
+        "smbios": Element({"mode": words("emulate", "sysinfo")}, required=frozenset({"mode"})),
+        "kernel": Element(text=words(values.KERNEL)),
+        "initrd": Element(text=words(values.INITRD)),
+        "cmdline": Element(text=line(2048)),
+    },
+    required=frozenset({"type"}),
+)
+_SWITCH: Final = Element({"enabled": YES_NO}, required=frozenset({"enabled"}))
+
+DOMAIN: Final = Element(
+    {"type": words(values.TYPE, "kvm", "qemu"), "id": number(1, 1 << 31)},
+    {
+        "name": Element(text=line(256)),
+        "uuid": Element(text=values.uuid),
+        "genid": Element(text=values.literal_uuid),
+        "title": Element(text=line(256)),
+        "description": Element(text=prose(8192)),
+        "metadata": Element(is_foreign=True),
+        "memory": Element({"unit": unit, "dumpCore": ON_OFF}, text=_AMOUNT),
+        "currentMemory": Element({"unit": unit}, text=_AMOUNT),
+        "maxMemory": Element({"unit": unit, "slots": number(1, 256)}, text=_AMOUNT, required=frozenset({"slots"})),
+        "vcpu": Element({"placement": words("static"), "current": number(1, MAX_CPUS)}, text=number(1, MAX_CPUS)),
+        "iothreads": Element(text=number(0, MAX_IO_THREADS)),
+        "sysinfo": _SYSINFO,
+        "os": _OS,
+        "features": FEATURES,
+        "cpu": CPU,
+        "clock": CLOCK,
+        "on_poweroff": Element(text=words("destroy")),
+        "on_reboot": Element(text=words("restart")),
+        "on_crash": Element(text=words("destroy")),
+        "pm": Element(children={"suspend-to-mem": _SWITCH, "suspend-to-disk": _SWITCH}),
+        "devices": DEVICES,
+    },
+    required=frozenset({"type", "name", "memory", "vcpu", "os", "devices"}),
+)
+
+_OUTSIDE: Final = "is not allowed: it reaches out of the machine's own pod"
+_OF_THE_POD: Final = "is not allowed: the pod's limits and requests say what the machine may use of its node"
+REASONS: Final[Mapping[str, str]] = {
+    **dict.fromkeys(
+        ("hostdev", "redirdev", "redirfilter", "filesystem", "shmem", "smartcard", "lease", "vsock", "tpm", "crypto", "pstore", "nvram"),
+        _OUTSIDE,
+    ),
+    **dict.fromkeys(("loader", "hook", "script", "backenddomain", "bootloader", "bootloader_args", "protocol", "log"), _OUTSIDE),
+    **dict.fromkeys(("virtualport", "filterref", "bandwidth", "backend", "mtu", "portForward", "vlan"), _OUTSIDE),
+    **dict.fromkeys(("backingStore", "mirror", "encryption", "auth", "seclabel", "slices", "reservations"), _OUTSIDE),
+    **dict.fromkeys(
+        ("cputune", "memtune", "blkiotune", "numatune", "memoryBacking", "resource", "iothreadids", "throttlegroups"), _OF_THE_POD
+    ),
+    "launchSecurity": "is not allowed: it needs devices of the node that the pod has not got",
+    "shareable": "is not allowed: it takes QEMU's lock off the disk, which keeps two guests from writing to it",
+    "transient": "is not allowed: what the guest writes would go to a file beside the disk",
+    "@listen": "is not allowed: only virt-api and virt-handler lead to a display",
+    "@port": "is not allowed here: only virt-api and virt-handler lead to a display",
+    "@autoport": "is not allowed: only virt-api and virt-handler lead to a display",
+    "@tlsPort": "is not allowed: only virt-api and virt-handler lead to a display",
+    "@passwd": "is not allowed: the rights to the machine's subresources say who may see its display",
+    "@cpuset": _OF_THE_POD,
+}
+"""Why what people try is not allowed."""

@@ -1,0 +1,124 @@
+"""What may stand where: a list of all that is allowed, and the comparison of a document with it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+
+from apiserver.apis.virt.domainxml.parsing import Node
+from apiserver.apis.virt.domainxml.values import Rule
+
+MAX_PROBLEMS: Final = 50
+"""Told of one document."""
+
+
+@dataclass(frozen=True, slots=True)
+class Element:
+    """An element that is allowed in its place."""
+
+    attributes: Mapping[str, Rule] = field(default_factory=dict)
+    children: Mapping[str, Allowed] = field(default_factory=dict)
+    text: Rule | None = None
+    """None: it has no text."""
+    required: frozenset[str] = frozenset()
+    """Attributes, and children, without which it means nothing or something else."""
+    most: int = 1
+    """How many of it may stand side by side: libvirt reads the first of what it expects once."""
+    is_foreign: bool = False
+    """It has elements of other namespaces, which nobody reads."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """An element whose content depends on the value of one of its attributes."""
+
+    attribute: str
+    elements: Mapping[str, Element]
+    most: int = 1
+
+
+Allowed: TypeAlias = Element | Choice
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Something that is not allowed."""
+
+    path: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.text}"
+
+
+def problems(node: Node, allowed: Allowed, reasons: Mapping[str, str]) -> list[Problem]:
+    """Return what of a document is not allowed.
+
+    Args:
+        node: its root.
+        allowed: what its root may be.
+        reasons: by name of an element or attribute, why none of it is allowed: told where it is met.
+    """
+    found = []
+    for problem in _problems(node, allowed, reasons):
+        found.append(problem)
+        if len(found) >= MAX_PROBLEMS:
+            break
+    return found
+
+
+def _problems(node: Node, allowed: Allowed, reasons: Mapping[str, str]) -> Iterator[Problem]:
+    if node.is_foreign:
+        yield Problem(node.path, "elements and attributes of other namespaces are allowed in /domain/metadata only")
+        return
+    if isinstance(allowed, Choice):
+        value = node.get(allowed.attribute)
+        if value not in allowed.elements:
+            known = ", ".join(allowed.elements)
+            yield Problem(f"{node.path}/@{allowed.attribute}", f"must be one of {known}" if "," in known else f"must be {known}")
+            return
+        allowed = allowed.elements[value]
+    yield from _attributes(node, allowed, reasons)
+    yield from _text(node, allowed)
+    if allowed.is_foreign:
+        yield from (Problem(each.path, "must be in a namespace of its own") for each in node.children if not each.is_foreign)
+        return
+    yield from _children(node, allowed, reasons)
+
+
+def _attributes(node: Node, allowed: Element, reasons: Mapping[str, str]) -> Iterator[Problem]:
+    for name, value in node.attributes.items():
+        path = f"{node.path}/@{name[:80]}"
+        rule = allowed.attributes.get(name)
+        if rule is None:
+            yield Problem(path, reasons.get(f"@{name}", "is not allowed here"))
+        elif told := rule(value):
+            yield Problem(path, told)
+    for name in sorted(allowed.required & allowed.attributes.keys() - node.attributes.keys()):
+        yield Problem(f"{node.path}/@{name}", "is required")
+
+
+def _text(node: Node, allowed: Element) -> Iterator[Problem]:
+    if allowed.text is not None:
+        if told := ("must be text" if node.children else allowed.text(node.text)):
+            yield Problem(node.path, told)
+    elif node.text.strip():
+        yield Problem(node.path, "has text where none is allowed")
+
+
+def _children(node: Node, allowed: Element, reasons: Mapping[str, str]) -> Iterator[Problem]:
+    counted: dict[str, int] = {}
+    for child in node.children:
+        element = allowed.children.get(child.name)
+        if element is None:
+            reason = "" if child.is_foreign else reasons.get(child.name, "")
+            yield Problem(child.path, reason or "is not allowed here")
+            continue
+        counted[child.name] = counted.get(child.name, 0) + 1
+        if counted[child.name] > element.most:
+            yield Problem(child.path, f"may be there {element.most} times at most" if element.most > 1 else "may be there only once")
+            continue
+        yield from _problems(child, element, reasons)
+    for name in sorted(allowed.required & allowed.children.keys() - counted.keys()):
+        yield Problem(f"{node.path}/{name}", "is required")

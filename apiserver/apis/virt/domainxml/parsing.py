@@ -1,0 +1,219 @@
+"""Parsing of XML that somebody hostile wrote.
+
+The parser is expat, libvirt's is libxml2: whatever two parsers may take for different things is refused (document types and with them
+entities, processing instructions, CDATA, other encodings, comments inside of a value), so that what was judged is what libvirt reads.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+from xml.parsers import expat
+
+MAX_BYTES: Final = 64 << 10
+"""Of the document as UTF-8. The whole object may have 128 KiB; what engines write of a large machine has 20."""
+MAX_DEPTH: Final = 16
+MAX_ELEMENTS: Final = 4000
+MAX_ATTRIBUTES: Final = 32
+"""Of one element."""
+OF_LIBVIRT: Final = "http://libvirt.org/schemas/domain/"
+"""Namespaces in which libvirt has elements that go around its own checks: ``qemu:commandline`` and others."""
+
+_TAG: Final = re.compile(rb"<[^\s/>]+")
+_ATTRIBUTE: Final = re.compile(rb"""\s+([^\s=/>]+)\s*=\s*(?:"([^"]*)"|'([^']*)')""")
+_TAG_END: Final = re.compile(rb"\s*(/?)>")
+_SEPARATOR: Final = " "
+
+Span = tuple[int, int]
+"""Offsets of the first byte and of the one after the last, in the document as UTF-8."""
+
+
+class Malformed(ValueError):
+    """A document that cannot be read; the message begins with the place."""
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """An element."""
+
+    name: str
+    path: str
+    attributes: Mapping[str, str]
+    text: str
+    """Between its tags, if there is no element; as it stands there, blanks included."""
+    children: tuple[Node, ...]
+    is_foreign: bool
+    """It is in a namespace, or an attribute of it is: libvirt's own elements are in none."""
+    spans: Mapping[str, Span]
+    """Of the values of its attributes."""
+    inner: Span | None
+    """Of what is between its tags; None: it is written as one tag."""
+
+    def child(self, name: str) -> Node | None:
+        """Return the first child of a name."""
+        return next((each for each in self.children if each.name == name), None)
+
+    def all(self, name: str) -> tuple[Node, ...]:
+        """Return the children of a name."""
+        return tuple(each for each in self.children if each.name == name)
+
+    def find(self, *names: str) -> Node | None:
+        """Return the first child of the last name, below those of the names before it."""
+        node: Node | None = self
+        for name in names:
+            node = node.child(name) if node is not None else None
+        return node
+
+    def get(self, attribute: str, default: str = "") -> str:
+        """Return the value of an attribute."""
+        return self.attributes.get(attribute, default)
+
+
+@dataclass(slots=True)
+class _Open:
+    """An element whose end has not come."""
+
+    name: str
+    attributes: dict[str, str]
+    is_foreign: bool
+    spans: dict[str, Span]
+    begin: int
+    """Offset of the first byte after its first tag."""
+    is_one_tag: bool
+    text: list[str] = field(default_factory=list)
+    children: list[_Closed] = field(default_factory=list)
+    has_comment: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Closed:
+    """An element that does not know its place yet."""
+
+    element: _Open
+    inner: Span | None
+
+
+class _Builder:
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._open: list[_Open] = []
+        self._count = 0
+        self.root: _Closed | None = None
+        self._parser = parser = expat.ParserCreate("utf-8", _SEPARATOR)
+        parser.buffer_text = True
+        parser.SetParamEntityParsing(expat.XML_PARAM_ENTITY_PARSING_NEVER)
+        parser.XmlDeclHandler = self._declaration
+        parser.StartDoctypeDeclHandler = self._refuse("a document type is not allowed")
+        parser.EntityDeclHandler = self._refuse("an entity is not allowed")
+        parser.ProcessingInstructionHandler = self._refuse("a processing instruction is not allowed")
+        parser.StartCdataSectionHandler = self._refuse("CDATA is not allowed")
+        parser.StartNamespaceDeclHandler = self._namespace
+        parser.CommentHandler = self._comment
+        parser.StartElementHandler = self._start
+        parser.EndElementHandler = self._end
+        parser.CharacterDataHandler = self._characters
+
+    def parse(self) -> _Closed:
+        try:
+            self._parser.Parse(self._data, True)  # noqa: FBT003  # that it is all of it; by position only
+        except expat.ExpatError as error:
+            raise Malformed(f"line {error.lineno}: {expat.errors.messages.get(error.code, 'no XML')}") from error
+        if self.root is None:
+            raise Malformed("line 1: no element found")
+        return self.root
+
+    def _refuse(self, text: str):  # type: ignore[no-untyped-def]  # noqa: ANN202  # the handlers have many signatures
+        def handler(*_: object) -> None:
+            raise self._malformed(text)
+
+        return handler
+
+    def _malformed(self, text: str) -> Malformed:
+        return Malformed(f"line {self._parser.CurrentLineNumber}: {text}")
+
+    def _declaration(self, version: str, encoding: str | None, _standalone: int) -> None:
+        if version != "1.0" or (encoding or "UTF-8").upper() != "UTF-8":
+            raise self._malformed("must be XML 1.0 in UTF-8")
+
+    def _namespace(self, _prefix: str | None, uri: str | None) -> None:
+        if (uri or "").lower().startswith(OF_LIBVIRT):
+            raise self._malformed(f"the namespace {(uri or '')[:80]} is not allowed: its elements go around what is checked here")
+
+    def _comment(self, _text: str) -> None:
+        if self._open:
+            self._open[-1].has_comment = True
+
+    def _characters(self, text: str) -> None:
+        self._open[-1].text.append(text)
+
+    def _start(self, name: str, attributes: dict[str, str]) -> None:
+        self._count += 1
+        if self._count > MAX_ELEMENTS:
+            raise self._malformed(f"more than {MAX_ELEMENTS} elements")
+        if len(self._open) >= MAX_DEPTH:
+            raise self._malformed(f"elements in more than {MAX_DEPTH} others")
+        if len(attributes) > MAX_ATTRIBUTES:
+            raise self._malformed(f"an element with more than {MAX_ATTRIBUTES} attributes")
+        spans, begin, is_one_tag = self._spans(self._parser.CurrentByteIndex)
+        is_foreign = _SEPARATOR in name or any(_SEPARATOR in each for each in attributes)
+        self._open.append(_Open(name.rpartition(_SEPARATOR)[2], attributes, is_foreign, spans, begin, is_one_tag))
+
+    def _spans(self, at: int) -> tuple[dict[str, Span], int, bool]:
+        """Return where the values of the tag at an offset are, where it ends, and whether it is the element's last one, too."""
+        match = _TAG.match(self._data, at)
+        spans: dict[str, Span] = {}
+        while match is not None:
+            at = match.end()
+            match = _ATTRIBUTE.match(self._data, at)
+            if match is not None:
+                spans[match[1].decode()] = match.span(2 if match[2] is not None else 3)
+        end = _TAG_END.match(self._data, at)
+        if end is None:  # expat has read this tag: it is one
+            raise self._malformed("a tag is not understood")
+        return spans, end.end(), bool(end[1])
+
+    def _end(self, _name: str) -> None:
+        element = self._open.pop()
+        closed = _Closed(element, None if element.is_one_tag else (element.begin, self._parser.CurrentByteIndex))
+        text = "".join(element.text)
+        if text.strip() and element.children:
+            raise self._malformed(f"<{element.name[:80]}> has text beside elements")
+        if element.has_comment and not element.children and text.strip():
+            raise self._malformed(f"<{element.name[:80]}> has a comment beside its text")
+        if self._open:
+            self._open[-1].children.append(closed)
+        else:
+            self.root = closed
+
+
+def parse(text: str) -> Node:
+    """Return the root of a document.
+
+    Raises:
+        Malformed: it is no XML, or has what is not allowed in any place.
+    """
+    try:
+        data = text.encode()
+    except UnicodeEncodeError as error:
+        raise Malformed("line 1: must be Unicode text") from error
+    if len(data) > MAX_BYTES:
+        raise Malformed(f"line 1: may not be more than {MAX_BYTES} bytes, and has {len(data)}")
+    if not text.startswith("<") and not text.lstrip(" \t\r\n").startswith("<"):
+        raise Malformed("line 1: must begin with an element")
+    root = _Builder(data).parse()
+    return _placed(root, f"/{root.element.name}")
+
+
+def _placed(closed: _Closed, path: str) -> Node:
+    element = closed.element
+    names = [each.element.name for each in element.children]
+    counted: dict[str, int] = {}
+    children = []
+    for name, child in zip(names, element.children, strict=True):
+        counted[name] = counted.get(name, 0) + 1
+        number = f"[{counted[name]}]" if names.count(name) > 1 else ""
+        children.append(_placed(child, f"{path}/{name[:80]}{number}"))
+    text = "" if children else "".join(element.text)
+    return Node(element.name, path, element.attributes, text, tuple(children), element.is_foreign, element.spans, closed.inner)

@@ -1,0 +1,158 @@
+"""What the pod, its scheduling and its node need to know of ``spec.domainXML``, in the terms of the typed fields."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
+
+from apiserver.apis.virt.domainxml import disks, grammar, parsing, rules, values
+from apiserver.apis.virt.domainxml.domain import DOMAIN, REASONS
+from apiserver.apis.virt.domainxml.grammar import Problem
+from apiserver.apis.virt.domainxml.parsing import Node
+
+MIB: Final = 1 << 20
+REMEMBERED: Final = 64
+"""Documents of which what was read is kept: every look at a machine asks for it."""
+
+_VIDEO_BYTES: Final = {"virtio": 256 * MIB, "qxl": 144 * MIB, "vga": 16 * MIB, "bochs": 16 * MIB, "cirrus": 16 * MIB, "none": 0}
+"""Upper bounds where nothing is said: of virtio what the guest may allocate (``max_hostmem``), of qxl vram, ram and vgamem."""
+_IO_THREAD_BYTES: Final = 2 * MIB
+_DEFAULT_CACHE_BYTES: Final = 1 << 30
+"""QEMU's translation cache at most, where no ``<tb-cache>`` says less (tcg/region.c)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Disk:
+    """A ``<disk>`` with a source."""
+
+    name: str
+    """Of the disk that stands beside the XML."""
+    target: str
+    """libvirt's name of it."""
+    path: str
+    """The place of the element."""
+    is_block: bool
+    format: str
+    is_cached: bool
+    """The page cache of the node has what it reads and writes."""
+    is_read_only: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """All that somebody other than libvirt needs to know."""
+
+    memory_bytes: int
+    topology: tuple[int, int, int]
+    """Sockets (times dies), cores, threads."""
+    has_topology: bool
+    machine: str
+    type: str
+    """``qemu``, ``kvm``, or the placeholder for whichever the pod has."""
+    uuid: str
+    disks: tuple[Disk, ...]
+    networks: tuple[tuple[str, str], ...]
+    """Names of the interfaces that stand beside the XML, and the MAC addresses that the XML gives them, empty where it gives none."""
+    has_serial: bool
+    graphics: tuple[str, ...]
+    device_bytes: int
+    """What displays and threads take of the pod's memory, at most."""
+    cache_bytes: int
+    """The emulator's translation cache."""
+
+    @property
+    def vcpus(self) -> int:
+        """Return the number of processors."""
+        sockets, cores, threads = self.topology
+        return sockets * cores * threads
+
+
+def problems_of(text: str) -> tuple[Problem, ...]:
+    """Return what is wrong with a document, whatever stands beside it."""
+    found = _read(text)
+    return found if isinstance(found, tuple) else ()
+
+
+def read(text: str) -> Reading:
+    """Return what is to be known of a document.
+
+    Raises:
+        Malformed: it has one of :func:`problems_of`, which is the message.
+    """
+    found = _read(text)
+    if isinstance(found, tuple):
+        raise parsing.Malformed(str(found[0]))
+    return found
+
+
+@lru_cache(maxsize=REMEMBERED)
+def _read(text: str) -> Reading | tuple[Problem, ...]:
+    try:
+        root = parsing.parse(text)
+    except parsing.Malformed as error:
+        place, _, told = str(error).partition(": ")
+        return (Problem(place, told),)
+    if root.name != "domain":
+        return (Problem(root.path, "must be <domain>"),)
+    found = grammar.problems(root, DOMAIN, REASONS) or rules.problems(root)
+    return tuple(found) or _reading(root)
+
+
+def _reading(root: Node) -> Reading:
+    devices = root.child("devices")
+    if devices is None:  # the grammar requires it
+        raise parsing.Malformed("/domain/devices: is required")
+    operating, serial = root.find("os", "type"), devices.all("serial")
+    topology = root.find("cpu", "topology")
+    return Reading(
+        memory_bytes=rules.memory_bytes(root),
+        topology=rules.topology(root),
+        has_topology=topology is not None,
+        machine=operating.get("machine") if operating is not None else "",
+        type=root.get("type"),
+        uuid=uuid.text if (uuid := root.child("uuid")) is not None else "",
+        disks=tuple(disk for each in devices.all("disk") if (disk := _disk(each)) is not None),
+        networks=tuple(_network(each) for each in devices.all("interface")),
+        has_serial=any(each.child("source") is not None for each in serial),
+        graphics=tuple(each.get("type") for each in devices.all("graphics")),
+        device_bytes=sum(map(_video_bytes, devices.all("video"))) + _IO_THREAD_BYTES * rules.io_threads(root),
+        cache_bytes=_cache_bytes(root),
+    )
+
+
+def _disk(element: Node) -> Disk | None:
+    source, target, driver = element.child("source"), element.child("target"), element.child("driver")
+    if source is None or target is None:
+        return None
+    return Disk(
+        name=values.name_in(source.get(disks.SOURCES[element.get("type")]), values.DISK),
+        target=target.get("dev"),
+        path=element.path,
+        is_block=element.get("type") == "block",
+        format=driver.get("type") if driver is not None else "raw",
+        is_cached=driver is None or driver.get("cache") not in ("none", "directsync"),
+        is_read_only=rules.is_read_only(element),
+    )
+
+
+def _network(element: Node) -> tuple[str, str]:
+    target, mac = element.child("target"), element.child("mac")
+    given = mac.get("address") if mac is not None else ""
+    return (
+        values.name_in(target.get("dev"), values.NETWORK) if target is not None else "",
+        "" if values.name_in(given, values.MAC) else given,
+    )
+
+
+def _video_bytes(element: Node) -> int:
+    model = element.child("model")
+    if model is None:
+        return 0
+    said = sum(int(model.get(each, "0")) for each in ("vram", "ram", "vgamem")) << 10
+    return max(said, _VIDEO_BYTES[model.get("type")])
+
+
+def _cache_bytes(root: Node) -> int:
+    cache = root.find("features", "tcg", "tb-cache")
+    return int(cache.text) * MIB if cache is not None else _DEFAULT_CACHE_BYTES

@@ -1,0 +1,190 @@
+"""What has to fit together within the XML, for libvirt refuses it otherwise, or means something else than it seems.
+
+All functions take what the grammar allows.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from apiserver.apis.virt.domainxml import disks, values
+from apiserver.apis.virt.domainxml.domain import MAX_IO_THREADS
+from apiserver.apis.virt.domainxml.grammar import Problem
+from apiserver.apis.virt.domainxml.parsing import Node
+from apiserver.apis.virt.domainxml.processors import MAX_CPUS
+
+MIN_MEMORY: Final = 16 << 20
+MAX_MEMORY: Final = 16 << 40
+_COUNTS: Final = ("sockets", "dies", "cores", "threads")
+_NO_NODES: Final[tuple[Node, ...]] = ()
+
+
+def problems(root: Node) -> list[Problem]:
+    """Return what does not fit."""
+    return [*_memory(root), *_processors(root), *_identity(root), *_boot(root), *_disks(root), *_sockets(root), *_accelerator(root)]
+
+
+def memory_bytes(root: Node) -> int:
+    """Return the guest's memory: libvirt takes the sum of the NUMA cells, where there are any, for what ``<memory>`` says."""
+    cells = _cells(root)
+    return sum(values.in_bytes(each.get("memory"), each.get("unit")) for each in cells) if cells else _amount(root, "memory")
+
+
+def topology(root: Node) -> tuple[int, int, int]:
+    """Return sockets (times dies), cores and threads; without ``<topology>`` each processor is a socket."""
+    node = root.find("cpu", "topology")
+    if node is None:
+        return _number(root, "vcpu"), 1, 1
+    sockets, dies, cores, threads = (int(node.get(each, "1")) for each in _COUNTS)
+    return sockets * dies, cores, threads
+
+
+def io_threads(root: Node) -> int:
+    """Return the number of I/O threads."""
+    return _number(root, "iothreads")
+
+
+def is_read_only(disk: Node) -> bool:
+    """Return whether the guest cannot write to a disk."""
+    return disk.child("readonly") is not None or disk.get("device") == "cdrom"
+
+
+def _cells(root: Node) -> tuple[Node, ...]:
+    numa = root.find("cpu", "numa")
+    return numa.all("cell") if numa is not None else _NO_NODES
+
+
+def _devices(root: Node, kind: str) -> tuple[Node, ...]:
+    devices = root.child("devices")
+    return devices.all(kind) if devices is not None else _NO_NODES
+
+
+def _number(root: Node, name: str) -> int:
+    node = root.child(name)
+    return int(node.text) if node is not None else 0
+
+
+def _amount(root: Node, name: str) -> int:
+    node = root.child(name)
+    return values.in_bytes(node.text, node.get("unit")) if node is not None else 0
+
+
+def _memory(root: Node) -> Iterator[Problem]:
+    total = memory_bytes(root)
+    place = "/domain/cpu/numa" if _cells(root) else "/domain/memory"
+    if not MIN_MEMORY <= total <= MAX_MEMORY:
+        yield Problem(place, f"must be 16 MiB to 16 TiB, and is {total} bytes")
+    if root.child("maxMemory") is None:
+        return
+    if not _cells(root):
+        yield Problem("/domain/maxMemory", "needs NUMA cells in /domain/cpu/numa")
+    if not total <= _amount(root, "maxMemory") <= MAX_MEMORY:
+        yield Problem("/domain/maxMemory", "must be at least the guest's memory, and at most 16 TiB")
+
+
+def _processors(root: Node) -> Iterator[Problem]:
+    count, vcpu = _number(root, "vcpu"), root.child("vcpu")
+    if vcpu is not None and int(vcpu.get("current", "1")) > count:
+        yield Problem("/domain/vcpu/@current", f"must be at most {count}")
+    node = root.find("cpu", "topology")
+    if node is not None and (product := math.prod(int(node.get(each, "1")) for each in _COUNTS)) != count:
+        yield Problem(node.path, f"sockets x dies x cores x threads must be the number of processors, {count}, and is {product}")
+    if count > MAX_CPUS:
+        yield Problem("/domain/vcpu", f"must be at most {MAX_CPUS}")
+    model = root.find("cpu", "model")
+    mode = root.child("cpu").get("mode") if root.child("cpu") else ""  # type: ignore[union-attr]  # it was asked
+    if model is not None and mode in ("host-passthrough", "maximum"):
+        yield Problem(model.path, f"may not be set with mode {mode}")
+    if root.child("cpu") and mode == "custom" and model is None:
+        yield Problem("/domain/cpu/model", "is required with mode custom")
+
+
+def _identity(root: Node) -> Iterator[Problem]:
+    for name in ("name", "memory", "vcpu"):
+        node = root.child(name)
+        if node is not None and node.inner is None:
+            yield Problem(node.path, "must be written with two tags: what is between them may be filled in")
+    name_of = root.child("name")
+    if name_of is not None and not name_of.text:
+        yield Problem(name_of.path, f"must not be empty; {values.NAME} will do")
+    uuid = root.child("uuid")
+    entries = root.find("sysinfo", "system")
+    for entry in entries.all("entry") if entries is not None else ():
+        if entry.get("name") == "uuid" and (uuid is None or entry.text.lower() != uuid.text.lower()):
+            yield Problem(entry.path, "must be the same as /domain/uuid")
+    smbios = root.find("os", "smbios")
+    if smbios is not None and smbios.get("mode") == "sysinfo" and root.child("sysinfo") is None:
+        yield Problem(f"{smbios.path}/@mode", "needs /domain/sysinfo")
+
+
+def _boot(root: Node) -> Iterator[Problem]:
+    system = root.child("os")
+    orders = [each.child("boot") for kind in ("disk", "interface") for each in _devices(root, kind)]
+    given = [each for each in orders if each is not None]
+    if system is not None and system.all("boot") and given:
+        yield Problem(given[0].path, "may not be set beside /domain/os/boot")
+    yield from _twice((f"{each.path}/@order", each.get("order")) for each in given)
+    for needs in ("initrd", "cmdline"):
+        if system is not None and system.child(needs) is not None and system.child("kernel") is None:
+            yield Problem(f"/domain/os/{needs}", "needs /domain/os/kernel")
+
+
+def _disks(root: Node) -> Iterator[Problem]:
+    found = _devices(root, "disk")
+    targets = [(each, target) for each in found if (target := each.child("target")) is not None]
+    yield from _twice((f"{target.path}/@dev", target.get("dev")) for _, target in targets)
+    named = [(each, source) for each in found if (source := each.child("source")) is not None]
+    yield from _twice((f"{each.path}/source", source.get(disks.SOURCES[each.get("type")])) for each, source in named)
+    yield from _twice((each.path, each.text) for disk in found if (each := disk.child("serial")) is not None and each.text)
+    for disk, target in targets:
+        yield from _disk(root, disk, target.get("bus"))
+
+
+def _disk(root: Node, disk: Node, bus: str) -> Iterator[Problem]:
+    if disk.child("source") is None and disk.get("device") != "cdrom":
+        yield Problem(f"{disk.path}/source", "is required: only the drive of a cdrom can be empty")
+    if disk.get("device") == "cdrom" and bus == "virtio":
+        yield Problem(f"{disk.path}/target/@bus", "of a cdrom must be scsi, sata, ide or usb")
+    target = disk.child("target")
+    if target is not None and target.get("removable") and bus != "usb":
+        yield Problem(f"{disk.path}/target/@removable", "may be set on bus usb only")
+    if target is not None and target.get("tray") and disk.get("device") != "cdrom":
+        yield Problem(f"{disk.path}/target/@tray", "may be set for a cdrom only")
+    for name in ("vendor", "product", "wwn"):
+        if disk.child(name) is not None and bus not in (("scsi", "sata", "ide") if name == "wwn" else ("scsi",)):
+            yield Problem(f"{disk.path}/{name}", "may not be set on this bus")
+    driver = disk.child("driver")
+    if driver is None:
+        return
+    if driver.get("io") == "native" and driver.get("cache") not in ("none", "directsync"):
+        yield Problem(f"{driver.path}/@io", "native needs cache none or directsync")
+    for name in ("iothread", "queues"):
+        if driver.get(name) and bus != "virtio":
+            yield Problem(f"{driver.path}/@{name}", "may be set on bus virtio only")
+    if int(driver.get("iothread", "0")) > min(io_threads(root), MAX_IO_THREADS):
+        yield Problem(f"{driver.path}/@iothread", "must be one of the threads that /domain/iothreads has")
+
+
+def _sockets(root: Node) -> Iterator[Problem]:
+    for kind in ("serial", "channel", "graphics"):
+        used = [(each.path, each.get("type")) for each in _devices(root, kind) if each.get("type") in ("unix", "spicevmc", "vnc", "spice")]
+        yield from _twice(used)
+    spice = any(each.get("type") == "spice" for each in _devices(root, "graphics"))
+    for channel in _devices(root, "channel"):
+        if channel.get("type") == "spicevmc" and not spice:
+            yield Problem(channel.path, "needs <graphics type='spice'>")
+
+
+def _accelerator(root: Node) -> Iterator[Problem]:
+    if root.find("features", "tcg") is not None and root.get("type") != "qemu":
+        yield Problem("/domain/features/tcg", "may be set with /domain/@type qemu only")
+
+
+def _twice(found: Iterable[tuple[str, str]]) -> Iterator[Problem]:
+    seen: dict[str, str] = {}
+    for path, value in found:
+        if value in seen:
+            yield Problem(path, f"is the same as at {seen[value]}")
+        seen.setdefault(value, path)

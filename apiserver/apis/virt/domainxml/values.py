@@ -1,0 +1,154 @@
+"""Values that attributes and texts may have. A rule takes a value and returns what is wrong with it, or an empty string."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from apiserver.apis.meta import names
+from apiserver.apis.virt import network
+
+Rule = Callable[[str], str]
+
+_NUMBER: Final = re.compile(r"-?(0|[1-9][0-9]{0,18})")
+_ADDRESS: Final = re.compile(r"0x[0-9a-fA-F]{1,8}|[0-9]{1,10}")
+_WORD: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:+-]{0,63}")
+_UUID: Final = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+_NAMED: Final = re.compile(r"@([a-z]+):([^@]*)@")
+
+UNITS: Final[Mapping[str, int]] = {
+    "b": 1,
+    "bytes": 1,
+    **{
+        spelling: base**power
+        for power, letter in enumerate("KMGTPE", start=1)
+        for spelling, base in ((letter, 1024), (f"{letter}iB", 1024), (f"{letter}B", 1000))
+    },
+}
+"""libvirt's units in bytes: ``KB`` is a thousand, ``K`` and ``KiB`` are 1024; letters of either case (virScaleInteger)."""
+KIB: Final = 1024
+
+
+def unit(value: str) -> str:
+    """Accept a unit of libvirt's."""
+    return "" if _factor(value) else f"must be one of {', '.join(UNITS)}"
+
+
+def _factor(value: str) -> int:
+    return next((factor for name, factor in UNITS.items() if name.lower() == value.lower()), 0)
+
+
+def in_bytes(number: str, unit: str) -> int:
+    """Return an amount; KiB where no unit is given, as libvirt takes memory. It goes on with whole KiB, rounded up."""
+    amount = int(number) * (_factor(unit) if unit else KIB)
+    return -(-amount // KIB) * KIB
+
+
+def words(*allowed: str) -> Rule:
+    """Return a rule that accepts these words alone."""
+    known = frozenset(allowed)
+
+    def rule(value: str) -> str:
+        return "" if value in known else f"must be {allowed[0]}" if len(allowed) == 1 else f"must be one of {', '.join(allowed)}"
+
+    return rule
+
+
+ON_OFF: Final = words("on", "off")
+YES_NO: Final = words("yes", "no")
+
+
+def number(least: int, most: int) -> Rule:
+    """Return a rule that accepts integers, written as libvirt and we read them alike: decimal, no blanks, no leading zeros."""
+
+    def rule(value: str) -> str:
+        return "" if _NUMBER.fullmatch(value) and least <= int(value) <= most else f"must be a decimal number from {least} to {most}"
+
+    return rule
+
+
+def address(value: str) -> str:
+    """Accept a part of a device's address."""
+    return "" if _ADDRESS.fullmatch(value) else "must be a number such as 0x0a or 10"
+
+
+def word(value: str) -> str:
+    """Accept a name of libvirt's or QEMU's."""
+    return "" if _WORD.fullmatch(value) else "must be a word of at most 64 letters, digits and _.:+-"
+
+
+def matching(pattern: str, told: str) -> Rule:
+    """Return a rule that accepts what a regular expression matches as a whole."""
+    compiled = re.compile(pattern)
+
+    def rule(value: str) -> str:
+        return "" if compiled.fullmatch(value) else told
+
+    return rule
+
+
+def line(most: int) -> Rule:
+    """Return a rule that accepts one line of printable characters."""
+
+    def rule(value: str) -> str:
+        return "" if value.isprintable() and len(value) <= most else f"must be one line of at most {most} printable characters"
+
+    return rule
+
+
+def prose(most: int) -> Rule:
+    """Return a rule that accepts text of several lines."""
+
+    def rule(value: str) -> str:
+        return "" if len(value) <= most else f"must be at most {most} characters"
+
+    return rule
+
+
+def uuid(value: str) -> str:
+    """Accept a UUID, or its placeholder."""
+    return "" if value == UUID or _UUID.fullmatch(value) else f"must be {UUID} or a UUID such as 5d307ca9-b3ef-428c-8861-06e72d69f223"
+
+
+def literal_uuid(value: str) -> str:
+    """Accept a UUID."""
+    return "" if _UUID.fullmatch(value) else "must be a UUID such as 5d307ca9-b3ef-428c-8861-06e72d69f223"
+
+
+def mac(value: str) -> str:
+    """Accept a MAC address that a guest can have, or its placeholder."""
+    return "" if name_in(value, MAC) else network.mac_problem(value)
+
+
+# --- placeholders ----------------------------------------------------------------------------------------------------------------
+
+TYPE: Final = "@type@"
+NAME: Final = "@name@"
+UUID: Final = "@uuid@"
+KERNEL: Final = "@kernel@"
+INITRD: Final = "@initrd@"
+SERIAL: Final = "@serial@"
+AGENT: Final = "@agent@"
+VNC: Final = "@vnc@"
+SPICE: Final = "@spice@"
+DISK: Final = "disk"
+NETWORK: Final = "network"
+MAC: Final = "mac"
+
+
+def named(kind: str) -> Rule:
+    """Return a rule that accepts the placeholder ``@kind:NAME@`` of something that stands beside the XML."""
+
+    def rule(value: str) -> str:
+        if name_in(value, kind):
+            return ""
+        return f"must be the placeholder @{kind}:NAME@: what is outside of the machine's own pod cannot be reached"
+
+    return rule
+
+
+def name_in(value: str, kind: str) -> str:
+    """Return the name in a placeholder, empty where it is none."""
+    match = _NAMED.fullmatch(value)
+    return match[2] if match and match[1] == kind and not names.label_errors(match[2]) else ""

@@ -1,0 +1,48 @@
+"""``spec.domain`` and ``spec.domainXML``: one of them, or both together."""
+
+from __future__ import annotations
+
+import copy
+from typing import Final
+
+from apiserver.apis.meta.validation import FieldError, Path, forbidden, required
+from apiserver.apis.virt.domainxml import beside, reading
+from apiserver.apis.virt.domainxml.grammar import Problem
+from apiserver.apis.virt.hardware import described, disks
+from apiserver.apis.virt.v1alpha1 import defaults
+from apiserver.apis.virt.v1alpha1.domain import document
+from apiserver.apis.virt.v1alpha1.domain.rules import Object
+
+DOMAIN: Final = "domain"
+XML: Final = "domainXML"
+
+
+def validate(spec: Object, path: Path) -> list[FieldError]:
+    """Return all that is wrong with ``spec.domain`` and ``spec.domainXML``."""
+    xml, typed = spec.get(XML), spec.get(DOMAIN)
+    if xml is None:
+        if typed is None:
+            return [required(path.child(DOMAIN), "or domainXML")]
+        return document.validate(typed, path.child(DOMAIN))
+    return [*_validate_beside(xml, typed or {}, path.child(DOMAIN)), *_validate_xml(xml, typed or {}, path.child(XML))]
+
+
+def _validate_beside(xml: str, typed: Object, path: Path) -> list[FieldError]:
+    text = "may not be set beside domainXML, which says it"
+    found = [forbidden(path.child(each), text) for each in beside.foreign(typed)]
+    if found:
+        return found
+    whole = copy.deepcopy(dict(described.domain_of({"spec": {DOMAIN: typed, XML: xml}})))
+    defaults.default_domain(whole)
+    return document.validate(whole, path)
+
+
+def _validate_xml(xml: str, typed: Object, path: Path) -> list[FieldError]:
+    if problems := reading.problems_of(xml):
+        return [_told(each, path) for each in problems]
+    meant = {**typed, "devices": {**(typed.get("devices") or {}), "disks": disks.meant(typed)}}
+    return [_told(each, path) for each in beside.problems(*beside.read_document(xml), meant)]
+
+
+def _told(problem: Problem, path: Path) -> FieldError:
+    return forbidden(path, str(problem))

@@ -1,0 +1,194 @@
+"""The XML that a machine brings (``spec.domainXML``), with what only its pod knows filled in.
+
+Bytes are replaced in the places that docs/domain-xml.md names and nowhere else. The XML is judged again, since the launcher believes
+nobody: what virt-api refuses is refused here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final, TypeAlias
+
+from apiserver.apis.virt import layout
+from apiserver.apis.virt.domainxml import beside, disks, parsing, reading, values
+from apiserver.apis.virt.domainxml.parsing import Node
+from apiserver.apis.virt.domainxml.reading import Reading
+from apiserver.apis.virt.hardware import cpu, memory
+from launcher.domain import disk_origins, document, firmware, guest_agent
+from launcher.domain.definition import Definition, Tap
+from launcher.domain.disk_origins import Found
+from launcher.domain.values import InvalidSpecification, socket
+
+FIELD: Final = "domainXML"
+_ESCAPED: Final = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&apos;"})
+_SOCKETS: Final = {"serial": layout.SERIAL_SOCKET, "channel": guest_agent.SOCKET}
+_DISPLAYS: Final = {"vnc": layout.VNC_SOCKET, "spice": layout.SPICE_SOCKET}
+
+Edit: TypeAlias = tuple[parsing.Span, str]
+"""Where, and what comes there, before its characters are escaped."""
+
+
+def fill(text: str, definition: Definition, taps: Mapping[str, Tap]) -> str:
+    """Return the XML that libvirt is given.
+
+    Args:
+        text: ``spec.domainXML``.
+        definition: what else is known of the domain; its specification is what :func:`hardware.described.domain_of` returns.
+        taps: by name of the interface.
+
+    Raises:
+        InvalidSpecification: with the place in the XML.
+    """
+    try:
+        found, root = beside.read_document(text)
+    except parsing.Malformed as error:
+        raise InvalidSpecification(f"{FIELD}: {error}") from error
+    edits = sorted(
+        [
+            *_identity(root, definition),
+            *_amounts(root, found, definition),
+            *_kernel(root, definition),
+            *_disks(root, found, definition),
+            *_interfaces(root, taps),
+            *_sockets(root),
+        ],
+        reverse=True,
+    )
+    data = text.encode()
+    for (begin, end), value in edits:
+        data = data[:begin] + value.translate(_ESCAPED).encode() + data[end:]
+    return data.decode()
+
+
+def _attribute(node: Node, name: str, value: str) -> Edit:
+    return node.spans[name], value
+
+
+def _text(node: Node, value: str) -> Edit:
+    if node.inner is None:
+        raise InvalidSpecification(f"{FIELD}: {node.path}: must be written with two tags")
+    return node.inner, value
+
+
+def _identity(root: Node, definition: Definition) -> Iterator[Edit]:
+    accelerator = definition.accelerator
+    if accelerator not in ("qemu", "kvm"):
+        raise InvalidSpecification(f"accelerator: {accelerator!r} is neither qemu nor kvm")
+    if root.get("type") == values.TYPE:
+        yield _attribute(root, "type", accelerator)
+    elif root.get("type") == "kvm" and accelerator != "kvm":
+        raise InvalidSpecification(f"{FIELD}: /domain/@type: this node offers no KVM; {values.TYPE} takes what there is")
+    name = root.child("name")
+    if name is not None:
+        yield _text(name, document.domain_name(definition.namespace, definition.name))
+    own = document.domain_uuid(definition.uid, definition.specification)
+    wanted = (definition.specification.get("firmware") or {}).get("uuid")
+    uuid = root.child("uuid")
+    places = [uuid] if uuid is not None else []
+    system = root.find("sysinfo", "system")
+    places += [each for each in (system.all("entry") if system is not None else ()) if each.get("name") == "uuid"]
+    yield from (_text(each, own) for each in places if each.text == values.UUID or wanted)
+
+
+def _amounts(root: Node, found: Reading, definition: Definition) -> Iterator[Edit]:
+    """What stands beside the XML wins."""
+    wanted = -(-memory.guest_bytes(definition.specification) // values.KIB)
+    if wanted * values.KIB != found.memory_bytes:
+        for name in ("memory", "currentMemory"):
+            yield from _amount(root.child(name), wanted)
+    given = definition.specification.get("cpu") or {}
+    counts = {each: int(given.get(each) or 1) for each in cpu.COUNTS}
+    if tuple(counts.values()) != found.topology:
+        yield from _processors(root, counts, cpu.vcpus(definition.specification))
+
+
+def _amount(node: Node | None, kibibytes: int) -> Iterator[Edit]:
+    if node is None:
+        return
+    yield _text(node, str(kibibytes))
+    if "unit" in node.spans:
+        yield _attribute(node, "unit", "KiB")
+
+
+def _processors(root: Node, counts: Mapping[str, int], total: int) -> Iterator[Edit]:
+    vcpu, topology = root.child("vcpu"), root.find("cpu", "topology")
+    if vcpu is not None:
+        yield _text(vcpu, str(total))
+        if "current" in vcpu.spans:
+            yield _attribute(vcpu, "current", str(total))
+    if topology is not None:
+        for name, count in {**counts, "dies": 1}.items():
+            if name in topology.spans:
+                yield _attribute(topology, name, str(count))
+
+
+def _kernel(root: Node, definition: Definition) -> Iterator[Edit]:
+    boot = (definition.specification.get("firmware") or {}).get("kernelBoot") or {}
+    for name, field in (("kernel", "kernelPath"), ("initrd", "initrdPath")):
+        node = root.find("os", name)
+        if node is not None:
+            yield _text(node, firmware.kernel_file(boot.get("container") or {}, field))
+
+
+def _disks(root: Node, found: Reading, definition: Definition) -> Iterator[Edit]:
+    origins = {each.name: each for each in disk_origins.origins(definition.specification)}
+    by_path = {each.path: each for each in found.disks}
+    devices = root.child("devices")
+    for element in devices.all("disk") if devices is not None else ():
+        source, disk = element.child("source"), by_path.get(element.path)
+        if source is None or disk is None:
+            continue
+        if disk.name not in origins:
+            raise InvalidSpecification(f"{FIELD}: {element.path}/source: there is no disk {disk.name}")
+        origin, at = origins[disk.name], definition.found.get(disk.name, Found())
+        if disk.is_block != at.block:
+            kind = "block" if at.block else "file"
+            raise InvalidSpecification(f"{FIELD}: {element.path}/@type: must be {kind}: so is the volume of disk {disk.name}")
+        if disk.format != (actual := disk_origins.format_of(origin, at)):
+            raise InvalidSpecification(f"{FIELD}: {element.path}/driver/@type: must be {actual}: so is disk {disk.name}")
+        if origin.read_only and not disk.is_read_only:
+            raise InvalidSpecification(f"{FIELD}: {element.path}/readonly: is required: so is disk {disk.name}")
+        yield _attribute(source, disks.SOURCES[element.get("type")], str(disk_origins.file_of(origin, at)))
+
+
+def _interfaces(root: Node, taps: Mapping[str, Tap]) -> Iterator[Edit]:
+    devices = root.child("devices")
+    for element in devices.all("interface") if devices is not None else ():
+        target, mac = element.child("target"), element.child("mac")
+        name = values.name_in(target.get("dev"), values.NETWORK) if target is not None else ""
+        tap = taps.get(name)
+        if tap is None or target is None or mac is None:
+            raise InvalidSpecification(f"{FIELD}: {element.path}/target/@dev: there is no interface {name}")
+        yield _attribute(target, "dev", tap.tap)
+        if mac.get("address").lower() != tap.mac.lower():
+            yield _attribute(mac, "address", tap.mac.lower())
+
+
+def _sockets(root: Node) -> Iterator[Edit]:
+    devices = root.child("devices")
+    for element in devices.children if devices is not None else ():
+        source, listen = element.child("source"), element.child("listen")
+        if element.name in _SOCKETS and source is not None:
+            yield _attribute(source, "path", socket(_SOCKETS[element.name]))
+        if element.name == "graphics" and listen is not None:
+            yield _attribute(listen, "socket", socket(_DISPLAYS[element.get("type")]))
+
+
+def names_by_target(text: str) -> dict[str, str]:
+    """Return the names of disks by what libvirt calls them; none of XML that cannot be read."""
+    try:
+        return {each.target: each.name for each in reading.read(text).disks}
+    except parsing.Malformed:
+        return {}
+
+
+def not_migratable(text: str) -> str:
+    """Return why a domain of this XML cannot be migrated live, or an empty string.
+
+    The page caches of two nodes need not hold the same of a disk that both have.
+    """
+    try:
+        cached = [each for each in reading.read(text).disks if each.is_cached and not each.is_read_only]
+    except parsing.Malformed:
+        return ""
+    return f"disk {cached[0].name!r} is not opened with cache none or directsync: {cached[0].path}/driver/@cache" if cached else ""

@@ -1,0 +1,57 @@
+"""A guest that is started from XML."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import pytest
+import yaml
+
+from apiserver.apis.virt.hardware.described import domain_of
+from launcher.protocol import messages
+from tests.host.launcher.sandbox import KERNEL_ARGS, KERNEL_BOOT, Launcher, a_machine
+
+pytestmark = [pytest.mark.host, pytest.mark.timeout(300)]
+Start = Callable[[], Launcher]
+
+EXAMPLE: Final = Path(__file__).parents[3] / "examples/domain-xml.yaml"
+DISK: Final = """<disk type='file' device='disk'>
+      <driver name='qemu' type='raw' cache='none' io='native'/>
+      <source file='@disk:data@'/>
+      <target dev='vda' bus='virtio'/>
+      <serial>from-xml</serial>
+    </disk>
+    <serial"""
+
+
+def a_machine_of_xml() -> messages.Machine:
+    """Return the machine of ``examples``, with a disk and without a network."""
+    xml: str = yaml.safe_load(EXAMPLE.read_text())["spec"]["domainXML"]
+    xml = re.sub(r"<interface.*?</interface>", "", xml, flags=re.DOTALL).replace("<serial", DISK, 1)
+    xml = xml.replace("console=ttyS0 quiet panic=-1", KERNEL_ARGS)
+    typed = {
+        "firmware": {"kernelBoot": {"container": KERNEL_BOOT["container"]}},
+        "devices": {"disks": [{"name": "data", "type": "PersistentVolumeClaim", "source": {"name": "c"}}]},
+    }
+    specification = dict(domain_of({"spec": {"domain": typed, "domainXML": xml}}))
+    return dataclasses.replace(a_machine(), domain=specification, domain_xml=xml)
+
+
+def test_a_guest_starts_from_xml_and_libvirt_is_given_its_bytes(start: Start) -> None:
+    pod = start()
+    image = pod.disks / "data/disk.img"
+    image.parent.mkdir()
+    image.write_bytes(b"on-the-disk".ljust(1 << 20, b"\0"))
+    subprocess.run(["chown", "-R", "107:107", pod.disks], check=True)
+    machine = a_machine_of_xml()
+    with pod.client() as client, pod.console() as viewer:
+        client.ask(messages.Sync(machine))
+        viewer.expect("GUEST-READY", seconds=200)
+        assert viewer.sh("cat /sys/class/dmi/id/sys_vendor") == "Example Engine"
+        assert viewer.sh("cat /sys/block/vda/serial; echo; head -c 11 /dev/vda") == "from-xml\non-the-disk"
+        assert viewer.sh("cat /sys/devices/system/cpu/possible") == "0"

@@ -1,0 +1,115 @@
+"""What is read of XML for the pod, its scheduling and its node."""
+
+from __future__ import annotations
+
+import pytest
+
+from apiserver.apis.virt.domainxml import parsing, reading
+from apiserver.apis.virt.hardware import consoles, cpu, disks, graphics, interfaces, memory
+from apiserver.apis.virt.hardware.described import domain_of
+from tests.unit.apiserver.apis.virt.domainxml.documents import DISK, INTERFACE, ROOT, SERIAL, document
+
+MIB = 1 << 20
+CELL = "<cell id='{}' cpus='{}' memory='64' unit='MiB'/>"
+
+
+def a_vm(xml: str, **domain: object) -> dict[str, object]:
+    return {"spec": {"domain": domain, "domainXML": xml}}
+
+
+@pytest.mark.parametrize(
+    ("element", "expected"),
+    [
+        ("<memory>131072</memory>", 128 * MIB),
+        ("<memory unit='KiB'>131072</memory>", 128 * MIB),
+        ("<memory unit='k'>131072</memory>", 128 * MIB),
+        ("<memory unit='KB'>131072</memory>", 131072000),
+        ("<memory unit='b'>134217729</memory>", 128 * MIB + 1024),
+        ("<memory unit='bytes'>134217728</memory>", 128 * MIB),
+        ("<memory unit='M'>128</memory>", 128 * MIB),
+        ("<memory unit='MB'>128</memory>", 128_000_000),
+        ("<memory unit='gib'>1</memory>", 1024 * MIB),
+        ("<memory unit='TB'>1</memory>", 10**12 // 1024 * 1024 + (1024 if 10**12 % 1024 else 0)),
+    ],
+)
+def test_memory_is_read_in_the_units_of_libvirt(element: str, expected: int) -> None:
+    assert reading.read(document(memory=element)).memory_bytes == expected
+
+
+def test_the_cells_are_the_memory_whatever_the_element_says() -> None:
+    cells = CELL.format(0, 0) + CELL.format(1, 1)
+    found = reading.read(document(inside=f"<cpu><numa>{cells}</numa></cpu>", memory="<memory unit='GiB'>4</memory>"))
+    assert found.memory_bytes == 128 * MIB
+
+
+@pytest.mark.parametrize(
+    ("cpu_element", "expected"),
+    [
+        ("", (8, 1, 1)),
+        ("<cpu><topology sockets='2' cores='2' threads='2'/></cpu>", (2, 2, 2)),
+        ("<cpu><topology sockets='1' dies='2' cores='2' threads='2'/></cpu>", (2, 2, 2)),
+    ],
+)
+def test_processors_are_read_with_their_topology(cpu_element: str, expected: tuple[int, int, int]) -> None:
+    found = reading.read(document(inside=cpu_element, vcpu="<vcpu current='3'>8</vcpu>"))
+    assert (found.topology, found.vcpus) == (expected, 8)
+
+
+def test_what_takes_memory_of_the_pod_is_counted() -> None:
+    video = "<video><model type='vga' vram='65536'/></video><video><model type='virtio'/></video>"
+    assert reading.read(document(video)).device_bytes == (64 + 256) * MIB
+    assert reading.read(document(inside="<iothreads>4</iothreads>")).device_bytes == 8 * MIB
+    assert reading.read(document()).cache_bytes == 1 << 30
+    assert reading.read(document(inside="<features><tcg><tb-cache unit='MiB'>64</tb-cache></tcg></features>")).cache_bytes == 64 * MIB
+
+
+def test_the_typed_fields_say_what_the_xml_means() -> None:
+    vnc = "<graphics type='vnc'><listen type='socket' socket='@vnc@'/></graphics>"
+    domain = domain_of(a_vm(document(DISK + INTERFACE + SERIAL + vnc), devices={"disks": [ROOT]}))
+    assert (memory.guest_bytes(domain), cpu.vcpus(domain)) == (128 * MIB, 2)
+    assert [each["name"] for each in disks.meant(domain)] == ["root"]
+    assert [each["name"] for each in interfaces.meant(domain)] == ["default"]
+    assert graphics.meant(domain) == [{"type": "vnc"}]
+    assert consoles.meant(domain)
+
+
+def test_xml_without_devices_has_none() -> None:
+    domain = domain_of(a_vm(document()))
+    assert [interfaces.meant(domain), graphics.meant(domain), consoles.meant(domain), disks.meant(domain)] == [[], [], [], []]
+
+
+def test_a_port_that_is_no_socket_of_the_pod_is_no_console() -> None:
+    assert consoles.meant(domain_of(a_vm(document("<serial type='pty'/>")))) == []
+
+
+def test_what_stands_beside_wins() -> None:
+    topology = "<cpu><topology sockets='2' cores='1' threads='1'/></cpu>"
+    domain = domain_of(a_vm(document(inside=topology), memory={"guest": "1Gi"}, cpu={"cores": 3}))
+    assert (memory.guest_bytes(domain), cpu.vcpus(domain)) == (1024 * MIB, 3)
+
+
+def test_an_address_of_the_xml_is_the_interfaces_unless_one_stands_beside() -> None:
+    xml = document(INTERFACE.replace("@mac:default@", "52-54-00-C0-FF-EE".replace("-", ":")))
+    (found,) = interfaces.meant(domain_of(a_vm(xml)))
+    assert found["mac"] == "52:54:00:c0:ff:ee"
+    (found,) = interfaces.meant(domain_of(a_vm(xml, devices={"interfaces": [{"name": "default", "mac": "52:54:00:00:00:01"}]})))
+    assert found["mac"] == "52:54:00:00:00:01"
+
+
+def test_of_what_cannot_be_read_the_typed_fields_are_left() -> None:
+    assert domain_of(a_vm("<domain", memory={"guest": "1Gi"})) == {"memory": {"guest": "1Gi"}}
+
+
+def test_offsets_are_of_bytes_and_of_the_value_alone() -> None:
+    text = "<domain  a = \"ä&gt;'>\"\n b='\"/>' ><name>ü</name ></domain>"
+    root = parsing.parse(text)
+    data = text.encode()
+    assert {name: data[begin:end].decode() for name, (begin, end) in root.spans.items()} == {"a": "ä&gt;'>", "b": '"/>'}
+    (name,) = root.children
+    assert name.inner is not None
+    assert data[slice(*name.inner)].decode() == name.text == "ü"
+
+
+def test_places_are_named_as_in_xpath() -> None:
+    paths = [each.path for each in parsing.parse("<a><b/><c/><b><d/></b></a>").children]
+    assert paths == ["/a/b[1]", "/a/c", "/a/b[2]"]

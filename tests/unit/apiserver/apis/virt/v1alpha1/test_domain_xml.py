@@ -1,0 +1,163 @@
+"""``spec.domainXML`` beside ``spec.domain``."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from apiserver.apis.meta import decoding
+from apiserver.apis.virt.v1alpha1 import defaults, types, validation
+from tests.unit.apiserver.apis.virt.domainxml.documents import DISK, INTERFACE, OPERATING, ROOT, document
+
+EXAMPLE = Path(__file__).parents[6] / "examples/domain-xml.yaml"
+TOPOLOGY = "<cpu><topology sockets='2' cores='1' threads='1'/></cpu>"
+IMAGE: dict[str, Any] = {"name": "root", "type": "Image", "source": {"reference": "example/disk"}}
+BLOCK = DISK.replace("'file'", "'block'").replace("source file", "source dev").replace("</disk>", "<readonly/></disk>")
+CONTAINER = {"image": "i", "kernelPath": "/k"}
+
+
+def a_vm(xml: str | None, **domain: Any) -> dict[str, Any]:
+    spec: dict[str, Any] = {"domainXML": xml}
+    if domain:
+        spec["domain"] = domain
+    return {"kind": "VirtualMachine", "metadata": {"name": "vm1", "namespace": "acc"}, "spec": spec}
+
+
+def stored(vm: dict[str, Any]) -> dict[str, Any]:
+    vm = copy.deepcopy(vm)
+    unknown, found = decoding.read(types.VirtualMachine, vm)
+    assert not unknown
+    assert not found
+    defaults.default_virtual_machine(vm)
+    return vm
+
+
+def errors(vm: dict[str, Any]) -> list[str]:
+    return [str(each) for each in validation.validate_virtual_machine(stored(vm))]
+
+
+def test_the_example_is_valid_and_stays_as_it_was_written() -> None:
+    vm = yaml.safe_load(EXAMPLE.read_text())
+    assert errors(vm) == []
+    assert stored(vm)["spec"]["domain"] == vm["spec"]["domain"]
+    assert stored(vm)["spec"]["domainXML"] == vm["spec"]["domainXML"]
+
+
+def test_xml_alone_is_a_machine() -> None:
+    assert errors(a_vm(document(INTERFACE))) == []
+    assert "domain" not in stored(a_vm(document()))["spec"]
+
+
+@pytest.mark.parametrize("xml", ["", "x", "<domain>"])
+def test_what_is_no_xml_is_no_machine(xml: str) -> None:
+    (error,) = errors(a_vm(xml))
+    assert error.startswith("spec.domainXML: Forbidden: line 1: ")
+
+
+def test_everything_wrong_is_told_with_its_place() -> None:
+    assert errors(a_vm(document("<hostdev/><hostdev/>", inside="<seclabel/>"))) == [
+        "spec.domainXML: Forbidden: /domain/seclabel: is not allowed: it reaches out of the machine's own pod",
+        "spec.domainXML: Forbidden: /domain/devices/hostdev[1]: is not allowed: it reaches out of the machine's own pod",
+        "spec.domainXML: Forbidden: /domain/devices/hostdev[2]: is not allowed: it reaches out of the machine's own pod",
+    ]
+
+
+BESIDE: dict[str, tuple[dict[str, Any], str]] = {
+    "a disk that is not there": (a_vm(document(DISK)), "/domain/devices/disk/source: spec.domain.devices.disks has no disk root"),
+    "a disk of nobody": (a_vm(document(), devices={"disks": [ROOT]}), "/domain/devices: has no <disk> with the placeholder @disk:root@"),
+    "a disk that may be written to": (
+        a_vm(document(DISK), devices={"disks": [{**ROOT, "readOnly": True}]}),
+        "/domain/devices/disk/readonly: is required",
+    ),
+    "an overlay that is not raw": (a_vm(document(DISK), devices={"disks": [IMAGE]}), "/domain/devices/disk/driver/@type: must be qcow2"),
+    "a claim whose guest says where it reads": (
+        a_vm(document(DISK.replace("'raw'", "'qcow2'")), devices={"disks": [ROOT]}),
+        "/domain/devices/disk/driver/@type: must be raw",
+    ),
+    "an image that is no device": (
+        a_vm(document(BLOCK), devices={"disks": [{**IMAGE, "readOnly": True}]}),
+        "/domain/devices/disk/@type: must be file",
+    ),
+    "an interface that is not there": (
+        a_vm(document(INTERFACE.replace("default", "other"))),
+        "/domain/devices/interface/target/@dev: spec.domain.devices.interfaces has no interface other",
+    ),
+    "an interface of nobody": (
+        a_vm(document(), devices={"interfaces": [{"name": "default"}]}),
+        "/domain/devices: has no <interface> with the placeholder @network:default@",
+    ),
+    "an interface twice": (a_vm(document(INTERFACE * 2)), "/domain/devices/interface[2]/target/@dev: is the same as of another"),
+    "an address of another": (
+        a_vm(document(INTERFACE.replace("@mac:default@", "@mac:other@"))),
+        "/domain/devices/interface/mac/@address: must be @mac:default@",
+    ),
+    "a kernel of nowhere": (
+        a_vm(document(system=f"{OPERATING}<kernel>@kernel@</kernel>")),
+        "/domain/os/kernel: needs spec.domain.firmware.kernelBoot.container.kernelPath",
+    ),
+    "a kernel of nobody": (
+        a_vm(document(), firmware={"kernelBoot": {"container": CONTAINER}}),
+        "/domain/os/kernel: is required, with the placeholder @kernel@",
+    ),
+    "cores without a topology": (a_vm(document(), cpu={"cores": 2}), "/domain/cpu/topology: is required"),
+    "memory of cells": (
+        a_vm(document(inside="<cpu><numa><cell memory='131072'/></numa></cpu>"), memory={"guest": "1Gi"}),
+        "/domain/cpu/numa: may not be there beside spec.domain.memory",
+    ),
+    "a uuid without a place": (
+        a_vm(document().replace("<uuid>@uuid@</uuid>", ""), firmware={"uuid": "5d307ca9-b3ef-428c-8861-06e72d69f223"}),
+        "/domain/uuid: is required",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BESIDE)
+def test_xml_and_what_stands_beside_it_have_to_fit(name: str) -> None:
+    vm, told = BESIDE[name]
+    (error,) = errors(vm)
+    assert error.startswith(f"spec.domainXML: Forbidden: {told}")
+
+
+@pytest.mark.parametrize(
+    ("domain", "field"),
+    [
+        ({"cpu": {"model": "Nehalem"}}, "cpu.model"),
+        ({"machine": {"type": "q35"}}, "machine"),
+        ({"firmware": {"kernelBoot": {"container": CONTAINER, "kernelArgs": "x"}}}, "firmware.kernelBoot.kernelArgs"),
+        ({"devices": {"graphics": []}}, "devices.graphics"),
+        ({"devices": {"disks": [{**ROOT, "target": {"bus": "virtio"}}]}}, "devices.disks[0].target"),
+        ({"devices": {"disks": [{**ROOT, "bootOrder": 1}]}}, "devices.disks[0].bootOrder"),
+        ({"devices": {"interfaces": [{"name": "default", "model": "virtio"}]}}, "devices.interfaces[0].model"),
+    ],
+)
+def test_what_the_xml_says_is_not_said_beside_it(domain: dict[str, Any], field: str) -> None:
+    found = errors(a_vm(document(), **domain))
+    assert f"spec.domain.{field}: Forbidden: may not be set beside domainXML, which says it" in found
+
+
+@pytest.mark.parametrize(
+    ("domain", "field"),
+    [
+        ({"memory": {"guest": "1Ki"}}, "memory.guest"),
+        ({"resources": {"limits": {"memory": "64Mi"}, "requests": {"memory": "65Mi"}}}, "resources.requests.memory"),
+        ({"cpu": {"sockets": 0}}, "cpu.sockets"),
+        ({"devices": {"disks": [ROOT, ROOT]}}, "devices.disks[1].name"),
+    ],
+)
+def test_what_stands_beside_keeps_the_rules_of_typed_fields(domain: dict[str, Any], field: str) -> None:
+    found = errors(a_vm(document(DISK, inside=TOPOLOGY), **domain))
+    assert any(each.startswith(f"spec.domain.{field}: ") for each in found)
+
+
+def test_xml_of_a_machine_that_is_on_stays() -> None:
+    old = stored(a_vm(document()))
+    old["status"] = {"phase": "Running"}
+    changed = {**old, "spec": {**old["spec"], "domainXML": document(vcpu="<vcpu>1</vcpu>")}}
+    (error,) = [str(each) for each in validation.validate_virtual_machine_update(changed, old)]
+    assert error.startswith("spec.domain: Forbidden: may be changed only while the virtual machine is off")
+    assert validation.validate_virtual_machine_update(changed, {**old, "status": {"phase": "Stopped"}}) == []
+    assert validation.validate_virtual_machine_update(old, old) == []
