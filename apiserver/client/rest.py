@@ -110,6 +110,11 @@ class Client:
             each.setdefault("kind", resource.kind)
         return {**page, "metadata": metadata, "items": items}
 
+    async def page(self, resource: Resource, namespace: str, *, field_selector: str, limit: int) -> tuple[Object, ...]:
+        """Return the first ``limit`` objects of a list, and no more: of what strangers make as many of as they like."""
+        query = _query(fieldSelector=field_selector, limit=str(limit))
+        return tuple(_kept(await self._object("GET", resource.path(namespace), params=query), None))
+
     async def create(self, resource: Resource, obj: Object, namespace: str | None = None, *, field_manager: str = "") -> Object:
         """Create it and return it as stored; AlreadyExists when its name is taken."""
         path = resource.path(_namespace(resource, obj, namespace))

@@ -33,7 +33,7 @@ from apiserver.apis.meta.objects import (
 )
 from apiserver.apis.virt import conditions as words
 from apiserver.apis.virt import names, phases, power, summary
-from controller.reconcilers import attempts, disk_claims, disruptions, pod_state, saying, silent_nodes
+from controller.reconcilers import attempts, disk_claims, disruptions, mounted_sources, pod_state, saying, silent_nodes
 from controller.reconcilers.actions import (
     MIN_LOOK_SECONDS,
     Action,
@@ -190,13 +190,16 @@ def _let_end(seen: Observed, alive: tuple[Object, ...]) -> tuple[Action, ...]:
 
 def _hand_over(seen: Observed, pod: Object) -> tuple[Action, ...]:
     node = pod_state.node_of(pod)
+    conditions = saying.ready(seen, "False", "GuestNotStarted", f"the pod runs on {node}; virt-handler starts the guest")
+    if words.waits_for_source(seen.vm):
+        conditions = with_condition(conditions, _disks_ready(seen), now=times.to_rfc3339(seen.now))
     status = {
         **phases.enter(saying.status_of(seen), phases.SCHEDULED, seen.now),
         "nodeName": node,
         "podName": name_of(pod),
         "podUID": uid_of(pod),
         "podIP": dig(pod, "status", "podIP") or "",
-        "conditions": saying.ready(seen, "False", "GuestNotStarted", f"the pod runs on {node}; virt-handler starts the guest"),
+        "conditions": conditions,
         "attempts": attempts.changed(seen.vm, power.current_attempt(seen.vm), {"nodeName": node}),
         "observedGeneration": saying.generation(seen),
     }
@@ -208,9 +211,20 @@ def _hand_over(seen: Observed, pod: Object) -> tuple[Action, ...]:
 def _say_obstacle(seen: Observed, pod: Object) -> tuple[Action, ...]:
     found = pod_state.obstacle(pod)
     if found is None:
-        return _say_slow(seen, pod)
+        return _wait_for_sources(seen, pod) or _say_slow(seen, pod)
     reason, message = found
     return saying.say(seen, "False", reason, f"pod {name_of(pod)}: {message}", warn=True)
+
+
+def _wait_for_sources(seen: Observed, pod: Object) -> tuple[Action, ...]:
+    """Say which Secret or ConfigMap is missing; until the kubelet says so, look at what it says."""
+    again = mounted_sources.next_look(seen.vm, pod, seen.now)
+    if again is None:
+        return ()
+    if (lacking := mounted_sources.fault(seen.vm, seen.mount_events)) is None:
+        return (*_say_slow(seen, pod), LookAgain(again))
+    status = {**saying.status_of(seen), "conditions": _disks_lacking(seen, *lacking)}
+    return (*saying.write(seen, status, Emit("Warning", *lacking)), LookAgain(again))
 
 
 def _say_slow(seen: Observed, pod: Object) -> tuple[Action, ...]:
@@ -252,7 +266,7 @@ def _record_end(seen: Observed, wish: power.Power) -> tuple[Action, ...]:
         "attempts": attempts.changed(seen.vm, current, end),
         "observedGeneration": saying.generation(seen),
     }
-    if words.waits_for_image(seen.vm):  # nobody looks for it any more
+    if words.waits_for_image(seen.vm) or words.waits_for_source(seen.vm):  # nobody looks for it any more
         status["conditions"] = without_condition(status["conditions"], words.DISKS_READY)
     for key in phases.OF_A_PLACE:
         status.pop(key, None)
@@ -355,14 +369,18 @@ def _warn_of_namesakes(seen: Observed) -> tuple[Action, ...]:
 
 
 def _wait_for_disks(seen: Observed, reason: str, message: str) -> tuple[Action, ...]:
-    now = times.to_rfc3339(seen.now)
-    lacking = saying.a_condition(seen, words.DISKS_READY, "False", reason, message)
     status = {
         **phases.enter(saying.status_of(seen), phases.PENDING, seen.now),
-        "conditions": with_condition(saying.ready(seen, "False", words.DISKS_NOT_READY, message), lacking, now=now),
+        "conditions": _disks_lacking(seen, reason, message),
         "observedGeneration": saying.generation(seen),
     }
     return saying.write(seen, status, Emit("Warning", reason, message))
+
+
+def _disks_lacking(seen: Observed, reason: str, message: str) -> list[Object]:
+    """Return the conditions of a machine that waits for what its disks are made of."""
+    lacking = saying.a_condition(seen, words.DISKS_READY, "False", reason, message)
+    return with_condition(saying.ready(seen, "False", words.DISKS_NOT_READY, message), lacking, now=times.to_rfc3339(seen.now))
 
 
 def _rest(seen: Observed, wish: power.Power) -> tuple[Action, ...]:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from datetime import datetime
 from itertools import islice
 from typing import Final
 
-from apiserver.apis.core.resources import PODS
+from apiserver.apis.core.resources import EVENTS, PODS
 from apiserver.apis.meta import errors
 from apiserver.apis.meta.objects import Key, Object, condition, controller_of, dig, key_of, name_of, namespace_of, uid_of
 from apiserver.apis.virt import layout, names, network, phases, power, structure
@@ -17,7 +18,7 @@ from apiserver.apis.virt.hardware.described import domain_of
 from apiserver.apis.virt.resources import VIRTUAL_MACHINES
 from apiserver.client.informer import Informer
 from apiserver.client.rest import Client
-from controller.reconcilers import attempts, disk_claims, ownership, pod_state, validation
+from controller.reconcilers import attempts, disk_claims, mounted_sources, ownership, pod_state, validation
 from controller.reconcilers import virtual_machine_plan as planning
 from controller.reconcilers.absences import Absences
 from controller.reconcilers.actions import REFUSED_SECONDS, Deeds, PodRefused, sooner
@@ -312,7 +313,18 @@ class VirtualMachines:
             rested=self._endings.rested(vm, now),
             namesakes=() if attempts.is_open(vm) else self._namesakes(vm),
             rivals=() if attempts.is_open(vm) else self._rivals(vm),
+            mount_events=await self._mount_events(vm, pods, now),
         )
+
+    async def _mount_events(self, vm: Object, pods: tuple[Object, ...], now: datetime) -> tuple[Object, ...]:
+        """Return what the kubelet says of the volumes of the machine's own pod, while that has a node and does not run."""
+        reference = ownership.of_status(vm)
+        pod = next((each for each in pods if reference is not None and ownership.is_meant(each, reference, vm)), None)
+        if pod is None or phases.phase_of(vm) != phases.SCHEDULING or not mounted_sources.is_to_look(vm, pod, now):
+            return ()
+        selector = f"involvedObject.uid={uid_of(pod)},reason={mounted_sources.FAILED_MOUNT}"
+        found = await self._client.page(EVENTS, namespace_of(vm), field_selector=selector, limit=mounted_sources.MAX_EVENTS)
+        return tuple(mounted_sources.trim_event(each) for each in found)
 
     def _who_may_wait_for_its_disks(self, old: Object | None, new: Object | None) -> Iterator[Object]:
         """Yield the machines with a claim of one that has just lost its pod."""

@@ -12,7 +12,9 @@ TYPES: Final = frozenset({NO_CLOUD, CONFIG_DRIVE})
 """Types of disks that hold such data."""
 SECRET: Final = "Secret"  # noqa: S105 - a kind
 CONFIG_MAP: Final = "ConfigMap"
-MADE: Final = TYPES | {SECRET, CONFIG_MAP}
+FILES: Final = frozenset({SECRET, CONFIG_MAP})
+"""Types of disks that hold the keys of an object as files."""
+MADE: Final = TYPES | FILES
 """Types of disks whose image is made in the pod, of what the machine says and what the kubelet mounts."""
 
 DATA: Final = ("userData", "networkData", "metaData")

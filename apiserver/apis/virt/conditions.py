@@ -27,6 +27,8 @@ DISK_IN_USE: Final = "DiskInUse"
 """Reason of DisksReady=False, by virt-controller: a machine that is on has one of the claims, and one of the two writes to it."""
 DISK_IMAGE_NOT_FOUND: Final = "DiskImageNotFound"
 """Reason of DisksReady=False, by virt-handler: the claim is mounted, and whoever fills it has not made its image yet."""
+NOT_FOUND_OF: Final[Mapping[str, str]] = {"Secret": "SecretNotFound", "ConfigMap": "ConfigMapNotFound"}
+"""Reasons of DisksReady=False by what the kubelet misses, by virt-controller: the pod waits for it, or for a key of it."""
 DISKS_FOUND: Final = "Found"
 NETWORK_READY: Final = "NetworkReady"
 """By virt-handler, where the network of the guest's pod could not be set up, and True once it could."""
@@ -47,3 +49,9 @@ def waits_for_image(vm: Mapping[str, Any]) -> bool:
     """Whether the pod of a machine waits for the image of a disk to appear in its claim."""
     found = objects.condition(objects.dig(vm, "status", "conditions"), DISKS_READY)
     return found is not None and found.get("status") == "False" and found.get("reason") == DISK_IMAGE_NOT_FOUND
+
+
+def waits_for_source(vm: Mapping[str, Any]) -> bool:
+    """Whether the pod of a machine waits for a Secret or ConfigMap."""
+    found = objects.condition(objects.dig(vm, "status", "conditions"), DISKS_READY)
+    return found is not None and found.get("status") == "False" and found.get("reason") in NOT_FOUND_OF.values()

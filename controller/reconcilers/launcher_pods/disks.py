@@ -25,8 +25,13 @@ def needs(domain: Object, claims: Claims) -> Needs:
     """Return volumes of the disks, room for what guests write to image disks, and for disks that are made in the pod."""
     total = _overlays(domain) + _made(domain)
     for position, disk in enumerate(disks.meant(domain)):
-        total += _disk(disk, f"disk-{position}", claims)
+        total += _disk(disk, volume(position), claims)
     return total
+
+
+def volume(position: int) -> str:
+    """Return the name of a disk's volume: a disk's own name can be longer than a volume's."""
+    return f"disk-{position}"
 
 
 def overlays_bytes(domain: Object) -> int:
@@ -96,7 +101,7 @@ def _of_made(disk: Object, volume: str) -> Needs:
 
 
 def _disk(disk: Object, volume: str, claims: Claims) -> Needs:
-    """Return what one disk needs. Its volume is named by its position: a disk's name can be longer than a volume's."""
+    """Return what one disk needs."""
     if disk.get("type") in cloud_init.MADE:
         return _of_made(disk, volume)
     claim, name = disk_claims.claim_of(disk), disk["name"]

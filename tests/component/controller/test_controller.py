@@ -432,3 +432,37 @@ async def test_our_api_may_be_away_at_first_and_cut_at_any_time(api: FakeAPI) ->
         await cluster.start_pod(pod)
         await cluster.phase_is("Scheduled")
     assert away.all(LEASES)[0]["spec"]["holderIdentity"] == ""
+
+
+async def test_a_secret_that_the_kubelet_misses_is_told_with_its_field_and_the_pod_is_kept(cluster: Cluster) -> None:
+    disk = {"type": "CloudInitNoCloud", "source": {"userDataSecretRef": {"name": "user"}}}
+    await cluster.api.put(VMS, a_vm(domain={"memory": {"guest": "64Mi"}, "devices": {"disks": [disk]}}))
+    pod = await cluster.pod()
+
+    def bind(obj: dict[str, Any]) -> None:
+        obj["spec"]["nodeName"] = "node1"
+        bound = {"type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+        obj["status"] = {"phase": "Pending", "conditions": [bound]}
+
+    said = {
+        "metadata": {"name": "of-the-kubelet", "namespace": "ns"},
+        "involvedObject": {"uid": uid_of(pod)},
+        "reason": "FailedMount",
+        "message": 'MountVolume.SetUp failed for volume "disk-0" : secret "user" not found',
+        "lastTimestamp": "2026-01-01T00:00:00Z",
+    }
+    await cluster.api.put(EVENTS, said)
+    await cluster.api.edit(PODS, "ns", name_of(pod), bind)
+    lacking = await cluster.until(
+        lambda: next(
+            (each for each in cluster.vm()["status"]["conditions"] if (each["type"], each["status"]) == ("DisksReady", "False")), None
+        ),
+        "DisksReady=False",
+    )
+    assert lacking["reason"] == "SecretNotFound"
+    assert lacking["message"].startswith("spec.domain.devices.disks[0].source.userDataSecretRef: Secret user not found")
+
+    await cluster.start_pod(pod)
+    await cluster.phase_is("Scheduled")
+    assert condition(cluster.vm()["status"]["conditions"], "DisksReady")["status"] == "True"  # type: ignore[index]  # it was there a moment ago
+    assert uid_of(await cluster.pod()) == uid_of(pod)

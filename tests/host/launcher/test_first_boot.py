@@ -24,31 +24,28 @@ PASSWORD = "the-password-that-nobody-logs"
 NO_CLOUD: Mapping[str, Any] = {
     "name": "seed",
     "type": "CloudInitNoCloud",
+    "device": "cdrom",
     "target": {"bus": "scsi"},
     "source": {"userDataBase64": base64.b64encode(USER_DATA.encode()).decode(), "networkDataSecretRef": {"name": "n"}},
 }
 OTHER: Mapping[str, Any] = {
     "name": "other",
     "type": "CloudInitNoCloud",
-    "device": "disk",
     "source": {"userDataSecretRef": {"name": "u", "key": "k"}, "networkData": "version: 2\n", "metaData": "instance-id: mine\n"},
 }
 DRIVE: Mapping[str, Any] = {
     "name": "drive",
     "type": "CloudInitConfigDrive",
-    "device": "disk",
     "source": {"userData": USER_DATA, "networkDataBase64": base64.b64encode(b'{"links": []}').decode()},
 }
 LAST: Mapping[str, Any] = {
     "name": "last",
     "type": "CloudInitConfigDrive",
-    "device": "disk",
     "source": {"metaDataSecretRef": {"name": "m"}},
 }
 FIXED: Mapping[str, Any] = {
     "name": "fixed",
     "type": "CloudInitNoCloud",
-    "device": "disk",
     "source": {"metaDataBase64": base64.b64encode(b"instance-id: theirs\n").decode()},
 }
 LONG = "a" * 100 + ".d"

@@ -12,11 +12,13 @@ import pytest
 from launcher.protocol import messages
 from tests.host.launcher import relay
 from tests.host.launcher.observer import Observer, observing
-from tests.host.launcher.sandbox import Client, Launcher, Viewer, a_machine
+from tests.host.launcher.sandbox import NO_GRAPHICS, Client, Launcher, Viewer, a_machine
 
 pytestmark = pytest.mark.host
 COUNT = "(i=0; while true; do i=$((i+1)); echo tick-$i; sleep 0.5; done) &\n"
 SLOW = 4e6
+SEED = {"name": "seed", "type": "CloudInitNoCloud", "source": {"userData": "#cloud-config"}}
+MACHINE = a_machine(devices={**NO_GRAPHICS, "disks": [SEED]})
 
 
 @dataclass
@@ -37,8 +39,8 @@ def pair(start: Callable[[], Launcher]) -> Iterator[Pair]:
     with ExitStack() as stack:
         at_source, at_target = stack.enter_context(source.client()), stack.enter_context(target.client())
         viewer = stack.enter_context(source.console())
-        at_source.ask(messages.Sync(a_machine()))
-        prepared = at_target.ask(messages.PrepareMigrationTarget("m1", a_machine())).migration_of("m1")
+        at_source.ask(messages.Sync(MACHINE))
+        prepared = at_target.ask(messages.PrepareMigrationTarget("m1", MACHINE)).migration_of("m1")
         assert prepared is not None
         assert prepared.state == "prepared"
         viewer.expect("GUEST-READY")
@@ -93,7 +95,8 @@ def test_the_guest_goes_on_counting_in_the_target(pair: Pair, capsys: pytest.Cap
             print(f"\n[migration took {took:.2f} s, the release {resumed * 1000:.0f} ms; the guest stood still for {down * 1000:.0f} ms]")
     assert watch.faults == []
     assert pair.source.wait() == 0
-    pair.at_target.ask(messages.Sync(a_machine()))
+    assert (pair.source.made / "seed.iso").read_bytes() == (pair.target.made / "seed.iso").read_bytes()
+    pair.at_target.ask(messages.Sync(MACHINE))
     pair.at_target.ask(messages.ReleaseMigration("m1"))
     assert len(pair.target.qemu()) == 1
     pair.target.process.send_signal(signal.SIGTERM)
@@ -209,7 +212,7 @@ def test_whenever_the_way_breaks_at_most_one_runs_and_in_the_end_exactly_one(
     source = start()
     with ExitStack() as stack:
         at_source = stack.enter_context(source.client())
-        at_source.ask(messages.Sync(a_machine()))
+        at_source.ask(messages.Sync(MACHINE))
         with source.console() as viewer:
             viewer.expect("GUEST-READY")
             viewer.expect("# ")  # the shell throws away what was typed before it was there

@@ -53,7 +53,8 @@ def _with_overlay_in_bytes(disk: Object) -> Object:
 
 def _disk(said: Object, position: int) -> Object:
     is_made = said.get("type") in cloud_init.MADE
-    is_cdrom = said.get("device", "cdrom" if is_made else "disk") == "cdrom"
+    # Cloud images come with kernels that know virtio and no SATA; installers and Windows look for answers on a CD-ROM.
+    is_cdrom = said.get("device", "cdrom" if said.get("type") in cloud_init.FILES else "disk") == "cdrom"
     disk: Object = {"name": f"disk{position}", "device": "cdrom" if is_cdrom else "disk", "readOnly": is_cdrom or is_made, **said}
     disk["target"] = {"bus": "sata" if is_cdrom else "virtio", **(said.get("target") or {})}
     if said.get("type") == "Image":

@@ -99,8 +99,8 @@ CASES = {
     "disks-made-in-the-pod": defined(
         devices={
             "disks": [
-                {"name": "seed", "type": "CloudInitNoCloud", "source": {"userData": "#cloud-config"}},
-                {"name": "drive", "type": "CloudInitConfigDrive", "device": "disk", "source": {}},
+                {"name": "seed", "type": "CloudInitNoCloud", "device": "cdrom", "source": {"userData": "#cloud-config"}},
+                {"name": "drive", "type": "CloudInitConfigDrive", "source": {}},
                 {"name": "answers", "type": "Secret", "source": {"name": "s"}, "target": {"bus": "scsi"}, "bootOrder": 1},
                 {"name": "config", "type": "ConfigMap", "device": "disk", "readOnly": False, "source": {"name": "c"}, "serial": "c1"},
             ]

@@ -104,7 +104,7 @@ class Disk(Model):
         "as files of an ISO 9660 file system. The last four are made anew at every start and are read-only."
     )
     device: Literal["disk", "cdrom"] | None = Field(
-        None, description="What the guest takes it for. Default disk, for what is made at the start cdrom."
+        None, description="What the guest takes it for. Default disk, for a Secret or ConfigMap cdrom."
     )
     source: DiskSource = Field(description="Where the content is.")
     target: DiskTarget | None = Field(None, description="How the guest sees it.")
@@ -159,7 +159,7 @@ def _validate_source(kind: str, source: Object, path: Path) -> list[FieldError]:
         return found + validate_path(source.get("path") or "", path.child("path"), absolute=False)
     if kind in made.TYPES:
         return found + cloud_init.validate_source(source, path)
-    if kind in (made.SECRET, made.CONFIG_MAP):
+    if kind in made.FILES:
         return found + cloud_init.validate_files(kind, source, path)
     name = source.get("name") or ""
     if not name:

@@ -1,0 +1,144 @@
+"""Secrets and ConfigMaps that a machine's pod mounts, and those that the kubelet does not find. Pure.
+
+virt-controller may not read Secrets, so it does not know whether one exists. The kubelet says so, in Events of the pod, which anybody in
+the namespace may write, too: what they say is shown and nothing is decided on it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+from apiserver.apis.meta import times
+from apiserver.apis.meta.lines import one_line
+from apiserver.apis.meta.objects import Object, dig
+from apiserver.apis.virt import access_credentials, cloud_init
+from apiserver.apis.virt import conditions as words
+from apiserver.apis.virt.hardware import disks
+from controller.reconcilers import pod_state
+from controller.reconcilers.launcher_pods.access_credentials import volume as credential_volume
+from controller.reconcilers.launcher_pods.disks import volume as disk_volume
+
+FAILED_MOUNT: Final = "FailedMount"
+"""Reason of the kubelet's Events."""
+MAX_EVENTS: Final = 32
+"""Events that are looked at: the kubelet writes one for each volume and message, and counts."""
+MAX_TOLD: Final = 4
+FIRST_LOOK_SECONDS: Final = 1.5
+"""From when on the kubelet may have said something: most pods run by then, or soon after."""
+LOOK_SECONDS: Final = (2.0, 30.0)
+"""Shortest and longest wait between two looks: about as long as the pod is waiting."""
+SAME_TIME: Final = timedelta(minutes=6)
+"""Events that are so much older than the newest one are of what was mended: the kubelet repeats each at least every five minutes."""
+
+_VOLUME: Final = re.compile(r'for volume "([^"]{1,63})" : (.*)', re.DOTALL)
+_NO_OBJECT: Final = re.compile(r'\b(secret|configmap)s? "([^"]{1,253})" not found', re.IGNORECASE)
+_NO_KEY: Final = re.compile(r"references non-existent (?:secret|config) key: ([-._a-zA-Z0-9]{1,253})")
+_DISKS: Final = "spec.domain.devices.disks"
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A Secret or ConfigMap that is mounted for a field."""
+
+    volume: str
+    """Of the pod."""
+    kind: str
+    name: str
+    key: str
+    """The one that has to be in it; empty where none is named."""
+    path: str
+    """Of the field that names it."""
+
+
+def of(vm: Object) -> tuple[Source, ...]:
+    """Return what the machine's pod mounts."""
+    found: list[Source] = []
+    for position, disk in enumerate(disks.meant(dig(vm, "spec", "domain") or {})):
+        found += _of_disk(disk, disk_volume(position), f"{_DISKS}[{position}].source")
+    for position, credential in enumerate(access_credentials.of(dig(vm, "spec") or {})):
+        path = f"spec.accessCredentials[{position}].sshPublicKey.source.secret.secretName"
+        found.append(Source(credential_volume(position), cloud_init.SECRET, credential.secret, "", path))
+    return tuple(found)
+
+
+def _of_disk(disk: Object, volume: str, path: str) -> Iterable[Source]:
+    source = dig(disk, "source") or {}
+    if disk.get("type") in cloud_init.FILES:
+        yield Source(volume, disk["type"], str(source.get("name") or ""), "", f"{path}.name")
+    elif disk.get("type") in cloud_init.TYPES:
+        for datum in cloud_init.DATA:
+            if (reference := cloud_init.reference(source, datum)) is not None:
+                yield Source(volume, cloud_init.SECRET, *reference, f"{path}.{datum}SecretRef")
+
+
+def is_to_look(vm: Object, pod: Object, now: datetime) -> bool:
+    """Return whether the kubelet may have said why the volumes of a pod are not there yet."""
+    waited = _waited(pod, now)
+    return waited is not None and not 0 <= waited < FIRST_LOOK_SECONDS and bool(of(vm))
+
+
+def next_look(vm: Object, pod: Object, now: datetime) -> float | None:
+    """Return after how many seconds to look at a pod again that does not run; None where nothing is mounted, or no node has it."""
+    waited = _waited(pod, now)
+    return None if waited is None or not of(vm) else min(max(waited, LOOK_SECONDS[0]), LOOK_SECONDS[1])
+
+
+def _waited(pod: Object, now: datetime) -> float | None:
+    bound_at = pod_state.bound_at(pod)
+    if bound_at is None or pod_state.phase_of(pod) != "Pending":
+        return None
+    return (now - times.parse(bound_at)).total_seconds()
+
+
+def trim_event(event: Object) -> Object:
+    """Return what of an Event matters here."""
+    last = dig(event, "series", "lastObservedTime") or event.get("lastTimestamp") or event.get("eventTime")
+    return {"message": str(event.get("message") or "")[: pod_state.MAX_MESSAGE], "last": str(last or "")}
+
+
+def fault(vm: Object, events: Sequence[Object]) -> tuple[str, str] | None:
+    """Return (reason, message) of what the kubelet does not find, or None.
+
+    Args:
+        vm: the machine.
+        events: of its pod, as :func:`trim_event` returns them.
+    """
+    sources = of(vm)
+    told = dict.fromkeys(each for event in _newest(events) for each in _told(sources, str(event["message"])))
+    if not told:
+        return None
+    said = "; ".join(text for _, text in list(told)[:MAX_TOLD])
+    message = one_line(f"{said}; the virtual machine starts when that is there", pod_state.MAX_MESSAGE)
+    return next(iter(told))[0], message
+
+
+def _newest(events: Sequence[Object]) -> list[Object]:
+    """Return the Events of the time of the newest one, that one first."""
+    dated = sorted(((_time(event), event) for event in events), key=lambda each: each[0], reverse=True)
+    return [event for time, event in dated if dated[0][0] - time <= SAME_TIME]
+
+
+def _time(event: Object) -> datetime:
+    try:
+        return times.parse(event["last"])
+    except ValueError:
+        return times.parse("1970-01-01T00:00:00Z")
+
+
+def _told(sources: Sequence[Source], message: str) -> Iterable[tuple[str, str]]:
+    if (match := _VOLUME.search(message)) is None:
+        return
+    mounted, said = [each for each in sources if each.volume == match[1]], match[2]
+    for kind, name in _NO_OBJECT.findall(said):
+        yield from _missing((each for each in mounted if (each.kind.lower(), each.name) == (kind.lower(), name)), "not found")
+    for key in _NO_KEY.findall(said):
+        yield from _missing((each for each in mounted if each.key == key), f"has no key {key}")
+
+
+def _missing(sources: Iterable[Source], what: str) -> Iterable[tuple[str, str]]:
+    for each in sources:
+        yield words.NOT_FOUND_OF[each.kind], f"{each.path}: {each.kind} {each.name} {what}"

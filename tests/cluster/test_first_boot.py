@@ -1,0 +1,94 @@
+"""Disks for the first boot on the cluster: as the guest reads them, made of a Secret that comes late, whose content nobody else sees."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.cluster.kube import Kubectl, console, eventually
+from tests.cluster.manifests import migration, tiny_vm, with_disks
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(420)]
+
+SYSTEM = "kubevirt"
+PASSWORD = "a-password-that-nobody-else-sees"
+KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIIhypotheticalhypotheticalhypothetical somebody@example"
+SEED: dict[str, Any] = {"name": "seed", "type": "CloudInitNoCloud", "source": {"userDataSecretRef": {"name": "user-data"}}}
+CONFIG: dict[str, Any] = {
+    "name": "config",
+    "type": "ConfigMap",
+    "device": "disk",
+    "source": {"name": "config", "volumeLabel": "settings"},
+}
+CREDENTIALS = [{"sshPublicKey": {"source": {"secret": {"secretName": "keys"}}, "propagationMethod": {"noCloud": {}}}}]
+READ = "mkdir -p /tmp/{name}; mount -t iso9660 -o ro /dev/{device} /tmp/{name}; cat /tmp/{name}/{file}"
+
+
+def secret(name: str, **values: str) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}, "stringData": values}
+
+
+def disks_ready(kubectl: Kubectl, name: str) -> dict[str, Any]:
+    conditions = kubectl.json("get", "vm", name).get("status", {}).get("conditions", [])
+    return next((each for each in conditions if each["type"] == "DisksReady"), {})
+
+
+def logs_of_everybody(kubectl: Kubectl, name: str) -> str:
+    """Return the logs of all our processes, and of the machine's pod."""
+    system = kubectl.within(SYSTEM)
+    pods = [each["metadata"]["name"] for each in system.json("get", "pods")["items"]]
+    found = [system("logs", pod, "--all-containers", timeout=120) for pod in pods]
+    return "\n".join([*found, kubectl("logs", kubectl.json("get", "vm", name)["status"]["podName"])])
+
+
+def test_a_missing_secret_is_told_and_its_content_is_seen_by_the_guest_and_by_nobody_else(kubectl: Kubectl) -> None:
+    config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "config"}, "data": {"settings.ini": "colour=blue"}}
+    kubectl.apply(config, secret("keys", mine=f"{KEY}\n"))
+    kubectl.apply(with_disks(tiny_vm("first-boot", accessCredentials=CREDENTIALS), SEED, CONFIG))
+
+    lacking = eventually(
+        lambda: (found := disks_ready(kubectl, "first-boot")).get("status") == "False" and found, timeout=60, what="DisksReady=False"
+    )
+    assert lacking["reason"] == "SecretNotFound"
+    assert "spec.domain.devices.disks[0].source.userDataSecretRef: Secret user-data not found" in lacking["message"]
+    assert "SecretNotFound" in kubectl("get", "vm", "first-boot")
+
+    kubectl.apply(secret("user-data", userdata=f"#cloud-config\npassword: {PASSWORD}\n"))
+    kubectl("wait", "vm", "first-boot", "--for=condition=Ready", "--timeout=240s", timeout=250)
+    assert disks_ready(kubectl, "first-boot")["status"] == "True"
+    seen = kubectl.json("get", "vm", "first-boot")
+    assert seen["status"]["attempt"] == 1
+
+    with console(kubectl, "first-boot") as viewer:
+        viewer.expect("GUEST-READY", timeout=60)
+        assert f"password: {PASSWORD}" in viewer.run(READ.format(name="seed", device="vda", file="user-data"))
+        meta = viewer.run("cat /tmp/seed/meta-data")
+        assert all(each in meta for each in (seen["metadata"]["uid"], '"local-hostname": "first-boot"', KEY))
+        assert "colour=blue" in viewer.run(READ.format(name="config", device="vdb", file="settings.ini"))
+        assert "settings" in viewer.run("dd if=/dev/vdb bs=1 skip=32808 count=32 2>/dev/null")
+
+    assert PASSWORD not in logs_of_everybody(kubectl, "first-boot")
+    assert PASSWORD not in json.dumps(seen)
+    assert PASSWORD not in kubectl("get", "events", "-o", "json")
+    kubectl("delete", "vm", "first-boot", "--wait=false")
+
+
+def test_a_guest_takes_its_disk_along_when_it_moves(kubectl: Kubectl) -> None:
+    kubectl.apply(secret("user-data", userdata="#cloud-config\nfqdn: moved.example\n"))
+    kubectl.apply(with_disks(tiny_vm("moved-seed"), SEED))
+    kubectl("wait", "vm", "moved-seed", "--for=condition=Ready", "--timeout=120s", timeout=130)
+    before = kubectl.json("get", "vm", "moved-seed")["status"]["nodeName"]
+    with console(kubectl, "moved-seed") as viewer:
+        viewer.expect("GUEST-READY", timeout=60)
+        first = viewer.run("md5sum < /dev/vda")
+
+    made = kubectl.create(migration("moved-seed"))["metadata"]["name"]
+    kubectl("wait", "vmmig", made, "--for=condition=Succeeded", "--timeout=180s", timeout=190)
+    eventually(lambda: kubectl.json("get", "vm", "moved-seed")["status"]["nodeName"] != before, timeout=30, what="another node")
+    with console(kubectl, "moved-seed") as viewer:
+        viewer.run("echo 3 > /proc/sys/vm/drop_caches")
+        second = viewer.run("md5sum < /dev/vda")
+    assert first.split()[-2:] == second.split()[-2:]
+    kubectl("delete", "vm", "moved-seed", "--wait=false")

@@ -1,0 +1,165 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from apiserver.apis.meta.objects import condition, name_of
+from controller.reconcilers import mounted_sources
+from controller.reconcilers.actions import Action, Emit, LookAgain, WriteStatus
+from controller.reconcilers.launcher_pods.launcher_pod import launcher_pod
+from controller.reconcilers.launcher_pods.scheduling import Placement
+from controller.reconcilers.mounted_sources import fault, of, trim_event
+from controller.reconcilers.observed import Observed
+from controller.reconcilers.settings import Settings
+from controller.reconcilers.virtual_machine_plan import plan
+from tests.unit.controller.reconcilers.builders import a_pod, a_vm, an_attempt
+from tests.unit.controller.reconcilers.test_launcher_pod import FIRST_BOOT
+
+BOUND = datetime(2026, 1, 1, tzinfo=UTC)
+"""When ``a_pod`` got its node."""
+SPEC = {key: value for key, value in FIRST_BOOT["spec"].items() if key in ("domain", "accessCredentials")}
+USER = "spec.domain.devices.disks[0].source.userDataSecretRef"
+NET = "spec.domain.devices.disks[0].source.networkDataSecretRef"
+KEYS = "spec.accessCredentials[0].sshPublicKey.source.secret.secretName"
+ENDING = "; the virtual machine starts when that is there"
+
+
+def an_event(volume: str, words: str, last: str = "2026-01-01T00:10:00Z") -> dict[str, Any]:
+    return trim_event({"message": f'MountVolume.SetUp failed for volume "{volume}" : {words}', "lastTimestamp": last})
+
+
+def test_what_is_mounted_is_known_by_the_volume_that_the_pod_has_for_it() -> None:
+    volumes = {each["name"]: each for each in launcher_pod(FIRST_BOOT, 1, {}, Settings("x"), Placement())["spec"]["volumes"]}
+    for source in of(FIRST_BOOT):
+        mounted = [next(iter(each.items())) for each in volumes[source.volume]["projected"]["sources"]]
+        assert (source.kind.lower(), source.name) in [(kind.lower(), each["name"]) for kind, each in mounted]
+    assert len(of(FIRST_BOOT)) == sum(len(each["projected"]["sources"]) for each in volumes.values() if "projected" in each)
+
+
+@pytest.mark.parametrize(
+    ("volume", "words", "reason", "said"),
+    [
+        ("disk-0", 'secret "user" not found', "SecretNotFound", f"{USER}: Secret user not found"),
+        ("disk-0", 'secrets "net" not found', "SecretNotFound", f"{NET}: Secret net not found"),
+        (
+            "disk-0",
+            '[secret "user" not found, secret "net" not found]',
+            "SecretNotFound",
+            f"{USER}: Secret user not found; {NET}: Secret net not found",
+        ),
+        ("disk-0", "references non-existent secret key: eth0.yaml", "SecretNotFound", f"{NET}: Secret net has no key eth0.yaml"),
+        ("disk-1", 'secret "unattend" not found', "SecretNotFound", "spec.domain.devices.disks[1].source.name: Secret unattend not found"),
+        (
+            "disk-2",
+            'configmap "settings" not found',
+            "ConfigMapNotFound",
+            "spec.domain.devices.disks[2].source.name: ConfigMap settings not found",
+        ),
+        ("access-credential-0", 'secret "keys" not found', "SecretNotFound", f"{KEYS}: Secret keys not found"),
+    ],
+)
+def test_what_the_kubelet_misses_is_told_with_its_field(volume: str, words: str, reason: str, said: str) -> None:
+    assert fault(FIRST_BOOT, [an_event(volume, words)]) == (reason, said + ENDING)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "",
+        'MountVolume.SetUp failed for volume "disk-0" : object "default"/"user" not registered',
+        'MountVolume.SetUp failed for volume "disk-0" : failed to sync secret cache: timed out waiting for the condition',
+        'MountVolume.SetUp failed for volume "disk-0" : secret "of-somebody-else" not found',
+        'MountVolume.SetUp failed for volume "disk-1" : secret "user" not found',
+        'MountVolume.SetUp failed for volume "disk-9" : secret "user" not found',
+        'Unable to attach or mount volumes: unmounted volumes=[disk-0]: secret "user" not found',
+    ],
+)
+def test_nothing_else_is_taken_for_a_missing_secret(message: str) -> None:
+    assert fault(FIRST_BOOT, [trim_event({"message": message})]) is None
+
+
+def test_what_was_mended_is_not_told_beside_what_was_not() -> None:
+    old, new = an_event("disk-0", 'secret "user" not found', "2026-01-01T00:00:00Z"), an_event("disk-2", 'configmap "settings" not found')
+    found = fault(FIRST_BOOT, [old, new])
+    assert found is not None
+    assert (found[0], "user" in found[1]) == ("ConfigMapNotFound", False)
+    both = fault(FIRST_BOOT, [{**old, "last": "2026-01-01T00:05:00Z"}, new])
+    assert both is not None
+    assert "user" in both[1]
+
+
+def test_events_of_every_api_tell_their_time_and_strange_ones_do_no_harm() -> None:
+    assert trim_event({"series": {"lastObservedTime": "a"}, "eventTime": "b"})["last"] == "a"
+    assert trim_event({"lastTimestamp": None, "eventTime": "b"})["last"] == "b"
+    assert trim_event({}) == {"message": "", "last": ""}
+    assert len(trim_event({"message": "x" * 100000})["message"]) == 500
+    assert fault(FIRST_BOOT, [{**an_event("disk-0", 'secret "user" not found'), "last": "yesterday"}]) is not None
+
+
+def pending(*, conditions: list[dict[str, Any]] | None = None) -> dict[str, Any]:
+    vm = a_vm(phase="Scheduling", attempts=[an_attempt()], **SPEC)
+    vm["status"]["conditions"] = conditions or []
+    return vm
+
+
+def planned(vm: dict[str, Any], pod: dict[str, Any], after: float, *events: dict[str, Any]) -> tuple[Action, ...]:
+    seen = Observed(vm=vm, pods=(pod,), claims={}, now=BOUND + timedelta(seconds=after), settings=Settings("x"), mount_events=events)
+    return plan(seen)
+
+
+def written(actions: tuple[Action, ...]) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = next(each.status for each in actions if isinstance(each, WriteStatus))["conditions"]
+    return found
+
+
+def test_a_pod_that_waits_is_looked_at_more_and_more_seldom() -> None:
+    pod = a_pod(phase="Pending")
+    waits = {after: planned(pending(), pod, after) for after in (-3600, 0, 5, 20, 45)}
+    assert waits[-3600] == (LookAgain(60.0), LookAgain(2.0))
+    assert [waits[after][-1] for after in (0, 5, 20, 45)] == [LookAgain(2.0), LookAgain(5.0), LookAgain(20.0), LookAgain(30.0)]
+    assert [mounted_sources.is_to_look(pending(), pod, BOUND + timedelta(seconds=after)) for after in (-1, 0, 1, 1.5)] == [
+        True,
+        False,
+        False,
+        True,
+    ]
+    late = BOUND + timedelta(seconds=60)
+    assert not mounted_sources.is_to_look(a_vm(), pod, late)
+    assert not mounted_sources.is_to_look(pending(), a_pod(), late)
+    assert not mounted_sources.is_to_look(pending(), a_pod(phase="Pending", node=""), late)
+
+
+def test_a_missing_secret_is_told_once_and_taken_back_when_the_pod_runs() -> None:
+    pod, event = a_pod(phase="Pending"), an_event("disk-0", 'secret "user" not found')
+    told = planned(pending(), pod, 3, event)
+    message = f"{USER}: Secret user not found{ENDING}"
+    conditions = written(told)
+    disks, ready = condition(conditions, "DisksReady"), condition(conditions, "Ready")
+    assert disks is not None
+    assert ready is not None
+    assert (disks["status"], disks["reason"], disks["message"]) == ("False", "SecretNotFound", message)
+    assert (ready["status"], ready["reason"], ready["message"]) == ("False", "DisksNotReady", message)
+    assert told[1:] == (Emit("Warning", "SecretNotFound", message), LookAgain(3.0))
+
+    waiting = pending(conditions=conditions)
+    assert planned(waiting, pod, 90, event) == (LookAgain(30.0),)
+    handed = condition(written(planned(waiting, a_pod(), 91)), "DisksReady")
+    assert handed is not None
+    assert handed["status"] == "True"
+
+
+def test_a_machine_that_is_stopped_while_it_waits_does_not_wait_any_more() -> None:
+    event = an_event("disk-0", 'secret "user" not found')
+    vm = pending(conditions=written(planned(pending(), a_pod(phase="Pending"), 3, event)))
+    vm["spec"]["runStrategy"] = "Halted"
+    ended = planned(vm, a_pod(phase="Failed"), 60)
+    assert condition(written(ended), "DisksReady") is None
+
+
+def test_without_a_word_from_the_kubelet_a_slow_pod_is_told_as_any_other() -> None:
+    pod = a_pod(phase="Pending")
+    ready = condition(written(planned(pending(), pod, 61)), "Ready")
+    assert ready is not None
+    assert (ready["reason"], name_of(pod) in ready["message"]) == ("ContainerCreating", True)
