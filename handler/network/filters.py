@@ -6,6 +6,9 @@ table 8-1; LLDP's) to the node's protocols without asking the filters of its own
 Connection tracking gives no translation to what it takes for invalid (an answer that nobody asked for, a wrong checksum), and the kernel
 forwards it as it is; so what still has the guest's private address behind the translation is dropped there.
 
+Connections to the pod's own 127.0.0.1 are the guest's, too: ``kubectl port-forward`` makes them there. The kernel routes such addresses to
+the bridge, and takes the answers, where ``route_localnet`` is set for it; what the guest itself sends to 127.0.0.0/8 is dropped at the tap.
+
 What was dropped is counted: ``nsenter --net=/proc/<pid of virt-launcher>/ns/net nft list counters``.
 """
 
@@ -64,6 +67,7 @@ def _guest(mac: str) -> str:
     return f"""  counter foreign_mac {{}}
   counter foreign_arp {{}}
   counter foreign_ipv4 {{}}
+  counter to_loopback {{}}
   counter other_protocol {{}}
   counter too_much_dhcp {{}}
   chain guest_dhcp {{
@@ -81,6 +85,7 @@ def _guest(mac: str) -> str:
   chain guest_ipv4 {{
     ip saddr 0.0.0.0 ip daddr 255.255.255.255 udp sport {network.DHCP_CLIENT_PORT} udp dport {network.DHCP_SERVER_PORT} goto guest_dhcp
     ip saddr != {network.GUEST} counter name foreign_ipv4 drop
+    ip daddr 127.0.0.0/8 counter name to_loopback drop
     ip daddr {_DHCP_SERVERS} udp dport {network.DHCP_SERVER_PORT} goto guest_dhcp
     accept
   }}
@@ -100,8 +105,13 @@ _POD: Final = f"""  counter to_pod {{}}
     type nat hook prerouting priority -100; policy accept;
     iifname "{network.UPLINK}" dnat to {network.GUEST}
   }}
+  chain output {{
+    type nat hook output priority -100; policy accept;
+    ip daddr 127.0.0.1 meta l4proto tcp dnat to {network.GUEST}
+  }}
   chain postrouting {{
     type nat hook postrouting priority 100; policy accept;
+    ip saddr 127.0.0.1 oifname "{network.BRIDGE}" snat to {network.GATEWAY}
     ip saddr {network.GUEST} oifname "{network.UPLINK}" masquerade
   }}
   chain leaving {{

@@ -118,4 +118,5 @@ _SETTINGS: Final = f"""for link in {network.BRIDGE} {network.TAP}; do
 done
 echo 0 >/proc/sys/net/ipv4/ip_unprivileged_port_start
 echo 1 >/proc/sys/net/ipv4/ip_forward
+echo 1 >/proc/sys/net/ipv4/conf/{network.BRIDGE}/route_localnet
 """

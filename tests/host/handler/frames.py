@@ -54,9 +54,11 @@ def icmp(source: str, destination: str, kind: int, payload: bytes) -> bytes:
     return ipv4(source, destination, ICMP, message)
 
 
-def tcp(source: str, destination: str, flags: int, payload: bytes) -> bytes:
+def tcp(
+    source: str, destination: str, flags: int, payload: bytes, *, ports: tuple[int, int] = (4000, 4001), acknowledged: int = 1
+) -> bytes:
     """Return an IPv4 packet with a segment."""
-    segment = struct.pack("!HHIIBBHHH", 4000, 4001, 1, 1, 5 << 4, flags, 1024, 0, 0) + payload
+    segment = struct.pack("!HHIIBBHHH", *ports, 1, acknowledged, 5 << 4, flags, 1024, 0, 0) + payload
     head = socket.inet_aton(source) + socket.inet_aton(destination) + struct.pack("!BBH", 0, TCP, len(segment))
     return ipv4(source, destination, TCP, segment[:16] + struct.pack("!H", checksum(head + segment)) + segment[18:])
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import select
 import socket
+import struct
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
@@ -49,6 +52,8 @@ SPOOFS = {
     "no IPv4 address, from another port": discover(ports=(4000, 67)),
     "another IPv4 address, DHCP to everybody": discover("10.99.99.99"),
     "a later fragment from another IPv4 address": mine(udp("10.99.99.99", CALLER, EVIL, offset=1480)),
+    "loopback": mine(udp(network.GUEST, "127.0.0.1", EVIL)),
+    "another of loopback's addresses": mine(udp(network.GUEST, "127.8.0.1", EVIL)),
     "another MAC address": ethernet(OTHER, IPV4, udp(network.GUEST, CALLER, EVIL), GATEWAY_MAC),
     "the gateway's MAC address": ethernet(GATEWAY_MAC, IPV4, udp(network.GUEST, CALLER, EVIL), frames.BROADCAST),
     "another MAC address, DHCP": ethernet(OTHER, IPV4, udp("0.0.0.0", "255.255.255.255", EVIL, (68, 67))),
@@ -137,6 +142,22 @@ async def test_a_guest_reaches_callers_and_is_reached(world: World) -> None:
         assert asked[26:34] == socket.inet_aton(CALLER) + socket.inet_aton(network.GUEST)
         world.tap.send(mine(udp(network.GUEST, CALLER, b"hello to you")))
         assert caller.recvfrom(100) == (b"hello to you", (POD, 4000))
+
+
+async def test_a_connection_to_the_pods_own_loopback_is_the_guests(world: World) -> None:
+    """``kubectl port-forward`` connects there."""
+    with world.pod.inside(lambda: socket.socket(socket.AF_INET, socket.SOCK_STREAM)) as client:
+        client.setblocking(False)
+        assert client.connect_ex(("127.0.0.1", 22)) == errno.EINPROGRESS
+        asked = world.tap.receive(lambda frame: frame[12:14] == b"\x08\x00" and frame[23] == frames.TCP)
+        assert asked[26:34] == socket.inet_aton(network.GATEWAY) + socket.inet_aton(network.GUEST)
+        source, destination, number = struct.unpack("!HHI", asked[34:42])
+        assert destination == 22
+        answer = frames.tcp(network.GUEST, network.GATEWAY, 0x12, b"", ports=(22, source), acknowledged=number + 1)  # SYN, ACK
+        world.tap.send(mine(answer))
+        assert select.select([], [client], [], 5)[1]
+        assert client.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) == 0
+        assert client.getpeername() == ("127.0.0.1", 22)
 
 
 def listening(port: int) -> Callable[[], socket.socket]:

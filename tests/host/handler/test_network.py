@@ -34,7 +34,13 @@ async def test_preparing_twice_leaves_one_bridge_and_one_set_of_rules(pod: Pod) 
     assert links[network.TAP]["address"] == network.TAP_MAC
     assert links[network.TAP]["master"] == network.BRIDGE
     rules = (await namespaces.run(pod.launcher.network, ("nft", "list", "ruleset"))).decode()
-    for once in ("dnat to 10.0.2.2", "masquerade", "hook ingress", "hook input"):
+    for once in (
+        'iifname "eth0" dnat to 10.0.2.2',
+        "127.0.0.1 meta l4proto tcp dnat to 10.0.2.2",
+        "masquerade",
+        "hook ingress",
+        "hook input",
+    ):
         assert rules.count(once) == 1, rules
     forwarding = await namespaces.run(pod.launcher.network, ("cat", "/proc/sys/net/ipv4/ip_forward"))
     assert forwarding.strip() == b"1"
