@@ -49,7 +49,7 @@ test: check  ## every test, those on the real cluster with real guests included
 	@test -n "$$KUBECONFIG" || $(MAKE) --no-print-directory cluster-up
 	$(PY) -m pytest -q -n 2 --dist loadgroup -m "slow or host or cluster" tests
 
-demo: python  ## a real two-node Kubernetes on this machine, our chart, a virtual machine with a console (KUBECONFIG=… uses that cluster)
+demo: python  ## a real two-node Kubernetes on this machine, our chart, a virtual machine with a console (DEMO=cloud: and a cloud image; KUBECONFIG=… uses that cluster)
 	@$(TESTBED) demo
 
 down: python  ## take away everything that demo made

@@ -52,7 +52,7 @@ label-id: 5c0ffee0-1d15-4c3a-9a51-6b7d0f2e4a10
 14 : start=1MiB, size=1MiB, type=21686148-6449-6E6F-744E-656564454649, name=bios
 15 : start=2MiB, size=16MiB, type=C12A7328-F81F-11D2-BA4B-00C04FC93EC9, name=esp
 PARTITIONS
-mke2fs -q -t ext4 -L root -U $root_uuid -E offset=$((18 << 20)),hash_seed=$root_uuid,lazy_itable_init=1 -d "$root" "$disk" ${mebibytes}M
+mke2fs -q -t ext4 -b 4096 -L root -U $root_uuid -E offset=$((18 << 20)),hash_seed=$root_uuid,lazy_itable_init=1 -d "$root" "$disk" ${mebibytes}M
 
 # UEFI: shim, signed by Microsoft, and Debian's signed GRUB, which looks for its configuration in EFI/debian.
 mkfs.vfat -F 16 -n ESP -i "$(echo $esp_serial | tr -d -)" --offset 4096 "$disk" 16384 >/dev/null

@@ -48,6 +48,13 @@ def testguest(bare_kubeconfig: Path) -> None:
 
 
 @pytest.fixture(scope="session")
+def debian(bare_kubeconfig: Path) -> None:
+    """The cloud image is on the nodes: a large one, which is not there unless it is asked for."""
+    if testbed_kubectl.is_own_cluster():
+        cluster.load_images(["debian"])
+
+
+@pytest.fixture(scope="session")
 def _binary() -> str:
     return str(build.program("kubernetes", "kubectl"))
 

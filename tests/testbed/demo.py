@@ -1,5 +1,7 @@
 """``make demo``: from a fresh machine to a guest whose console a person can type into; ``make down``: back again.
 
+``DEMO=cloud`` adds a second machine (:mod:`.cloud_demo`).
+
 Every step may find its work done. With ``KUBECONFIG`` set, the cluster is the user's: the chart and the demo's objects go there, no cluster
 is started and no image is loaded, because only the user knows which registry his nodes pull from (docs/testbed.md says how).
 """
@@ -9,6 +11,7 @@ from concurrent import futures
 
 from tests.testbed import (
     build,
+    cloud_demo,
     cluster,
     console,
     estimate,
@@ -41,10 +44,12 @@ def up() -> None:
         progress.StepFailed: a step failed; the message names the log.
     """
     began = time.monotonic()
-    own = kubectl.is_own_cluster()
-    with progress.expecting(_expected(own=own)):
+    own, cloud = kubectl.is_own_cluster(), cloud_demo.is_wanted()
+    with progress.expecting(_expected(own=own) | (cloud_demo.expected(own=own) if cloud else {})):
         _do(own=own)
-    _show(time.monotonic() - began)
+        if cloud:
+            cloud_demo.up(own=own)
+    _show(time.monotonic() - began, cloud_demo.to_type() if cloud else "")
 
 
 def _do(*, own: bool) -> None:
@@ -129,7 +134,7 @@ def _wait_until_running(seconds: int = 120) -> None:
         raise progress.StepFailed(f"{MACHINE} is not Running:\n{described}") from error
 
 
-def _show(seconds: float) -> None:
+def _show(seconds: float, more: str) -> None:
     progress.say("")
     kubectl.show("get", "vms", "-o", "wide")
     progress.say("")
@@ -143,7 +148,7 @@ All of it took {seconds:.0f} s. What to type next:
   kubectl get migrations -w
   kubectl get vms -o wide
   kubectl delete vm {MACHINE}
-
+{more}
   make down                                # takes everything away again""")
 
 
@@ -161,5 +166,6 @@ def down() -> None:
     with progress.step("Delete the demo's objects and the release"):
         if release.is_installed():
             kubectl.run("delete", "--ignore-not-found", "--timeout=120s", "--filename", str(_EXAMPLES / "virtualmachine.yaml"))
+            cloud_demo.down()
         kubectl.run("delete", "--ignore-not-found", "--timeout=120s", "--filename", str(_EXAMPLES / "volume.yaml"))
         release.uninstall()

@@ -37,6 +37,7 @@ _TESTS_NEED = {
     "swtpm-tools": "swtpm_setup",
     "xorriso": "xorriso",
 }
+_LOGIN_NEEDS = {"openssh-client": "ssh-keygen"}
 # The binding of libvirt comes as source alone, and is compiled against the machine's libvirt.
 _PYTHON_NEEDS = {
     "gcc": "gcc",
@@ -63,7 +64,7 @@ def _missing(needed: Mapping[str, str]) -> list[str]:
 
 def missing(*, for_tests: bool = False) -> list[str]:
     """Return the names of the packages that cluster, images and, if asked, tests need and that are not installed."""
-    return _missing({**_NEEDED, **(_TESTS_NEED if for_tests else {})})
+    return _missing({**_NEEDED, **({**_TESTS_NEED, **_LOGIN_NEEDS} if for_tests else {})})
 
 
 def missing_for_python() -> list[str]:
@@ -94,11 +95,21 @@ def install_for_python() -> None:
     Raises:
         progress.StepFailed: something is missing and cannot be installed; the message says what.
     """
-    wanted = missing_for_python()
+    _install_or_say(missing_for_python(), "the virtual environment")
+
+
+def install_for_login() -> None:
+    """Install what a login to a guest needs and the machine lacks; without root, only say what that is.
+
+    Raises:
+        progress.StepFailed: something is missing and cannot be installed; the message says what.
+    """
+    _install_or_say(_missing(_LOGIN_NEEDS), "a login to the guest")
+
+
+def _install_or_say(wanted: list[str], who: str) -> None:
     if wanted and (os.geteuid() != 0 or shutil.which("apt-get") is None):
-        raise progress.StepFailed(
-            f"the virtual environment needs {' '.join(wanted)} (names of Debian packages); install them and try again"
-        )
+        raise progress.StepFailed(f"{who} needs {' '.join(wanted)} (names of Debian packages); install them and try again")
     _install(wanted)
 
 

@@ -1,0 +1,45 @@
+"""The README's second example as it stands: a cloud image, set up by cloud-init, and a login by SSH through ``kubectl port-forward``."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.cluster.kube import ROOT, Kubectl, console, eventually, forwarded
+from tests.testbed import ssh
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1800)]
+
+BOOT_SECONDS: Final = 1200
+"""An emulator alone on one processor needs two minutes; beside other work, ten times that."""
+
+
+def test_the_example_is_set_up_by_cloud_init_and_lets_its_owner_in(kubectl: Kubectl, debian: None, tmp_path: Path) -> None:
+    key = ssh.make_key(tmp_path / "key")
+    kubectl("create", "secret", "generic", "my-keys", f"--from-file={ssh.public(key)}")
+    kubectl("apply", "-f", str(ROOT / "examples/cloud-init.yaml"))
+    kubectl("wait", "vm", "debian", "--for=condition=Ready", "--timeout=180s", timeout=190)
+    with console(kubectl, "debian") as guest:
+        guest.expect(r"Cloud-init v\.\S+ finished", timeout=BOOT_SECONDS)
+        guest.expect("debian login:", timeout=BOOT_SECONDS)
+
+    def logged_in(port: int, key: Path, command: str) -> subprocess.CompletedProcess[str]:
+        words = [*ssh.command(key, "debian", "127.0.0.1", port), command]
+        return subprocess.run(words, capture_output=True, text=True, timeout=300, check=False)
+
+    with forwarded(kubectl, f"pod/{kubectl.json('get', 'vm', 'debian')['status']['podName']}", 22) as port:
+        told = logged_in(port, key, "cloud-init status && cat /etc/motd && hostname && sudo id --user")
+        stranger = logged_in(port, ssh.make_key(tmp_path / "stranger"), "id")
+    assert told.stdout.splitlines() == ["status: done", "Set up by cloud-init.", "debian", "0"], told.stderr
+    assert stranger.returncode == 255
+    assert "Permission denied (publickey" in stranger.stderr
+
+    def seen() -> bool:
+        (interface,) = kubectl.json("get", "vm", "debian")["status"]["interfaces"]
+        return bool(interface.get("ipAddress"))
+
+    eventually(seen, timeout=60, what="the machine's address in its status")
+    kubectl("delete", "vm", "debian", "--timeout=120s", timeout=130)

@@ -1,0 +1,25 @@
+"""The cloud image for tests on the host, its disk taken out of the container image; cached outside the work tree."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.testbed import caching, images, layout, project_images
+
+INSIDE = "disk/disk.qcow2"
+"""The disk's path in the container image."""
+
+
+def disk() -> Path:
+    """Return the disk of the image ``debian`` as it is built from the present source; a guest must not write to it.
+
+    Raises:
+        progress.StepFailed: the image could not be built.
+    """
+    image = project_images.image_of("debian")
+
+    def take(directory: Path) -> None:
+        images.ensure([image])
+        project_images.copy_out(image, INSIDE, directory / "disk.qcow2")
+
+    return caching.once(layout.cache() / f"cloud-disk-{image.digest}", "Take the cloud image's disk out of it", take) / "disk.qcow2"

@@ -1,0 +1,78 @@
+"""``DEMO=cloud make demo``: the machine of ``examples/cloud-init.yaml`` beside the first one, and a login with a key made for it."""
+
+import os
+import pathlib
+import shlex
+
+from tests.testbed import cluster, console, estimate, images, kubectl, layout, packages, progress, project_images, ssh
+
+MACHINE = "debian"
+IMAGE = "debian"
+_EXAMPLE = layout.REPOSITORY / "examples" / "cloud-init.yaml"
+_SECRET = "my-keys"
+_CREATE = f"Create the virtual machine of {_EXAMPLE.relative_to(layout.REPOSITORY)}, and a key to log in with"
+_BOOT = "Wait until cloud-init has finished in the guest"
+_FINISHED = r"Cloud-init v\.\S+ finished"
+_BOOT_SECONDS = 900
+
+
+def is_wanted() -> bool:
+    """Whether the user asked for it.
+
+    Raises:
+        progress.StepFailed: what was asked for is not known.
+    """
+    asked = os.environ.get("DEMO", "")
+    if asked not in ("", "cloud"):
+        raise progress.StepFailed(f"DEMO={asked}: only `cloud` is known, or nothing")
+    return bool(asked)
+
+
+def expected(*, own: bool) -> dict[str, float]:
+    """Return the recorded seconds of what is to be done, by the titles of its steps."""
+    recorded = estimate.SECONDS
+    steps = {_CREATE: recorded["machine"], _BOOT: recorded["cloud-init"]}
+    image = project_images.image_of(IMAGE)
+    if own and not image.archive.exists():
+        steps[images.title(image)] = recorded[IMAGE]
+    return steps
+
+
+def key() -> pathlib.Path:
+    """Return where the demo's private key is; ``make down`` removes it with the state directory."""
+    return layout.state() / "demo" / "id_ed25519"
+
+
+def up(*, own: bool) -> None:
+    """Create the machine, and wait until somebody can log in.
+
+    Raises:
+        progress.StepFailed: a step failed.
+    """
+    if own:
+        cluster.load_images([IMAGE])
+    packages.install_for_login()
+    with progress.step(_CREATE):
+        public = ssh.public(ssh.make_key(key()))
+        secret = kubectl.output("create", "secret", "generic", _SECRET, f"--from-file={public}", "--dry-run=client", "--output=yaml")
+        kubectl.apply(secret)
+        kubectl.run("apply", "--filename", str(_EXAMPLE))
+        kubectl.run("wait", f"virtualmachine/{MACHINE}", "--for=condition=Ready", "--timeout=180s")
+    with progress.step(_BOOT):
+        console.wait_for(MACHINE, _FINISHED, timeout_seconds=_BOOT_SECONDS)
+
+
+def to_type() -> str:
+    """Return the commands that log in, for people."""
+    port = 2222
+    return f"""
+  kubectl port-forward $(kubectl get vm {MACHINE} -o jsonpath={{.status.podName}}) {port}:22 &
+  {shlex.join(ssh.command(key(), "debian", "127.0.0.1", port))}
+  kubectl virt console {MACHINE}              # what it said at its first boot; nobody has a password there
+"""
+
+
+def down() -> None:
+    """Take away the machine and the key, in a cluster that stays."""
+    kubectl.run("delete", "--ignore-not-found", "--timeout=120s", "--filename", str(_EXAMPLE))
+    kubectl.run("delete", "--ignore-not-found", "--timeout=120s", f"secret/{_SECRET}")
