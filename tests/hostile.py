@@ -94,6 +94,14 @@ STATUS: Final[Object] = {
     "podIP": "10.0.0.1",
     "domain": {"state": "running", "reason": "booted", "type": "qemu"},
     "interfaces": [{"name": "default", "mac": "02:00:00:00:00:77", "ipAddress": "10.0.0.1", "ipAddresses": ["10.0.0.1"]}],
+    "guest": {
+        "agent": {"connected": True, "version": "7.2.22"},
+        "os": {"id": "debian", "name": "Debian", "version": "12", "kernelRelease": "6.1"},
+        "hostname": "h",
+        "timezone": "UTC",
+        "interfaces": [{"name": "default", "device": "eth0", "ipAddresses": ["10.0.2.2"]}],
+        "time": T,
+    },
     "graphics": [{"type": "vnc"}],
     "migration": {
         **dict.fromkeys(("name", "uid", "sourceNode", "sourcePod", "targetNode", "targetPod", "phase"), "x"),

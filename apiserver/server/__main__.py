@@ -15,6 +15,8 @@ from apiserver.apis.virt import names
 from apiserver.client.config import ConfigError
 from apiserver.client.rest import Client
 from apiserver.registry.generic.strategy import Connect, Read
+from apiserver.registry.virt.guestinfo import GuestInfo
+from apiserver.registry.virt.handlers import Handlers
 from apiserver.registry.virt.migrations import MigrationStrategy
 from apiserver.registry.virt.node_restriction import Addresses, NodeRestriction
 from apiserver.registry.virt.revoking import RevokedNodes, trust_config
@@ -48,6 +50,8 @@ def kinds(options: Options, client: Client | None, tls: ClientTls | None) -> Kin
                 "console": HandlerStream("console", locate, lambda: tls.context, revoked),
                 "vnc": HandlerStream("vnc", locate, lambda: tls.context, revoked),
             }
+            handlers = Handlers(locate, lambda: tls.context, revoked)
+            reads = {GuestInfo.name: GuestInfo(handlers)}
     username = options.handler_username or names.handler_username(options.namespace)
     restriction = NodeRestriction(username, required=options.require_node_claims, addresses=addresses, now=now, revoked=is_revoked)
     return Kinds((VirtualMachineStrategy(connects, reads), MigrationStrategy()), informers, (restriction,))

@@ -268,6 +268,7 @@ def _record_end(seen: Observed, wish: power.Power) -> tuple[Action, ...]:
     }
     if words.waits_for_image(seen.vm) or words.waits_for_source(seen.vm):  # nobody looks for it any more
         status["conditions"] = without_condition(status["conditions"], words.DISKS_READY)
+    status["conditions"] = without_condition(status["conditions"], words.AGENT_CONNECTED)
     for key in phases.OF_A_PLACE:
         status.pop(key, None)
     warning = result == power.RESULT_FAILED

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import json
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
 from xml.etree import ElementTree as ET
 
 import libvirt
+import libvirt_qemu
 
 from launcher.domain import guest_agent
 from launcher.domain.states import ACTIVE, State, reason_of, state_of
 from launcher.hypervisor import eventloop, facts
 from launcher.hypervisor.port import (
+    AgentRefused,
+    AgentSilent,
     DomainExists,
     DomainNotFound,
-    GuestFacts,
     HypervisorError,
     MigrationFailed,
     Observation,
@@ -37,6 +40,8 @@ CALL_SECONDS: Final = 30.0
 KEEPALIVE: Final = (5, 4)
 """Interval in seconds and count: a libvirtd that hangs is left after 25 s."""
 AGENT_SECONDS: Final = 3
+"""libvirt gives the agent as much to be ready for a question, and once more to answer it."""
+AGENT_CALL_SECONDS: Final = 10.0
 CONNECT_SECONDS: Final = 0.03
 """libvirtd listens some 40 ms after it was started, and every start of a guest waits for it."""
 
@@ -79,8 +84,10 @@ class LibvirtHypervisor:
         self._reboots = Reboots()
         self._ready = asyncio.Event()
         self._lost = asyncio.Event()
-        # One for a migration, two for an agent that does not answer (facts, shutdown), one for everything else.
+        # One for a migration, one for an agent that does not answer when it is to shut the guest down, two for everything else.
         self._threads = concurrent.futures.ThreadPoolExecutor(4, thread_name_prefix="libvirt")
+        self._agent_thread = concurrent.futures.ThreadPoolExecutor(1, thread_name_prefix="agent")
+        self._question: concurrent.futures.Future[object] | None = None
 
     async def run(self) -> None:
         """Keep the connection until cancelled."""
@@ -102,7 +109,8 @@ class LibvirtHypervisor:
                 logger.warning("the connection to libvirtd was lost; connecting again")
         finally:
             self._forget()
-            self._threads.shutdown(wait=False, cancel_futures=True)
+            for threads in (self._threads, self._agent_thread):
+                threads.shutdown(wait=False, cancel_futures=True)
 
     async def ready(self) -> None:
         """See the port."""
@@ -237,21 +245,34 @@ class LibvirtHypervisor:
             return None
         return facts.progress(stats)
 
-    async def guest_facts(self, name: str) -> GuestFacts:
+    async def ask_agent(self, name: str, command: str, arguments: Mapping[str, Any] | None = None) -> object:
         """See the port."""
+        doing, connection = f"ask the guest agent of domain {name} for {command}", self._connection
+        if connection is None:
+            raise Unavailable(f"{doing}: libvirtd is not connected")
+        if self._question is not None and not self._question.done():
+            raise AgentSilent(f"{doing}: it has not answered an earlier question")
+        question = json.dumps({"execute": command, **({"arguments": dict(arguments)} if arguments else {})})
 
-        def ask(connection: libvirt.virConnect) -> GuestFacts:
-            domain = connection.lookupByName(name)
-            domain.agentSetResponseTimeout(AGENT_SECONDS)
-            kinds = libvirt.VIR_DOMAIN_GUEST_INFO_OS | libvirt.VIR_DOMAIN_GUEST_INFO_HOSTNAME | libvirt.VIR_DOMAIN_GUEST_INFO_TIMEZONE
-            # Without flags errors of single questions do not fail the whole.
-            try:
-                told = domain.guestInfo(kinds, 0)
-                return facts.guest_facts(told, domain.interfaceAddresses(libvirt.VIR_DOMAIN_INTERFACE_ADDRESSES_SRC_AGENT))
-            except (ValueError, TypeError, AttributeError) as error:  # the guest chose these words; it must not choose our end
-                raise OperationInvalid(f"the guest agent of domain {name} talks nonsense") from error
+        def ask() -> object:
+            with errors(doing):
+                domain = connection.lookupByName(name)
+                domain.agentSetResponseTimeout(AGENT_SECONDS)
+                try:
+                    return facts.agent_answer(libvirt_qemu.qemuAgentCommand(domain, question, AGENT_SECONDS, 0))
+                except (ValueError, TypeError, RecursionError) as error:  # the guest chose these words; it must not choose our end
+                    raise AgentRefused(f"{doing}: it talks nonsense") from error
 
-        return await self._call(f"ask the guest agent of domain {name}", ask)
+        self._question = self._agent_thread.submit(ask)
+        try:
+            async with asyncio.timeout(AGENT_CALL_SECONDS):
+                return await asyncio.wrap_future(self._question)
+        except TimeoutError as error:
+            raise AgentSilent(f"{doing}: no answer within {AGENT_CALL_SECONDS:.0f} s") from error
+        except HypervisorError as error:
+            if type(error) is HypervisorError:  # libvirt has no code for what an agent refuses
+                raise AgentRefused(str(error)) from error
+            raise
 
     async def _call(self, doing: str, function: Callable[[Any], T], seconds: float | None = CALL_SECONDS) -> T:
         connection = self._connection

@@ -17,9 +17,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from launcher.domain.states import ACTIVE, State, has_arrived
 
@@ -46,6 +46,14 @@ class DomainExists(HypervisorError):
 
 class OperationInvalid(HypervisorError):
     """Not in the state that the domain is in."""
+
+
+class AgentSilent(OperationInvalid):
+    """No guest agent is connected, or it does not answer; asking it for something else at once would take as long."""
+
+
+class AgentRefused(OperationInvalid):
+    """The guest agent answered that it cannot, or will not, or nothing that makes sense. The guest chose the words."""
 
 
 class MigrationFailed(HypervisorError):
@@ -96,28 +104,6 @@ class Progress:
     downtime_milliseconds: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class GuestInterface:
-    """A network interface as the guest agent tells."""
-
-    device: str
-    mac: str
-    addresses: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class GuestFacts:
-    """What the guest agent tells. The guest's word: may be false, is bounded."""
-
-    hostname: str = ""
-    os_id: str = ""
-    os_name: str = ""
-    os_version: str = ""
-    kernel_release: str = ""
-    timezone: str = ""
-    interfaces: tuple[GuestInterface, ...] = ()
-
-
 class Hypervisor(Protocol):
     """The port. The module's docstring has the promises."""
 
@@ -154,9 +140,12 @@ class Hypervisor(Protocol):
     async def progress(self, name: str, *, completed: bool = False) -> Progress | None:
         """Return the figures of the running (or completed) migration; None when there are none."""
 
-    async def guest_facts(self, name: str) -> GuestFacts:
-        """Ask the guest agent.
+    async def ask_agent(self, name: str, command: str, arguments: Mapping[str, Any] | None = None) -> object:
+        """Return what the guest agent answers to one command of its protocol: any JSON value, of which nothing is to be believed.
+
+        One question is open at a time, and none of a domain's life waits for it.
 
         Raises:
-            OperationInvalid: when no agent answers.
+            AgentSilent: it does not answer, or has not answered an earlier question yet.
+            AgentRefused: it answers that it will not.
         """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 import libvirt
@@ -17,13 +17,19 @@ _BY_CODE: Final[dict[int, type[port.HypervisorError]]] = {
     libvirt.VIR_ERR_NO_DOMAIN: port.DomainNotFound,
     libvirt.VIR_ERR_DOM_EXIST: port.DomainExists,
     libvirt.VIR_ERR_OPERATION_INVALID: port.OperationInvalid,
-    libvirt.VIR_ERR_AGENT_UNRESPONSIVE: port.OperationInvalid,
-    libvirt.VIR_ERR_AGENT_UNSYNCED: port.OperationInvalid,
+    libvirt.VIR_ERR_AGENT_UNRESPONSIVE: port.AgentSilent,
+    libvirt.VIR_ERR_AGENT_UNSYNCED: port.AgentSilent,
     libvirt.VIR_ERR_NO_SUPPORT: port.OperationInvalid,
     libvirt.VIR_ERR_ARGUMENT_UNSUPPORTED: port.OperationInvalid,
     libvirt.VIR_ERR_OPERATION_TIMEOUT: port.OperationTimeout,
     libvirt.VIR_ERR_OPERATION_ABORTED: port.MigrationAborted,
 }
+_SINCE_11: Final[Mapping[str, type[port.HypervisorError]]] = {
+    "VIR_ERR_AGENT_COMMAND_TIMEOUT": port.AgentSilent,
+    "VIR_ERR_AGENT_COMMAND_FAILED": port.AgentRefused,
+}
+"""Before libvirt 11.2 a command that times out is one that is unresponsive, and one that fails an internal error."""
+_BY_CODE.update({getattr(libvirt, name): kind for name, kind in _SINCE_11.items() if hasattr(libvirt, name)})
 MAX_MESSAGE: Final = 2000
 
 

@@ -16,6 +16,7 @@ from enum import Enum
 from functools import partial
 from typing import Any, Final
 
+from apiserver.apis.meta.lines import one_line
 from apiserver.apis.virt.hardware import consoles
 from launcher.domain import disk_origins, disks, document, filling
 from launcher.domain.states import NAMES
@@ -23,6 +24,7 @@ from launcher.hypervisor.port import Observation
 from launcher.main import arrival, life
 from launcher.protocol import messages
 
+MAX_PROBLEM: Final = 256
 GAVE_UP: Final = "libvirtd did not power the guest off; the end of the pod does"
 
 
@@ -252,9 +254,14 @@ def agent_answered(known: Known, agent: messages.AgentStatus, interfaces: tuple[
     return _with_status(known, agent=agent, interfaces=interfaces)
 
 
+def agent_silent(known: Known, problem: str) -> Known:
+    """Return what is known while an agent is connected that does not answer: what it said last stays."""
+    return _with_status(known, agent=dataclasses.replace(known.status.agent, connected=True, problem=one_line(problem, MAX_PROBLEM)))
+
+
 def agent_gone(known: Known) -> Known:
     """Return what is known while no agent is connected: what it said last stays."""
-    return _with_status(known, agent=dataclasses.replace(known.status.agent, connected=False))
+    return _with_status(known, agent=dataclasses.replace(known.status.agent, connected=False, problem=""))
 
 
 def viewed(known: Known, consoles: int) -> Known:

@@ -7,7 +7,9 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from launcher.hypervisor.port import GuestFacts, Hypervisor
+from apiserver.apis.meta.objects import Object
+from apiserver.apis.virt import guestinfo
+from launcher.hypervisor.port import Hypervisor
 from launcher.main import agent, known, life, requests
 from launcher.main.agent import Agent
 from launcher.main.children import Children
@@ -50,14 +52,14 @@ class Pod:
         """
         self._record = Record(qemu_log=qemu_log, status_changed=status_changed)
         self.console = console(self._viewers_changed)
-        self._agent = Agent(hypervisor, answered=self._agent_answered, gone=self._agent_gone)
+        self._agent = Agent(hypervisor, told=self._agent_told, silent=self._agent_silent, gone=self._agent_gone, stopping=self._is_stopping)
         self._watch = Watch(hypervisor, self._record, self.console, self._agent)
         self._making = Making(hypervisor, self._record, Preparation(hypervisor, children, serve_addresses))
         self._start = Start(hypervisor, self._watch, self.console, self._making)
         self._suspension = Suspension(hypervisor, self._watch)
         self._migrations = Migrations(hypervisor, self._watch, self._making)
         self._stop = Stop(hypervisor, self._watch, self._migrations)
-        self.reads: Mapping[str, Tell] = {}
+        self.reads: Mapping[str, Tell] = {guestinfo.NAME: self._guest_info}
         """What can be read of the domain, by the name that ``messages.Read`` has for it."""
 
     @property
@@ -117,8 +119,18 @@ class Pod:
     def _viewers_changed(self) -> None:
         self._record.take(known.viewed, self.console.viewers)
 
-    def _agent_answered(self, facts: GuestFacts) -> None:
-        self._record.take(known.agent_answered, agent.status_of(facts), agent.interfaces_of(facts, self._record.known.machine))
+    def _agent_told(self, told: Object) -> None:
+        names = agent.names_of(self._record.known.machine)
+        self._record.take(known.agent_answered, agent.status_of(told), agent.interfaces_of(told, names))
+
+    def _agent_silent(self, problem: str) -> None:
+        self._record.take(known.agent_silent, problem)
+
+    def _is_stopping(self) -> bool:
+        return self._record.known.stopping is not None
+
+    async def _guest_info(self) -> str:
+        return await self._agent.read(agent.names_of(self._record.known.machine))
 
     def _agent_gone(self) -> None:
         self._record.take(known.agent_gone)

@@ -250,6 +250,10 @@ class AgentStatus:
     os_version: str = ""
     kernel_release: str = ""
     timezone: str = ""
+    version: str = ""
+    """Of the agent."""
+    problem: str = ""
+    """Why it does not answer although it is connected; what it said last stays."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -209,13 +209,13 @@ async def test_without_a_migration_there_is_nothing_to_abort_and_no_progress(hyp
     assert await hypervisor.progress(NAME) is None
 
 
-async def test_without_an_agent_there_are_no_facts(hypervisor: Hypervisor, kind: str) -> None:
-    if kind == "test":
-        pytest.skip("the test driver pretends to have an agent")
+async def test_without_an_agent_nobody_answers(hypervisor: Hypervisor, kind: str) -> None:
     await hypervisor.create(NAME, xml_for(kind))
     await hypervisor.resume(NAME)
-    with pytest.raises(HypervisorError):
-        await hypervisor.guest_facts(NAME)
+    with pytest.raises(OperationInvalid):
+        await hypervisor.ask_agent(NAME, "guest-info")
+    with pytest.raises(DomainNotFound):
+        await hypervisor.ask_agent("another", "guest-info")
 
 
 async def test_calls_may_overlap(hypervisor: Hypervisor, kind: str) -> None:

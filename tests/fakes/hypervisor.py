@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 from xml.etree import ElementTree as ET
 
 from launcher.domain.states import State
 from launcher.hypervisor.port import (
+    AgentRefused,
+    AgentSilent,
     DomainExists,
     DomainNotFound,
-    GuestFacts,
     HypervisorError,
     MigrationAborted,
     MigrationFailed,
@@ -31,7 +33,9 @@ class FakeHypervisor:
         self.created: list[str] = []
         """XML of every domain that was ever started."""
         self.calls: list[str] = []
-        self.facts: GuestFacts | None = None
+        self.answers: dict[str, object] = {}
+        """What the guest agent answers, by command; an exception is raised; what is not here it has not."""
+        self.questions: list[tuple[str, Mapping[str, Any]]] = []
         self.fail_next: HypervisorError | None = None
         """Raised by the next ``create``, ``migrate`` or ``destroy``, before it does anything."""
         self._callbacks: list[Callable[[], None]] = []
@@ -104,11 +108,19 @@ class FakeHypervisor:
         await self._step("progress")
         return Progress(elapsed_milliseconds=1, memory_total_bytes=2) if name in self._migrations else None
 
-    async def guest_facts(self, name: str) -> GuestFacts:
-        await self._step("facts")
-        if not self._active(name).agent_connected or self.facts is None:
-            raise OperationInvalid("no agent")
-        return self.facts
+    async def ask_agent(self, name: str, command: str, arguments: Mapping[str, Any] | None = None) -> object:
+        await self._step(command)
+        self.questions.append((command, arguments or {}))
+        if not self._active(name).agent_connected:
+            raise AgentSilent("no agent is connected")
+        if command not in self.answers:
+            raise AgentRefused(f"The command {command} has not been found")
+        answer = self.answers[command]
+        if callable(answer):
+            answer = answer(arguments or {})
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
 
     # --- the world ---
 

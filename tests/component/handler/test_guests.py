@@ -28,7 +28,7 @@ async def test_a_start_writes_the_machine_once(world: World) -> None:
         await asyncio.sleep(0.2)
         launcher = await world.launcher("pod-1")
         await eventually(lambda: phase_is(world, "Running"))
-        launcher.change(consoles=1, agent=messages.AgentStatus(connected=True, hostname="guest"))
+        launcher.change(consoles=1)
         await asyncio.sleep(0.3)
 
     assert world.writes() == 1
@@ -37,6 +37,21 @@ async def test_a_start_writes_the_machine_once(world: World) -> None:
     assert handler.node.wired == 1
     assert world.status()["interfaces"][0]["ipAddress"] == "10.244.0.5"
     assert world.events() == ["Started"]
+
+
+async def test_what_a_guest_says_of_itself_is_written_once_a_minute(world: World) -> None:
+    await world.vm()
+    async with world.handler():
+        launcher = await world.launcher("pod-1")
+        await eventually(lambda: phase_is(world, "Running"))
+        launcher.change(agent=messages.AgentStatus(connected=True, hostname="guest"))
+        await eventually(lambda: (world.status().get("guest") or {}).get("hostname") == "guest")
+        for number in range(20):
+            launcher.change(agent=messages.AgentStatus(connected=number % 2 == 0, hostname=f"guest{number}"))
+        await asyncio.sleep(0.3)
+
+    assert world.writes() == 2
+    assert objects.is_true(world.status()["conditions"], "AgentConnected")
 
 
 async def test_a_restarted_handler_learns_everything_and_starts_nothing(world: World) -> None:

@@ -16,6 +16,7 @@ import yaml
 from apiserver.apis.core import resources as core
 from apiserver.apis.virt import names, streams
 from apiserver.endpoints.verbs.streamlimits import StreamLimits
+from apiserver.registry.virt.guestinfo import GuestInfo
 from apiserver.registry.virt.verbs import VERBS
 from apiserver.server import options
 from controller.reconcilers.rotate_certificates import API_SERVICE, ETCD, STATEFUL_SETS, authorities
@@ -26,6 +27,8 @@ from tests.unit.pods import unbounded
 
 ROOT = Path(__file__).parents[3]
 CHART = ROOT / "charts" / "kubevirt"
+READS = frozenset({GuestInfo.name})
+"""Subresources that who may view a machine may read."""
 GOLDEN = Path(__file__).parent / "golden.yaml"
 NODE = "etcd.storage.nodeDisk.node=node1"
 CLASS = "etcd.storage.storageClassName=fast"
@@ -330,9 +333,9 @@ def test_who_may_view_may_only_read_and_reads_no_stream() -> None:
     view, edit = granted("view"), granted("edit")
 
     assert {verb for _, verb in view} == {"get", "list", "watch"}
-    assert {resource.partition("/")[2] for resource, _ in view} == {"", "status"}
+    assert {resource.partition("/")[2] for resource, _ in view} == {"", "status", *READS}
     assert {(f"virtualmachines/{stream}", verb) for stream in get_args(streams.Stream) for verb in ("get", "create")} <= edit
-    assert {resource.partition("/")[2] for resource, _ in edit} == {"", "status", *every}
+    assert {resource.partition("/")[2] for resource, _ in edit} == {"", "status", *READS, *every}
     assert view < edit
 
 

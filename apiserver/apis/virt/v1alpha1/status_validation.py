@@ -160,6 +160,7 @@ _IP: Final = _text(forms.ip_errors)
 _MOMENT: Final = _text(forms.moment_errors)
 _MESSAGE: Final = _text(forms.message_errors)
 _COUNT: Final = _number(0)
+_GUESTS_WORD: Final = _text(forms.words_errors)
 
 _CONDITIONS: Final = _keyed_list(
     MAX_CONDITIONS,
@@ -203,6 +204,21 @@ _INTERFACE: Final = _record(
 )
 
 
+_GUEST: Final = _record(
+    {
+        "agent": _record({"version": _GUESTS_WORD}),
+        "os": _record({"id": _GUESTS_WORD, "name": _GUESTS_WORD, "version": _GUESTS_WORD, "kernelRelease": _GUESTS_WORD}),
+        "hostname": _GUESTS_WORD,
+        "timezone": _GUESTS_WORD,
+        "interfaces": _list(
+            MAX_INTERFACES,
+            _record({"name": _text(names.label_errors), "device": _GUESTS_WORD, "ipAddresses": _list(MAX_ADDRESSES, _IP)}),
+        ),
+        "time": _MOMENT,
+    }
+)
+
+
 def _anything(_value: Any, _old: Any, _place: Place) -> Iterable[FieldError]:  # noqa: ANN401 - any JSON value
     """Accept every value: the schema has judged it."""
     return ()
@@ -220,6 +236,7 @@ _MACHINE: Final = _record(
         "podIP": _IP,
         "domain": _record({"state": _one_of(DOMAIN_STATES), "reason": _text(forms.words_errors), "type": _one_of(DOMAIN_TYPES)}),
         "interfaces": _list(MAX_INTERFACES, _INTERFACE),
+        "guest": _GUEST,
         "graphics": _list(MAX_GRAPHICS, _anything),
         "migration": _record(
             {

@@ -127,6 +127,47 @@ class InterfaceStatus(Model):
     ip_addresses: list[str] | None = Field(None, alias="ipAddresses", description="All of its addresses.", json_schema_extra=ATOMIC)
 
 
+class GuestAgent(Model):
+    """The QEMU guest agent."""
+
+    connected: bool | None = Field(None, description="Whether it runs in the guest, as far as its channel tells.")
+    version: str | None = Field(None, description="Its version.")
+
+
+class GuestOS(Model):
+    """The guest's operating system."""
+
+    id: str | None = Field(None, description="One word for it, as ID in os-release: debian, mswindows.")
+    name: str | None = Field(None, description="Its name, for people.")
+    version: str | None = Field(None, description="Its version.")
+    kernel_release: str | None = Field(None, description="The release of its kernel.")
+
+
+class GuestInterface(Model):
+    """A network interface of the spec as the guest has it."""
+
+    name: str = Field(description="Its name in the spec.")
+    device: str | None = Field(None, description="The guest's name for it, such as eth0.")
+    ip_addresses: list[str] | None = Field(
+        None, alias="ipAddresses", description="The addresses that the guest gave it, without link-local ones.", json_schema_extra=ATOMIC
+    )
+
+
+class GuestStatus(Model):
+    """What the guest says of itself, through the QEMU guest agent in it: its word, which may be false. No part of us relies on it."""
+
+    agent: GuestAgent | None = Field(None, description="The agent that said it.")
+    os: GuestOS | None = Field(None, description="The guest's operating system.")
+    hostname: str | None = Field(None, description="The guest's host name.")
+    timezone: str | None = Field(None, description="The guest's time zone.")
+    interfaces: list[GuestInterface] | None = Field(
+        None, description="The network interfaces of the spec, as the guest has them.", json_schema_extra=ATOMIC
+    )
+    time: Time | None = Field(
+        None, description="When this was written: at most once a minute. What was said last stays when the agent goes."
+    )
+
+
 class MigrationState(Model):
     """The live migration that is going on, or the last one."""
 
@@ -170,7 +211,7 @@ class VirtualMachineStatus(Model):
     )
     conditions: list[Condition] | None = Field(
         None,
-        description="Ready, Paused, DisksReady, NetworkReady, Migratable, DisruptionTarget: each with its reason.",
+        description="Ready, Paused, DisksReady, NetworkReady, Migratable, AgentConnected, DisruptionTarget: each with its reason.",
         json_schema_extra=keyed_by("type"),
     )
     attempt: Int32 | None = Field(None, description="The number of the current start, part of the pod's name.")
@@ -183,6 +224,9 @@ class VirtualMachineStatus(Model):
     pod_ip: str | None = Field(None, alias="podIP", description="The address of that pod.")
     domain: DomainStatus | None = Field(None, description="The domain as libvirt sees it.")
     interfaces: list[InterfaceStatus] | None = Field(None, description="Network interfaces as they are.", json_schema_extra=ATOMIC)
+    guest: GuestStatus | None = Field(
+        None, description="What the guest says of itself, while its agent has said something; guestinfo, a subresource, has more."
+    )
     graphics: list[Graphics] | None = Field(None, description="Displays that can be connected to.", json_schema_extra=ATOMIC)
     migration: MigrationState | None = Field(None, description="The live migration that is going on, or the last one.")
     request: Request | None = Field(None, description="The last verb that was called.")

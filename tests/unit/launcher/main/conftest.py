@@ -17,6 +17,7 @@ async def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
     monkeypatch.setattr(watching, "POLL_SECONDS", 0.01)
     monkeypatch.setattr(stopping, "STOP_SECONDS", 0.01)
     monkeypatch.setattr(agent, "AGENT_SECONDS", 0.01)
+    monkeypatch.setattr(agent, "PAUSE_SECONDS", 0.0)
     monkeypatch.setattr(preparation, "RETRY_SECONDS", 0.01)
     for name in ("PROGRESS_SECONDS", "SETTLE_SECONDS"):
         monkeypatch.setattr(departure, name, 0.01)

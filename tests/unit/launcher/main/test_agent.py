@@ -1,35 +1,316 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import json
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from apiserver.apis.meta.objects import Object
+from apiserver.apis.virt import guestinfo
 from launcher.domain.states import State
-from launcher.hypervisor.port import GuestFacts, Observation
-from launcher.main import agent
+from launcher.hypervisor.port import AgentRefused, AgentSilent, Unavailable
+from launcher.main import agent, agent_answers, applications
 from launcher.main.agent import Agent
+from launcher.main.refusal import Refused
+from launcher.protocol import codec
 from tests.fakes.hypervisor import FakeHypervisor
 
-FACTS = GuestFacts(hostname="guest")
+MAC = "52:54:00:00:00:0a"
+ANSWERS: dict[str, object] = {
+    "guest-info": {"version": "7.2.22", "supported_commands": [{"name": "guest-get-users", "enabled": True}]},
+    "guest-get-host-name": {"host-name": "web-1"},
+    "guest-get-osinfo": {"id": "debian", "pretty-name": "Debian GNU/Linux 12 (bookworm)", "version-id": "12", "kernel-release": "6.1.0"},
+    "guest-get-timezone": {"zone": "CET", "offset": 3600},
+    "guest-get-users": [{"user": "root", "login-time": 1700000000.25}],
+    "guest-get-fsinfo": [
+        {
+            "name": "vda1",
+            "mountpoint": "/",
+            "type": "ext4",
+            "total-bytes": 100,
+            "used-bytes": 40,
+            "disk": [{"dev": "/dev/vda1", "serial": "s1", "bus-type": "virtio"}],
+        }
+    ],
+    "guest-network-get-interfaces": [
+        {"name": "lo", "ip-addresses": [{"ip-address": "127.0.0.1"}]},
+        {
+            "name": "eth0",
+            "hardware-address": MAC.upper(),
+            "ip-addresses": [{"ip-address": each} for each in ("fd00::2", "fe80::1", "10.0.2.2", "<script>")],
+        },
+    ],
+}
+ALL = {
+    **ANSWERS,
+    "guest-info": {
+        "version": "7.2.22",
+        "supported_commands": [{"name": name, "enabled": True} for name in [*ANSWERS, "guest-exec", "guest-exec-status"]],
+    },
+}
 
 
-async def test_an_agent_is_asked_as_soon_as_it_connects_and_missed_as_soon_as_it_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
+class Scene:
+    """A guest whose agent is asked."""
+
+    def __init__(self) -> None:
+        self.hypervisor = FakeHypervisor()
+        self.hypervisor.answers = dict(ALL)
+        self.seen: asyncio.Queue[Object | str | None] = asyncio.Queue()
+        self.stopping = False
+        self.agent = Agent(
+            self.hypervisor,
+            told=self.seen.put_nowait,
+            silent=self.seen.put_nowait,
+            gone=lambda: self.seen.put_nowait(None),
+            stopping=lambda: self.stopping,
+        )
+
+    def becomes(self, *, connected: bool, state: State = State.RUNNING) -> None:
+        self.hypervisor.become("guest", state, "booted", agent=connected)
+        self.agent.take(self.hypervisor.domains["guest"])
+
+    async def read(self) -> Any:
+        return json.loads(await self.agent.read({MAC: "default"}))
+
+    async def refused(self) -> Refused:
+        with pytest.raises(Refused) as refused:
+            await self.agent.read({})
+        return refused.value
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        async with asyncio.timeout(5), asyncio.TaskGroup() as tasks:
+            task = tasks.create_task(self.agent.run())
+            yield
+            task.cancel()
+
+
+@pytest.fixture
+def scene(monkeypatch: pytest.MonkeyPatch) -> Scene:
     monkeypatch.setattr(agent, "AGENT_SECONDS", 60.0)
-    hypervisor = FakeHypervisor()
-    hypervisor.facts = FACTS
-    seen: asyncio.Queue[GuestFacts | None] = asyncio.Queue()
-    asking = Agent(hypervisor, answered=seen.put_nowait, gone=lambda: seen.put_nowait(None))
+    monkeypatch.setattr(agent, "PAUSE_SECONDS", 0.0)
+    return Scene()
 
-    def becomes(*, connected: bool) -> Observation:
-        hypervisor.become("guest", State.RUNNING, "booted", agent=connected)
-        return hypervisor.domains["guest"]
 
-    async with asyncio.timeout(5), asyncio.TaskGroup() as tasks:
-        running = tasks.create_task(asking.run())
-        asking.take(becomes(connected=True))
-        assert await seen.get() == FACTS
-        asking.take(becomes(connected=True))  # nothing new: its turn comes in a minute
-        asking.take(becomes(connected=False))
-        assert await seen.get() is None
-        running.cancel()
-    assert seen.empty()
+async def test_an_agent_is_asked_as_soon_as_it_connects_and_missed_as_soon_as_it_leaves(scene: Scene) -> None:
+    async with scene.running():
+        scene.becomes(connected=True)
+        told = await scene.seen.get()
+        assert isinstance(told, dict)
+        assert told["hostname"] == "web-1"
+        scene.becomes(connected=True)  # nothing new: its turn comes in a minute
+        scene.becomes(connected=False)
+        assert await scene.seen.get() is None
+    assert scene.seen.empty()
+
+
+async def test_the_status_is_asked_for_what_it_shows_and_no_more(scene: Scene) -> None:
+    async with scene.running():
+        scene.becomes(connected=True)
+        told = await scene.seen.get()
+    assert isinstance(told, dict)
+    status = agent.status_of(told)
+    assert (status.connected, status.version, status.hostname, status.problem) == (True, "7.2.22", "web-1", "")
+    assert (status.os_id, status.os_name, status.os_version) == ("debian", "Debian GNU/Linux 12 (bookworm)", "12")
+    assert (status.kernel_release, status.timezone) == ("6.1.0", "CET")
+    (card,) = agent.interfaces_of(told, {MAC: "default"})
+    assert (card.name, card.mac, card.guest_device, card.ip_addresses) == ("default", MAC, "eth0", ("10.0.2.2", "fd00::2"))
+    asked = {command for command, _ in scene.hypervisor.questions}
+    assert not asked & {"guest-get-users", "guest-get-fsinfo", "guest-exec"}
+
+
+async def test_an_agent_that_does_not_answer_is_asked_one_question(scene: Scene) -> None:
+    scene.hypervisor.answers = dict.fromkeys(ANSWERS, AgentSilent("guest agent command timed out"))
+    async with scene.running():
+        scene.becomes(connected=True)
+        assert await scene.seen.get() == "guest agent command timed out"
+    assert [command for command, _ in scene.hypervisor.questions] == ["guest-info"]
+
+
+async def test_nobody_is_asked_while_the_guest_stands_still_or_is_shut_down(scene: Scene) -> None:
+    async with scene.running():
+        scene.becomes(connected=True, state=State.PAUSED)
+        await asyncio.sleep(0.01)
+        scene.becomes(connected=False)
+        assert await scene.seen.get() is None
+        scene.stopping = True
+        scene.becomes(connected=True)
+        await asyncio.sleep(0.01)
+    assert scene.hypervisor.questions == []
+
+
+def executed(output: str, *, code: int = 0) -> dict[str, object]:
+    def run(arguments: Mapping[str, Any]) -> object:
+        return {"pid": 7} if arguments["path"] == "dpkg-query" else AgentRefused("no such file")
+
+    data = base64.b64encode(output.encode()).decode()
+    return {"guest-exec": run, "guest-exec-status": {"exited": True, "exitcode": code, "out-data": data}}
+
+
+async def test_a_read_is_told_everything(scene: Scene) -> None:
+    scene.hypervisor.answers |= executed("adduser\t3.134\nbash\t5.2\nnonsense\n")
+    scene.becomes(connected=True)
+
+    info = await scene.read()
+    assert info["agent"]["version"] == "7.2.22"
+    assert info["os"]["prettyName"] == "Debian GNU/Linux 12 (bookworm)"
+    assert info["timezone"] == {"name": "CET", "offsetSeconds": 3600}
+    assert info["users"] == [{"userName": "root", "loginTime": "2023-11-14T22:13:20Z"}]
+    assert info["filesystems"] == [
+        {
+            "name": "vda1",
+            "mountPoint": "/",
+            "type": "ext4",
+            "totalBytes": 100,
+            "usedBytes": 40,
+            "disks": [{"device": "/dev/vda1", "serial": "s1", "bus": "virtio"}],
+        }
+    ]
+    assert info["interfaces"] == [{"name": "default", "mac": MAC, "device": "eth0", "ipAddresses": ["10.0.2.2", "fd00::2"]}]
+    assert info["applications"] == [{"name": "adduser", "version": "3.134"}, {"name": "bash", "version": "5.2"}]
+    assert "unavailable" not in info
+    assert guestinfo.bounded(info) == info
+
+
+async def test_packages_are_listed_once_in_ten_minutes_whatever_came_of_it(scene: Scene) -> None:
+    scene.becomes(connected=True)
+    scene.hypervisor.answers |= executed("", code=2)
+    reasons = [(await scene.read())["unavailable"] for _ in range(3)]
+
+    assert reasons == [[{"field": "applications", "reason": "dpkg-query in the guest failed"}]] * 3
+    assert [command for command, _ in scene.hypervisor.questions].count("guest-exec") == 1
+
+
+async def test_a_guest_with_another_package_manager_is_asked_by_that(scene: Scene) -> None:
+    def run(arguments: Mapping[str, Any]) -> object:
+        return {"pid": 7} if arguments["path"] == "rpm" else AgentRefused("no such file")
+
+    scene.hypervisor.answers |= executed("bash\t5.2-1\n") | {"guest-exec": run}
+    scene.becomes(connected=True)
+    assert (await scene.read())["applications"] == [{"name": "bash", "version": "5.2-1"}]
+
+
+async def test_a_command_that_does_not_end_is_left(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(applications, "SECONDS", 0.05)
+    monkeypatch.setattr(applications, "LOOK_SECONDS", 0.01)
+    scene.hypervisor.answers |= executed("") | {"guest-exec-status": {"exited": False}}
+    scene.becomes(connected=True)
+    assert "has not ended" in (await scene.read())["unavailable"][0]["reason"]
+
+
+@pytest.mark.parametrize("begun", [{}, {"pid": "7"}, [], None, {"pid": True}])
+async def test_a_process_without_a_number_is_not_looked_for(scene: Scene, begun: object) -> None:
+    scene.hypervisor.answers |= executed("") | {"guest-exec": begun}
+    scene.becomes(connected=True)
+    assert "names no process" in (await scene.read())["unavailable"][0]["reason"]
+
+
+async def test_what_the_agent_forbids_is_not_asked_and_says_why(scene: Scene) -> None:
+    scene.hypervisor.answers |= ANSWERS
+    scene.becomes(connected=True)
+
+    info = await scene.read()
+    assert [each["field"] for each in info["unavailable"]] == ["os", "hostname", "timezone", "interfaces", "filesystems", "applications"]
+    assert info["unavailable"][0]["reason"] == "the guest agent has no guest-get-osinfo, or its configuration forbids it"
+    assert [command for command, _ in scene.hypervisor.questions] == ["guest-info", "guest-get-users"]
+
+
+async def test_what_it_refuses_says_why_and_the_rest_is_told(scene: Scene) -> None:
+    scene.hypervisor.answers |= executed("a\t1\n") | {"guest-get-users": AgentRefused("no \x1b[2J users")}
+    scene.becomes(connected=True)
+
+    info = await scene.read()
+    assert info["unavailable"] == [{"field": "users", "reason": "no [2J users"}]
+    assert info["filesystems"]
+
+
+async def test_an_agent_that_falls_silent_is_asked_no_more(scene: Scene) -> None:
+    scene.hypervisor.answers |= executed("a\t1\n") | {"guest-get-osinfo": AgentSilent("timed out")}
+    scene.becomes(connected=True)
+
+    info = await scene.read()
+    assert {each["reason"] for each in info["unavailable"] if each["field"] != "applications"} == {"timed out"}
+    assert info["agent"]["version"] == "7.2.22"
+    asked = [command for command, _ in scene.hypervisor.questions]
+    assert asked[:2] == ["guest-info", "guest-get-osinfo"]
+    assert "guest-get-users" not in asked
+
+
+async def test_who_cannot_be_asked_is_told_with_the_reason(scene: Scene) -> None:
+    assert ((await scene.refused()).reason, str(await scene.refused())) == ("Conflict", "the guest does not run")
+    scene.becomes(connected=False)
+    assert "no guest agent is connected" in str(await scene.refused())
+    scene.becomes(connected=True, state=State.PAUSED)
+    assert "the guest is paused" in str(await scene.refused())
+    scene.becomes(connected=True)
+    scene.stopping = True
+    assert "being shut down" in str(await scene.refused())
+    scene.stopping = False
+    assert scene.hypervisor.questions == []
+    for error, reason in ((AgentSilent("x"), "Timeout"), (Unavailable("x"), "Failed")):
+        scene.hypervisor.answers["guest-info"] = error
+        assert (await scene.refused()).reason == reason
+
+
+async def test_one_reader_asks_at_a_time_and_another_does_not_wait_for_ever(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(agent, "TURN_SECONDS", 0.01)
+    scene.becomes(connected=True)
+    async with scene.agent._turn:
+        refused = await scene.refused()
+    assert (refused.reason, "earlier question" in str(refused)) == ("Timeout", True)
+    assert (await scene.read())["hostname"] == "web-1"
+
+
+ANY = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    lambda inner: (
+        st.lists(inner, max_size=5) | st.dictionaries(st.text() | st.sampled_from(["user", "disk", "name", "exited"]), inner, max_size=5)
+    ),
+    max_leaves=20,
+)
+
+
+@given(st.fixed_dictionaries(dict.fromkeys([*ANSWERS, "guest-exec", "guest-exec-status"], ANY)))
+def test_whatever_a_guest_answers_is_bounded_and_printable(answers: dict[str, object]) -> None:
+    scene = Scene()
+    scene.hypervisor.answers = answers
+    scene.becomes(connected=True)
+    info = asyncio.run(scene.read())
+
+    assert guestinfo.bounded(info) == info
+    assert codec.fits(json.dumps(info, ensure_ascii=False))
+
+
+async def test_a_guest_that_says_as_much_as_it_can_is_cut_and_says_so(scene: Scene) -> None:
+    long = "\U0001f600" * 1000
+    scene.hypervisor.answers |= {
+        "guest-get-users": [{"user": long, "domain": long}] * 5000,
+        "guest-get-fsinfo": [{"name": long, "mountpoint": long, "type": long, "disk": [{"dev": long, "serial": long}] * 99}] * 5000,
+        "guest-network-get-interfaces": [{"name": long, "ip-addresses": [{"ip-address": f"10.0.0.{n}"} for n in range(99)]}] * 5000,
+        **executed(f"{'x' * 500}\t{'y' * 500}\n" * 3000),
+    }
+    scene.becomes(connected=True)
+    text = await scene.agent.read({})
+
+    info = json.loads(text)
+    assert codec.fits(text)
+    assert guestinfo.bounded(info) == info
+    assert set(info["truncated"]) >= {"users", "filesystems", "interfaces", "applications"}
+    assert all(info[each] for each in info["truncated"])
+
+
+def test_every_field_has_a_question_and_a_place() -> None:
+    assert set(agent_answers.QUESTIONS) | {"time", "applications", "unavailable", "truncated"} == set(guestinfo.FIELDS)
+
+
+def test_times_that_are_none_are_left_out() -> None:
+    logins: list[Any] = [1e300, -1e300, "yesterday", None, [], True, float("inf")]
+    for login in logins:
+        assert guestinfo.bounded({"users": agent_answers.users([{"user": "u", "login-time": login}])})["users"][0]["userName"] == "u"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from launcher.domain.states import State
-from launcher.hypervisor.port import GuestFacts, GuestInterface, HypervisorError, MigrationFailed, Progress, Unavailable
+from launcher.hypervisor.port import HypervisorError, MigrationFailed, Progress, Unavailable
 from launcher.main import life
 from launcher.main.refusal import Refused
 from launcher.protocol import messages
@@ -109,7 +109,7 @@ async def test_sigterm_and_a_guest_that_obeys(world: World) -> None:
 async def test_the_agent_is_asked_first_where_there_is_one(world: World) -> None:
     await world.pod.handle(SYNC)
     world.hypervisor.become(NAME, State.RUNNING, "booted", agent=True)
-    await world.until(lambda: world.hypervisor.calls[-1] == "facts")
+    await world.until(lambda: "guest-info" in world.hypervisor.calls)
     await world.pod.handle(messages.Shutdown(10))
     await world.until(lambda: "press power button" in world.hypervisor.calls)
     assert world.hypervisor.calls.index("ask agent") < world.hypervisor.calls.index("press power button")
@@ -237,7 +237,8 @@ async def test_libvirtd_away_leaves_the_last_status_and_ends_nothing(world: Worl
 
 
 async def test_what_the_agent_tells_is_in_the_status(world: World) -> None:
-    world.hypervisor.facts = GuestFacts("guest", "debian", interfaces=(GuestInterface("eth0", TAP.mac, ("10.0.2.2",)),))
+    card = {"name": "eth0", "hardware-address": TAP.mac, "ip-addresses": [{"ip-address": "10.0.2.2"}]}
+    world.hypervisor.answers = {"guest-info": {}, "guest-get-host-name": {"host-name": "guest"}, "guest-network-get-interfaces": [card]}
     await world.pod.handle(SYNC)
     world.hypervisor.become(NAME, State.RUNNING, "booted", agent=True)
     await world.until(lambda: world.status.agent.hostname == "guest")

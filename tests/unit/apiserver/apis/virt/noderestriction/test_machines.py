@@ -25,7 +25,7 @@ FOLLOWERS = {
     phases.UNKNOWN: {"Unknown", "Scheduled", "Running", "Stopping", "Stopped", "Succeeded", "Failed"},
 }
 RESULTS = {"Stopped": "Stopped", "Succeeded": "Succeeded", "Failed": "Failed"}
-REPORT = {"observedGeneration", "conditions", "domain", "interfaces", "graphics"}
+REPORT = {"observedGeneration", "conditions", "domain", "interfaces", "guest", "graphics"}
 MAY: dict[str, set[str]] = {
     "Scheduled": {"conditions"},
     "Unknown": {"conditions"},
@@ -42,6 +42,7 @@ SAMPLES: dict[str, Any] = {
     "conditions": [{"type": "Ready", "status": "False"}],
     "domain": {"state": "paused"},
     "graphics": [{"type": "spice"}],
+    "guest": {"hostname": "h"},
     "interfaces": [{"name": "default"}],
     "migration": {"name": "m", "uid": "mig-1"},
     "nodeName": "n2",
@@ -54,7 +55,7 @@ SAMPLES: dict[str, Any] = {
     "request": {"action": "Stop", "attempt": 1},
     "runStrategyGeneration": 7,
 }
-PLACE = ("nodeName", "podIP", "domain", "interfaces", "graphics")
+PLACE = ("nodeName", "podIP", "domain", "interfaces", "guest", "graphics")
 
 
 def a_write(node: str, old: dict[str, Any], new: dict[str, Any], migration: dict[str, Any] | None = None) -> machines.MachineWrite:
@@ -203,20 +204,20 @@ def test_an_attempt_that_has_ended_before_its_machine_keeps_its_result() -> None
 
 @pytest.mark.parametrize("field", PLACE)
 def test_an_end_takes_the_place_away(field: str) -> None:
-    old = stored("Running", domain={"state": "running"}, interfaces=[{"name": "default"}], graphics=[{"type": "vnc"}])
+    old = stored("Running", domain={"state": "running"}, interfaces=[{"name": "default"}], guest={}, graphics=[{"type": "vnc"}])
     new = written(old, "Succeeded", **{field: old["status"][field]})
     assert paths(a_write("n", old, new)) == {f"status.{field}"}
 
 
-@pytest.mark.parametrize("kind", ["Ready", "Paused", "Migratable", "DisksReady", "NetworkReady", "Fake", "x" * 300])
+@pytest.mark.parametrize("kind", ["Ready", "Paused", "Migratable", "DisksReady", "NetworkReady", "AgentConnected", "Fake", "x" * 300])
 @pytest.mark.parametrize("after", sorted(MAY))
 def test_conditions_of_others_are_neither_set_nor_removed(after: str, kind: str) -> None:
     settable = (
         {"Ready"}
         | ({"DisksReady", "NetworkReady"} if after not in RESULTS else set())
-        | ({"Paused", "Migratable"} if MAY[after] is REPORT else set())
+        | ({"Paused", "Migratable", "AgentConnected"} if MAY[after] is REPORT else set())
     )
-    removable = {"Paused", "Migratable", "DisksReady", "NetworkReady"} if after in RESULTS else set()
+    removable = {"Paused", "Migratable", "DisksReady", "NetworkReady", "AgentConnected"} if after in RESULTS else set()
     old = stored("Unknown", conditions=[{"type": kind, "status": "True"}])
     changed = written(old, after, conditions=[{"type": kind, "status": "False"}])
     gone = written(old, after, conditions=[])

@@ -32,6 +32,14 @@ MACHINE: Json = {
     "nodeName": "node2", "podName": "p2", "podUID": UID, "podIP": "10.9.8.7",
     "domain": {"state": "running", "reason": "booted", "type": "kvm"},
     "interfaces": [{"name": "default", "mac": "02:00:00:00:00:09", "ipAddress": "10.9.8.7", "ipAddresses": ["10.9.8.7", "2001:db8::1"]}],
+    "guest": {
+        "agent": {"connected": True, "version": "7.2.22"},
+        "os": {"id": "debian", "name": "Debian", "version": "12", "kernelRelease": "6.1"},
+        "hostname": "h",
+        "timezone": "UTC",
+        "interfaces": [{"name": "default", "device": "eth0", "ipAddresses": ["10.0.2.2"]}],
+        "time": MOMENT,
+    },
     "graphics": [{"type": "vnc"}],
     "migration": {"name": "m", "uid": UID, "sourceNode": "node1", "sourcePod": "p1", "targetNode": "node2", "targetPod": "p2",
                   "startTime": MOMENT, "endTime": MOMENT, "phase": "Succeeded"},
@@ -75,6 +83,7 @@ HOSTILE_SERVERS = [
 ]
 HOSTILE_MACS = ["02:00:00:00:00", "02-00-00-00-00-09", "02:00:00:00:00:0g", "02:00:00:00:00:09:0a"]
 HOSTILE_WORDS = ["\x1b[31m", "a\x00b", "x" * 9000, "ä" * 4100, "a\u202eb"]
+HOSTILE_LINES = ["\x1b[2J", "x" * 300, "a\nb"]
 HOSTILE_REASONS = [" ", "two words", "1st", "a-b", "x" * 257, "R\n"]
 HOSTILE_TIMES = [f"2026-11-22T00:00:00.{'0' * 64}Z"]
 MACHINE_CASES: dict[tuple[Any, ...], list[Any]] = {
@@ -99,12 +108,23 @@ MACHINE_CASES: dict[tuple[Any, ...], list[Any]] = {
     ("attempts", 0, "runningTime"): HOSTILE_TIMES,
     ("attempts", 0, "endTime"): HOSTILE_TIMES,
     ("domain", "state"): ["Running", "on fire", "x" * 999],
-    ("domain", "reason"): ["\x1b[2J", "x" * 300, "a\nb"],
+    ("domain", "reason"): HOSTILE_LINES,
     ("domain", "type"): ["xen", "KVM"],
     ("interfaces", 0, "name"): ["a.b", "A", "x" * 64],
     ("interfaces", 0, "mac"): HOSTILE_MACS,
     ("interfaces", 0, "ipAddress"): HOSTILE_ADDRESSES,
     ("interfaces", 0, "ipAddresses", 1): HOSTILE_ADDRESSES,
+    ("guest", "agent", "version"): HOSTILE_LINES,
+    ("guest", "os", "id"): HOSTILE_LINES,
+    ("guest", "os", "name"): HOSTILE_LINES,
+    ("guest", "os", "version"): HOSTILE_LINES,
+    ("guest", "os", "kernelRelease"): HOSTILE_LINES,
+    ("guest", "hostname"): HOSTILE_LINES,
+    ("guest", "timezone"): HOSTILE_LINES,
+    ("guest", "interfaces", 0, "name"): ["a.b", "A", "x" * 64],
+    ("guest", "interfaces", 0, "device"): HOSTILE_LINES,
+    ("guest", "interfaces", 0, "ipAddresses", 0): HOSTILE_ADDRESSES,
+    ("guest", "time"): HOSTILE_TIMES,
     ("migration", "name"): HOSTILE_NAMES,
     ("migration", "uid"): HOSTILE_UIDS,
     ("migration", "sourceNode"): HOSTILE_NAMES,
@@ -138,7 +158,7 @@ MIGRATION_CASES: dict[tuple[Any, ...], list[Any]] = {
     ("phaseTransitionTimestamps", 0, "phase"): ["Scheduled"],
     ("phaseTransitionTimestamps", 0, "time"): HOSTILE_TIMES,
 }
-ENUMERATED = {"phase", "status", "result", "action", "runStrategy", "type"}
+ENUMERATED = {"connected", "phase", "status", "result", "action", "runStrategy", "type"}
 """Fields whose values the schema lists (a condition's and a domain's ``type`` have cases above)."""
 
 

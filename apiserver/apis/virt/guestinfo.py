@@ -1,0 +1,166 @@
+"""What a guest's agent tells: the fields of ``…/virtualmachines/NAME/guestinfo``, and how much of each anybody takes in. Pure.
+
+All of it is the guest's word: it may be false, and of any size and type. So virt-launcher bounds what the agent says, virt-handler what a
+launcher says, and virt-api what a node says, each by :func:`bounded`.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from apiserver.apis.meta import times
+from apiserver.apis.meta.lines import one_line
+from apiserver.apis.meta.objects import Object
+
+NAME: Final = "guestinfo"
+MAX_INTEGER: Final = (1 << 63) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """One line of at most so many characters."""
+
+    limit: int
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """An integer of 64 bits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """A time, as RFC 3339 writes it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """An IP address."""
+
+
+@dataclass(frozen=True, slots=True)
+class Items:
+    """A list of at most so many."""
+
+    limit: int
+    of: Shape
+
+
+Shape = Text | Number | Moment | Address | Items | Mapping[str, Any]
+"""A mapping is an object: its fields, and the shape of each."""
+
+FIELDS: Final[Mapping[str, Shape]] = {
+    "time": Moment(),
+    "agent": {"version": Text(64), "commands": Items(256, Text(64))},
+    "os": {
+        "id": Text(64),
+        "name": Text(128),
+        "prettyName": Text(256),
+        "version": Text(128),
+        "versionId": Text(64),
+        "kernelRelease": Text(128),
+        "kernelVersion": Text(256),
+        "machine": Text(32),
+    },
+    "hostname": Text(253),
+    "timezone": {"name": Text(64), "offsetSeconds": Number()},
+    "users": Items(64, {"userName": Text(64), "domain": Text(64), "loginTime": Moment()}),
+    "filesystems": Items(
+        64,
+        {
+            "name": Text(64),
+            "mountPoint": Text(256),
+            "type": Text(32),
+            "totalBytes": Number(),
+            "usedBytes": Number(),
+            "disks": Items(8, {"device": Text(64), "serial": Text(64), "bus": Text(16)}),
+        },
+    ),
+    "interfaces": Items(64, {"name": Text(63), "mac": Text(32), "device": Text(64), "ipAddresses": Items(16, Address())}),
+    "applications": Items(2000, {"name": Text(128), "version": Text(128)}),
+    "unavailable": Items(16, {"field": Text(32), "reason": Text(512)}),
+    "truncated": Items(16, Text(32)),
+}
+MAX_BYTES: Final = 180 << 10
+"""Of the whole as a JSON text that is quoted as a JSON string, as it is on its way."""
+
+
+def bounded(value: object) -> Object:
+    """Return what is left of a value of any shape: fields that there are, of the right type, short and printable."""
+    return _bounded(FIELDS, value) or {}
+
+
+def parse(text: str) -> Object:
+    """Return the fields in a text that somebody says is a guest's information.
+
+    Raises:
+        ValueError: it is no JSON object.
+    """
+    try:
+        found = json.loads(text)
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error
+    if not isinstance(found, dict):
+        raise ValueError("no object")  # noqa: TRY004 - the callers' word for whatever is wrong
+    return bounded(found)
+
+
+def fitted(info: Object) -> Object:
+    """Return bounded information as short as it has to be: of the longest list the second half is left out, until it is short enough.
+
+    ``truncated`` names the lists that lost something.
+    """
+    cut: set[str] = set(info.get("truncated") or ())
+    while _quoted_length(info) > MAX_BYTES:
+        longest = max((key for key, value in info.items() if isinstance(value, list) and value), key=lambda key: _quoted_length(info[key]))
+        cut.add(longest)
+        info = {**info, longest: info[longest][: len(info[longest]) // 2], "truncated": sorted(cut)}
+    return info
+
+
+def told_more(field: str, value: object) -> bool:
+    """Return whether the agent told more items of this list than are taken in."""
+    shape = FIELDS[field]
+    return isinstance(shape, Items) and isinstance(value, list) and len(value) > shape.limit
+
+
+def _quoted_length(value: object) -> int:
+    return len(json.dumps(json.dumps(value, ensure_ascii=False), ensure_ascii=False).encode())
+
+
+def _bounded(shape: Shape, value: object) -> Any:  # noqa: ANN401 - any JSON value
+    """Return what is left of a value; None where nothing is."""
+    match shape:
+        case Text():
+            return (one_line(value, shape.limit) or None) if isinstance(value, str) else None
+        case Number():
+            return value if type(value) is int and abs(value) <= MAX_INTEGER else None
+        case Moment():
+            return value if isinstance(value, str) and _is_moment(value) else None
+        case Address():
+            return _address(value)
+        case Items():
+            listed = value[: shape.limit] if isinstance(value, list) else ()
+            return [found for each in listed if (found := _bounded(shape.of, each)) is not None] or None
+        case _:
+            members = value if isinstance(value, dict) else {}
+            return {field: found for field, of in shape.items() if (found := _bounded(of, members.get(field))) is not None} or None
+
+
+def _is_moment(text: str) -> bool:
+    try:
+        times.parse(text[:40])
+    except ValueError:
+        return False
+    return len(text) <= 40
+
+
+def _address(value: object) -> str | None:
+    try:
+        return str(ipaddress.ip_address(value)) if isinstance(value, str) and len(value) <= 64 and "%" not in value else None
+    except ValueError:
+        return None

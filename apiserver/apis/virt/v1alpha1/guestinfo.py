@@ -1,0 +1,107 @@
+"""``VirtualMachineGuestInfo``: the answer of the subresource ``guestinfo``; ``apis.virt.guestinfo`` bounds each of its fields."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from apiserver.apis.meta.schema import Int64, Kind, Model, Time
+
+
+class GuestInfoAgent(Model):
+    """The QEMU guest agent."""
+
+    version: str | None = Field(None, description="Its version.")
+    commands: list[str] | None = Field(None, description="The commands that it takes.")
+
+
+class GuestInfoOS(Model):
+    """The guest's operating system."""
+
+    id: str | None = Field(None, description="One word for it, as ID in os-release: debian, mswindows.")
+    name: str | None = Field(None, description="Its name.")
+    pretty_name: str | None = Field(None, description="Its name and version, for people.")
+    version: str | None = Field(None, description="Its version, for people.")
+    version_id: str | None = Field(None, description="Its version.")
+    kernel_release: str | None = Field(None, description="The release of its kernel.")
+    kernel_version: str | None = Field(None, description="The version of its kernel.")
+    machine: str | None = Field(None, description="The architecture that it was built for.")
+
+
+class GuestInfoTimezone(Model):
+    """The guest's time zone."""
+
+    name: str | None = Field(None, description="Its name.")
+    offset_seconds: Int64 | None = Field(None, description="Seconds east of UTC.")
+
+
+class GuestInfoUser(Model):
+    """Somebody who is logged in."""
+
+    user_name: str | None = Field(None, description="Their name in the guest.")
+    domain: str | None = Field(None, description="Its domain, in Windows.")
+    login_time: Time | None = Field(None, description="Since when.")
+
+
+class GuestInfoDisk(Model):
+    """A disk that a file system lies on."""
+
+    device: str | None = Field(None, description="The guest's name for it, such as /dev/vda1.")
+    serial: str | None = Field(None, description="Its serial number.")
+    bus: str | None = Field(None, description="The bus that it is on.")
+
+
+class GuestInfoFilesystem(Model):
+    """A file system that is mounted."""
+
+    name: str | None = Field(None, description="The guest's name for it.")
+    mount_point: str | None = Field(None, description="Where it is mounted.")
+    type: str | None = Field(None, description="Its type, such as ext4.")
+    total_bytes: Int64 | None = Field(None, description="How much it holds.")
+    used_bytes: Int64 | None = Field(None, description="How much of that is used.")
+    disks: list[GuestInfoDisk] | None = Field(None, description="What it lies on.")
+
+
+class GuestInfoInterface(Model):
+    """A network interface as the guest has it."""
+
+    name: str | None = Field(None, description="Its name in the spec, where its address stands there.")
+    mac: str | None = Field(None, description="The card's address, as the guest says.")
+    device: str | None = Field(None, description="The guest's name for it, such as eth0.")
+    ip_addresses: list[str] | None = Field(None, alias="ipAddresses", description="Its addresses, without link-local ones.")
+
+
+class GuestInfoApplication(Model):
+    """A package that is installed."""
+
+    name: str | None = Field(None, description="Its name.")
+    version: str | None = Field(None, description="Its version.")
+
+
+class GuestInfoUnavailable(Model):
+    """A field that the guest did not tell."""
+
+    field: str | None = Field(None, description="Which.")
+    reason: str | None = Field(None, description="Why not, for people.")
+
+
+class VirtualMachineGuestInfo(Kind):
+    """What the guest of a virtual machine says of itself, through the QEMU guest agent in it, when it is read.
+
+    All of it is the guest's word, which may be false.
+    """
+
+    time: Time | None = Field(None, description="When the guest said it.")
+    agent: GuestInfoAgent | None = Field(None, description="The agent that said it.")
+    os: GuestInfoOS | None = Field(None, description="The operating system.")
+    hostname: str | None = Field(None, description="The host name.")
+    timezone: GuestInfoTimezone | None = Field(None, description="The time zone.")
+    users: list[GuestInfoUser] | None = Field(None, description="Who is logged in; at most 64.")
+    filesystems: list[GuestInfoFilesystem] | None = Field(None, description="File systems that are mounted; at most 64.")
+    interfaces: list[GuestInfoInterface] | None = Field(None, description="Network interfaces but for loopback; at most 64.")
+    applications: list[GuestInfoApplication] | None = Field(
+        None,
+        description="Packages that are installed; at most 2000. The agent has no list of them: it is asked to run dpkg-query or rpm in the "
+        "guest, at most every ten minutes, and only where the guest allows it that.",
+    )
+    unavailable: list[GuestInfoUnavailable] | None = Field(None, description="Fields that the guest did not tell, and why.")
+    truncated: list[str] | None = Field(None, description="Lists of which there was more than is shown.")

@@ -1,0 +1,71 @@
+"""The guest's packages. Its agent has no list of them: the guest's own package manager is run in it, where the agent may run commands.
+
+Nothing but the two fixed commands below is ever run, both only read; and not more often than every ten minutes, whoever asks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final
+
+from apiserver.apis.meta.objects import Object
+from launcher.hypervisor.port import AgentRefused
+from launcher.main import agent_answers
+
+COMMANDS: Final[Mapping[str, tuple[str, ...]]] = {
+    "dpkg-query": ("--show", "--showformat=${Package}\\t${Version}\\n"),
+    "rpm": ("--query", "--all", "--queryformat", "%{NAME}\\t%{VERSION}-%{RELEASE}\\n"),
+}
+SECONDS: Final = 5.0
+"""For the command to end. It is not ended by us: the agent cannot."""
+LOOK_SECONDS: Final = 0.25
+MAX_TEXT: Final = 1 << 20
+NEEDED: Final = ("guest-exec", "guest-exec-status")
+
+Ask = Callable[[str, Mapping[str, Any]], Awaitable[object]]
+"""Asks the agent (command, arguments); raises HypervisorError."""
+
+
+class NotListed(Exception):
+    """There is no list; the text says why."""
+
+
+async def listed(ask: Ask) -> list[Object]:
+    """Return the packages, unbounded in number.
+
+    Raises:
+        NotListed: the guest has none of the package managers, or its agent runs nothing.
+        HypervisorError: the agent does not answer.
+    """
+    reasons = []
+    for path, arguments in COMMANDS.items():
+        try:
+            begun = await ask("guest-exec", {"path": path, "arg": list(arguments), "env": ["LC_ALL=C"], "capture-output": True})
+        except AgentRefused as refused:
+            reasons.append(str(refused))
+            continue
+        return agent_answers.packages(await _output(ask, path, agent_answers.members(begun).get("pid")))
+    raise NotListed("; ".join(reasons))
+
+
+async def _output(ask: Ask, path: str, pid: object) -> str:
+    if type(pid) is not int:
+        raise NotListed(f"{path} in the guest: the agent names no process")
+    try:
+        async with asyncio.timeout(SECONDS):
+            while True:
+                found = agent_answers.members(await ask("guest-exec-status", {"pid": pid}))
+                if found.get("exited") is True:
+                    break
+                await asyncio.sleep(LOOK_SECONDS)
+    except TimeoutError as error:
+        raise NotListed(f"{path} in the guest has not ended within {SECONDS:.0f} s") from error
+    if found.get("exitcode") != 0:
+        raise NotListed(f"{path} in the guest failed")
+    try:
+        return base64.b64decode(str(found.get("out-data") or "")[:MAX_TEXT], validate=False).decode(errors="replace")
+    except binascii.Error as error:
+        raise NotListed(f"{path} in the guest wrote what the agent could not pass on") from error

@@ -1,0 +1,157 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from apiserver.apis.meta import objects, times
+from apiserver.apis.meta.objects import Object
+from apiserver.apis.virt import conditions as words
+from apiserver.apis.virt.v1alpha1 import status_validation
+from handler.reconcilers import guest_words
+from launcher.protocol import messages
+from tests.unit.handler.reconcilers.builders import a_vm
+
+NOW = datetime(2126, 1, 1, tzinfo=UTC)
+OURS = {"name": "default", "mac": "02:00:00:00:00:09", "ipAddress": "10.244.0.5", "ipAddresses": ["10.244.0.5"]}
+AGENT = messages.AgentStatus(
+    True, hostname="web-1", os_id="debian", os_name="Debian", os_version="12", kernel_release="6.1", timezone="UTC", version="7.2"
+)
+CARD = messages.InterfaceStatus("default", "02:00:00:00:00:09", "eth0", ("10.0.2.2",))
+SEEN = messages.Status(5, started=True, agent=AGENT, interfaces=(CARD, messages.InterfaceStatus("", "", "docker0", ("172.17.0.1",))))
+
+
+def told(vm: Object, seen: messages.Status, after: float = 0.0) -> tuple[Object, float | None]:
+    return guest_words.told(vm, {**vm["status"]}, seen, NOW + timedelta(seconds=after))
+
+
+def machine(status: Object | None = None) -> Object:
+    return {**a_vm(), "status": status or {"phase": "Running", "interfaces": [OURS]}}
+
+
+def condition(status: Object) -> tuple[str, str]:
+    found = objects.condition(status["conditions"], words.AGENT_CONNECTED) or {}
+    return found["status"], found["reason"]
+
+
+def test_what_the_guest_says_stands_apart_from_what_we_know() -> None:
+    status, again = told(machine(), SEEN)
+
+    assert again is None
+    assert status["guest"] == {
+        "agent": {"connected": True, "version": "7.2"},
+        "os": {"id": "debian", "name": "Debian", "version": "12", "kernelRelease": "6.1"},
+        "hostname": "web-1",
+        "timezone": "UTC",
+        "interfaces": [{"name": "default", "device": "eth0", "ipAddresses": ["10.0.2.2"]}],
+        "time": times.to_rfc3339(NOW),
+    }
+    assert status["interfaces"] == [OURS]
+    assert condition(status) == ("True", "Connected")
+
+
+def test_a_guest_without_an_agent_has_a_condition_and_nothing_else() -> None:
+    status, again = told(machine(), messages.Status(1, started=True))
+
+    assert (condition(status), again) == (("False", "NotConnected"), None)
+    assert "guest" not in status
+    assert told(machine(status), messages.Status(1, started=True))[0] == status
+    arrived, _ = told(machine(status), SEEN, after=1.0)  # its agent may be told at once
+    assert (condition(arrived), arrived["guest"]["hostname"]) == (("True", "Connected"), "web-1")
+
+
+def test_changes_are_written_once_a_minute_and_the_newest_is_the_last() -> None:
+    status, _ = told(machine(), SEEN)
+    other = replace(SEEN, agent=replace(AGENT, hostname="web-2"))
+
+    same, again = told(machine(status), other, after=20.0)
+    assert (same, again) == (status, 40.0)
+    changed, again = told(machine(status), other, after=60.0)
+    assert (changed["guest"]["hostname"], again) == ("web-2", None)
+    assert changed["guest"]["time"] == times.to_rfc3339(NOW + timedelta(seconds=60))
+    assert told(machine(status), SEEN, after=90.0) == (status, None)
+
+
+def test_a_clock_that_was_set_back_does_not_silence_a_guest() -> None:
+    status, _ = told(machine(), SEEN, after=3600.0)
+    assert told(machine(status), replace(SEEN, agent=replace(AGENT, hostname="web-2")))[0]["guest"]["hostname"] == "web-2"
+
+
+@pytest.mark.parametrize("seen", [messages.AgentStatus(connected=True, problem="timed out"), replace(AGENT, problem="timed out")])
+def test_an_agent_that_does_not_answer_is_told_with_its_reason(seen: messages.AgentStatus) -> None:
+    status, _ = told(machine(), replace(SEEN, agent=seen))
+
+    assert condition(status) == ("False", "NotAnswering")
+    found = objects.condition(status["conditions"], words.AGENT_CONNECTED) or {}
+    assert found["message"] == "the QEMU guest agent does not answer: timed out"
+    assert status["guest"]["agent"]["connected"] is True
+
+
+def test_a_channel_that_opens_and_closes_writes_once_a_minute() -> None:
+    open_, closed = (replace(SEEN, agent=messages.AgentStatus(connected=each, problem="p" if each else "")) for each in (True, False))
+    vm, writes = machine(), 0
+    for second in range(120):
+        status, _ = told(vm, (open_, closed)[second % 2], after=float(second))
+        writes += status != vm["status"]
+        vm = machine(status)
+    assert writes <= 3
+
+
+def test_what_an_agent_said_stays_when_it_goes() -> None:
+    status, _ = told(machine(), SEEN)
+    for agent in (replace(AGENT, connected=False), messages.AgentStatus()):
+        gone, _ = told(machine(status), replace(SEEN, agent=agent), after=100.0)
+        assert condition(gone) == ("False", "NotConnected")
+        assert gone["guest"]["agent"] == {"connected": False, "version": "7.2"}
+        assert gone["guest"]["hostname"] == "web-1"
+
+
+def test_a_guest_that_has_just_moved_keeps_what_it_said() -> None:
+    status, _ = told(machine(), SEEN)
+    moved = messages.MigrationStatus("m", "incoming", "succeeded", end_time=NOW.timestamp() + 100.0)
+    seen = messages.Status(1, started=True, migrations=(moved,))
+
+    assert told(machine(status), seen, after=110.0) == (status, guest_words.WRITE_SECONDS)
+    assert condition(told(machine(status), seen, after=170.0)[0]) == ("False", "NotConnected")
+
+
+def test_a_guest_that_shuts_down_has_nothing_new_to_say() -> None:
+    vm = machine()
+    assert told(vm, replace(SEEN, stopping=True)) == (vm["status"], None)
+
+
+ANY = st.text(max_size=400)
+
+
+@given(
+    st.builds(
+        messages.AgentStatus,
+        connected=st.booleans(),
+        hostname=ANY,
+        os_id=ANY,
+        os_name=ANY,
+        os_version=ANY,
+        kernel_release=ANY,
+        timezone=ANY,
+        version=ANY,
+        problem=ANY,
+    ),
+    st.lists(
+        st.builds(
+            messages.InterfaceStatus,
+            st.sampled_from(["default", "", "x" * 99]),
+            ANY,
+            ANY,
+            st.lists(st.sampled_from(["10.0.0.1", "fe80::1%eth0", "x"]) | ANY, max_size=99).map(tuple),
+        ),
+        max_size=99,
+    ),
+)
+def test_whatever_a_launcher_says_the_api_takes(agent: messages.AgentStatus, interfaces: list[Any]) -> None:
+    vm = machine()
+    status, _ = told(vm, messages.Status(1, agent=agent, interfaces=tuple(interfaces)))
+    assert status_validation.validate_virtual_machine_status({**vm, "status": status}, vm) == []
