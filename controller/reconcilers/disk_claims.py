@@ -1,12 +1,12 @@
-"""The claims of a virtual machine's disks, and those of them that are missing. Pure."""
+"""The claims of a virtual machine, of its disks and of its firmware, and those of them that are missing. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Final
 
-from apiserver.apis.meta.objects import Object, dig, is_deleting
-from apiserver.apis.virt.hardware import disks
+from apiserver.apis.meta.objects import Object, dig, is_deleting, uid_of
+from apiserver.apis.virt.hardware import disks, firmware
 from apiserver.apis.virt.hardware.described import domain_of
 
 CLAIM: Final = "PersistentVolumeClaim"
@@ -19,8 +19,10 @@ def claim_of(disk: Object) -> str | None:
 
 
 def claims_of(vm: Object) -> tuple[str, ...]:
-    """Return the names of all claims of the machine's disks, each once, in order."""
-    return tuple(dict.fromkeys(name for each in disks.meant(domain_of(vm)) if (name := claim_of(each))))
+    """Return the names of all claims of the machine, those of its disks first, each once, in order."""
+    domain = domain_of(vm)
+    of_disks = [name for each in disks.meant(domain) if (name := claim_of(each))]
+    return tuple(dict.fromkeys(filter(None, (*of_disks, firmware.state_claim(domain)))))
 
 
 def missing(vm: Object, claims: Mapping[str, Object | None]) -> tuple[str, ...]:
@@ -29,9 +31,23 @@ def missing(vm: Object, claims: Mapping[str, Object | None]) -> tuple[str, ...]:
 
 
 def contested(vm: Object, other: Object) -> tuple[str, ...]:
-    """Return the claims of which both machines have a disk, and one of them writes to it: QEMU locks the image."""
+    """Return the claims of which both machines have a disk that one of them writes to, or the same directory for their firmware's state."""
     mine, theirs = _written(vm), _written(other)
-    return tuple(claim for claim, writes in mine.items() if claim in theirs and (writes or theirs[claim]))
+    of_disks = [claim for claim, writes in mine.items() if claim in theirs and (writes or theirs[claim])]
+    (state, _), same = _state(vm), _state(vm) == _state(other)
+    return tuple(dict.fromkeys((*of_disks, state) if same and state else of_disks))
+
+
+def _state(vm: Object) -> tuple[str, str]:
+    """Return the claim that keeps the state of the machine's firmware, or an empty name, and the directory in it."""
+    domain = domain_of(vm)
+    return firmware.state_claim(domain), firmware.state_directory(domain, uid_of(vm))
+
+
+def without_directory(vm: Object, claims: Mapping[str, Object | None]) -> str:
+    """Return the claim that shall keep the state of the machine's firmware and is a device, or an empty string."""
+    claim, _ = _state(vm)
+    return claim if claim and is_block(claims.get(claim)) else ""
 
 
 def _written(vm: Object) -> dict[str, bool]:

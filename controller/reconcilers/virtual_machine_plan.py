@@ -306,6 +306,9 @@ def _start(seen: Observed, wish: power.Power) -> tuple[Action, ...]:
     if missing:
         message = f"PersistentVolumeClaim not found: {', '.join(missing)}; the virtual machine starts when it exists"
         return _wait_for_disks(seen, words.CLAIM_NOT_FOUND, message)
+    if claim := disk_claims.without_directory(seen.vm, seen.claims):
+        message = f"PersistentVolumeClaim {claim} is a block device: spec.domain.firmware.persistentState needs volume mode Filesystem"
+        return _wait_for_disks(seen, words.CLAIM_WITHOUT_FILES, message)
     if seen.rivals:
         held = one_line(", ".join(f"{claim} by virtual machine {other}" for claim, other in seen.rivals), pod_state.MAX_MESSAGE)
         message = f"PersistentVolumeClaim in use: {held}; the virtual machine starts when that is off"

@@ -8,6 +8,7 @@ from typing import Any, Final
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from launcher.domain import (
+    chassis,
     clock,
     consoles,
     cpu,
@@ -23,6 +24,7 @@ from launcher.domain import (
     pci,
     rng,
     sound,
+    tpm,
     usb,
     video,
     watchdog,
@@ -36,6 +38,7 @@ _FAMILIES: Final = (
     memory,
     cpu,
     firmware,
+    chassis,
     features,
     clock,
     disks,
@@ -48,6 +51,7 @@ _FAMILIES: Final = (
     sound,
     watchdog,
     rng,
+    tpm,
     panic,
     usb,
     pci,

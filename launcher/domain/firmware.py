@@ -1,28 +1,54 @@
-"""Machine type, kernel and order of boot devices: ``<os>``."""
+"""Machine type, firmware, kernel and order of boot devices: ``<os>``."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 from xml.etree.ElementTree import Element, SubElement
 
+from apiserver.apis.meta.objects import dig
 from apiserver.apis.virt import layout
 from apiserver.apis.virt.hardware import disks, machine
+from launcher.domain import firmware_files, smbios, values
 from launcher.domain.definition import Definition, Tree
 from launcher.domain.values import confined, printable, word
 
+_SYSTEM: Final = ("manufacturer", "product", "version", "sku", "family")
+
 
 def append(tree: Tree, definition: Definition) -> None:
-    """Append the machine type, and a kernel or the order of devices to start from."""
+    """Append the machine type, its firmware, and a kernel or the order of devices to start from."""
     specification = definition.specification
     element = SubElement(tree.domain, "os")
     SubElement(element, "type", arch="x86_64", machine=word(machine.type_of(specification), "machine.type")).text = "hvm"
+    _append_bootloader(tree, element, definition)
+    _append_system(tree, specification)
     kernel_boot = (specification.get("firmware") or {}).get("kernelBoot")
     if kernel_boot:
         _append_kernel(element, kernel_boot)
     elif not any(disk.get("bootOrder") for disk in disks.meant(specification)):
         SubElement(element, "boot", dev="hd")
         SubElement(element, "boot", dev="cdrom")
+
+
+def _append_bootloader(tree: Tree, element: Element, definition: Definition) -> None:
+    """Append UEFI by the paths of its files: libvirt's own choice depends on descriptions that each distribution writes another way."""
+    efi = firmware_files.efi(definition.specification, definition.uid)
+    if efi is not None:
+        loader = SubElement(element, "loader", readonly="yes", type="pflash")
+        loader.text = str(efi.code)
+        SubElement(element, "nvram").text = str(efi.variables)
+        if efi.secure:
+            loader.set("secure", "yes")
+            SubElement(tree.features, "smm", state="on")
+    if dig(definition.specification, "firmware", "bootloader", "bios", "useSerial"):
+        SubElement(element, "bios", useserial="yes")
+
+
+def _append_system(tree: Tree, specification: Mapping[str, Any]) -> None:
+    firmware = specification.get("firmware") or {}
+    strings = values.smbios(firmware.get("system") or {}, _SYSTEM, "firmware.system") | values.smbios(firmware, ("serial",), "firmware")
+    smbios.append(tree, "system", strings)
 
 
 def _append_kernel(element: Element, kernel_boot: Mapping[str, Any]) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import PurePosixPath
 from typing import Final
 
 from apiserver.apis.virt import layout
 
 _WORD: Final = re.compile(r"[A-Za-z0-9_.+-]{1,64}")
+_SMBIOS: Final = re.compile(r"[ -~]{1,64}")
 
 
 class InvalidSpecification(Exception):
@@ -81,6 +82,28 @@ def printable(value: object, path: str) -> str:
     if not isinstance(value, str) or not value.isprintable():
         raise InvalidSpecification(f"{path}: control characters are not allowed")
     return value
+
+
+def smbios(given: Mapping[str, object], fields: Iterable[str], path: str) -> dict[str, str]:
+    """Return those of the fields that are given, if they can be strings of an SMBIOS table.
+
+    Args:
+        given: has the fields.
+        fields: their names.
+        path: of ``given``.
+
+    Raises:
+        InvalidSpecification: when it is empty, long, or has other characters than the printable ones of ASCII.
+    """
+    found: dict[str, str] = {}
+    for field in fields:
+        value = given.get(field)
+        if value is None:
+            continue
+        if not isinstance(value, str) or not _SMBIOS.fullmatch(value):
+            raise InvalidSpecification(f"{path}.{field}: {value!r} is not allowed")
+        found[field] = value
+    return found
 
 
 def socket(name: str) -> str:

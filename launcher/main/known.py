@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from apiserver.apis.meta.lines import one_line
 from apiserver.apis.virt.hardware import consoles
-from launcher.domain import disk_origins, disks, document, filling
+from launcher.domain import disks, document, filling, migratability
 from launcher.domain.states import NAMES
 from launcher.hypervisor.port import Observation
 from launcher.main import arrival, life
@@ -104,7 +104,7 @@ def prepared(known: Known) -> Known:
 
 def not_migratable(machine: messages.Machine) -> str:
     """Return why a machine cannot be migrated live, or an empty string."""
-    return disk_origins.not_migratable(machine.domain) or (filling.not_migratable(machine.domain_xml) if machine.domain_xml else "")
+    return migratability.not_migratable(machine.domain) or (filling.not_migratable(machine.domain_xml) if machine.domain_xml else "")
 
 
 def created(known: Known) -> Known:

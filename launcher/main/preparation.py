@@ -11,7 +11,7 @@ from launcher.domain import document, filling
 from launcher.domain.definition import Definition, Tap
 from launcher.domain.values import InvalidSpecification
 from launcher.hypervisor.port import Hypervisor, HypervisorError, OperationTimeout, Unavailable
-from launcher.main import files, made_disks, processors
+from launcher.main import files, firmware_state, made_disks, processors
 from launcher.main.children import Children, CommandFailed
 from launcher.protocol import messages
 
@@ -21,7 +21,16 @@ READY_SECONDS: Final = 60.0
 """libvirtd asks QEMU what it can do at its first start: 0.3 s alone, several on a loaded node."""
 RETRY_SECONDS: Final = 0.5
 
-StartFailure = (InvalidSpecification, files.DiskUnusable, made_disks.SourceUnusable, CommandFailed, HypervisorError, TimeoutError, OSError)
+StartFailure = (
+    InvalidSpecification,
+    files.DiskUnusable,
+    made_disks.SourceUnusable,
+    firmware_state.StateUnusable,
+    CommandFailed,
+    HypervisorError,
+    TimeoutError,
+    OSError,
+)
 """Every error by which a guest can fail to start."""
 
 
@@ -35,7 +44,7 @@ class Preparation:
         self._serve_addresses = serve_addresses
 
     async def prepare(self, machine: messages.Machine) -> str:
-        """Make overlays and images of disks, serve addresses, and return the domain's XML, once libvirtd is ready.
+        """Make overlays, images and the state of firmware and TPM, serve addresses, and return the XML, once libvirtd is ready.
 
         Raises:
             StartFailure: one of these; ``files.ImagesMissing`` before anything was made.
@@ -50,6 +59,8 @@ class Preparation:
         self._serve_addresses(machine)
         await files.make_overlays(self._children, machine.domain, found)
         await made_disks.make(self._children, machine)
+        identity = document.domain_uuid(machine.uid, machine.domain)
+        await firmware_state.prepare(self._children, machine.domain, machine.uid, identity)
         await self._wait_ready()
         return xml
 

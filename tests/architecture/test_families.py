@@ -23,7 +23,18 @@ SHARED = {
     MODELS: {"cloud_init", "cpu_names", "document", "images", "rules"},
     MEANINGS: {"described", "devices", "given"},
     NEEDS: {"access_credentials", "domain_xml", "launcher", "launcher_pod", "needs", "scheduling"},
-    XML: {"cloud_init", "definition", "disk_origins", "document", "filling", "states", "values"},
+    XML: {
+        "cloud_init",
+        "definition",
+        "disk_origins",
+        "document",
+        "filling",
+        "firmware_files",
+        "migratability",
+        "smbios",
+        "states",
+        "values",
+    },
 }
 """Modules that are no family."""
 UNASKED = {"clock", "features", "guest_agent", "pci", "usb"}

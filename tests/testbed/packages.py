@@ -32,6 +32,7 @@ _TESTS_NEED = {
     "socat": "socat",
     "kmod": "depmod",
     "cpio": "cpio",
+    "mtools": "mcopy",
     "ovmf": "/usr/share/OVMF/OVMF_CODE_4M.fd",
     "swtpm": "swtpm",
     "swtpm-tools": "swtpm_setup",

@@ -71,6 +71,13 @@ ACCESS_CREDENTIALS_DIRECTORY: Final = "/var/lib/kubevirt/access-credentials"
 MADE_VOLUME: Final = "made-disks"
 MADE_DIRECTORY: Final = "/var/lib/kubevirt/made-disks"
 """emptyDir, in memory, of a pod with disks whose images are made in it: ``<disk name>.iso``."""
+STATE_VOLUME: Final = "firmware-state"
+STATE_DIRECTORY: Final = "/var/lib/kubevirt/firmware-state"
+"""The claim of ``firmware.persistentState``, in which each machine has a directory of its own."""
+EFI_VARIABLES_DIRECTORY: Final = f"{RUN_DIRECTORY}/efi"
+"""UEFI variables that are not persistent."""
+TPM_DIRECTORY: Final = f"{RUN_DIRECTORY}/config/libvirt/qemu/swtpm"
+"""Where a session libvirtd looks for the states of TPMs: at ``<here>/<UUID of the domain>/tpm2``."""
 
 USER_ID: Final = 107
 """uid and gid of everything in a launcher pod (``qemu`` in the image's passwd)."""

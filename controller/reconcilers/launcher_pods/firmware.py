@@ -6,14 +6,36 @@ from typing import Final
 
 from apiserver.apis.meta.objects import Object, dig
 from apiserver.apis.virt import layout
-from controller.reconcilers.launcher_pods.needs import Claims, Needs, image_source
+from apiserver.apis.virt.hardware import firmware
+from controller.reconcilers.launcher_pods.needs import MIB, Claims, Needs, image_source
 
+EFI_BYTES: Final = 16 * MIB
+"""Code and variables of UEFI."""
 _KERNEL_BOOT: Final = "kernel-boot"
 
 
 def needs(domain: Object, claims: Claims) -> Needs:
-    """Return the image with the kernel."""
+    """Return the memory of UEFI, the claim with its state and the TPM's, and the image with the kernel."""
     del claims
+    return _efi(domain) + _state(domain) + _kernel(domain)
+
+
+def _efi(domain: Object) -> Needs:
+    return Needs() if firmware.efi(domain) is None else Needs(overhead_bytes=EFI_BYTES)
+
+
+def _state(domain: Object) -> Needs:
+    claim = firmware.state_claim(domain)
+    if not claim:
+        return Needs()
+    return Needs(
+        volumes=({"name": layout.STATE_VOLUME, "persistentVolumeClaim": {"claimName": claim}},),
+        mounts=({"name": layout.STATE_VOLUME, "mountPath": layout.STATE_DIRECTORY},),
+        owns_files=True,
+    )
+
+
+def _kernel(domain: Object) -> Needs:
     boot = dig(domain, "firmware", "kernelBoot", "container")
     if not boot:
         return Needs()

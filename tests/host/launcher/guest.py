@@ -14,7 +14,19 @@ from typing import Final
 
 from tests.testbed import layout
 
-MODULES: Final = ("virtio_pci", "virtio_blk", "virtio_scsi", "sd_mod", "button", "evdev", "virtio_rng", "virtio_input", "sr_mod", "isofs")
+MODULES: Final = (
+    "virtio_pci",
+    "virtio_blk",
+    "virtio_scsi",
+    "sd_mod",
+    "button",
+    "evdev",
+    "virtio_rng",
+    "virtio_input",
+    "sr_mod",
+    "isofs",
+    "efivarfs",
+)
 INIT: Final = """#!/bin/busybox sh
 export PATH=/bin:/sbin
 /bin/busybox --install -s /bin

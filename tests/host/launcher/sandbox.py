@@ -64,7 +64,9 @@ def install(target: Path) -> None:
 class Launcher:
     """One running virt-launcher and what is around it."""
 
-    def __init__(self, program: Path, directory: Path, guest: Guest, *, first: bool = False, disks: str = "") -> None:
+    def __init__(
+        self, program: Path, directory: Path, guest: Guest, *, first: bool = False, disks: str = "", state: Path | None = None
+    ) -> None:
         """Start it.
 
         Args:
@@ -73,14 +75,16 @@ class Launcher:
             guest: whose kernel it boots.
             first: as process 1 of a PID namespace, by the entry point of its image.
             disks: size of the file system that the disks lie on, as mount takes it; of the machine's own where nothing is said.
+            state: the claim of ``firmware.persistentState``; one of its own where nothing is said.
         """
         self.run_directory = directory / "run"
         self.disks = directory / "disks"
         self.images = directory / "images"
         self.sources = directory / "sources"
         self.access_credentials = directory / "access-credentials"
-        for path in (self.disks, self.images, self.sources, self.access_credentials):
-            path.mkdir(parents=True)
+        self.state = state or directory / "state"
+        for path in (self.disks, self.images, self.sources, self.access_credentials, self.state):
+            path.mkdir(parents=True, exist_ok=path == state)
             os.chown(path, layout.USER_ID, layout.USER_ID)
         if disks:
             subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={disks},mode=0777", "none", self.disks], check=True)
@@ -102,6 +106,7 @@ class Launcher:
             (self.sources, layout.SOURCES_DIRECTORY),
             (self.access_credentials, layout.ACCESS_CREDENTIALS_DIRECTORY),
             (directory / made.name, made.directory),
+            (self.state, layout.STATE_DIRECTORY),
             *((directory / volume.name, volume.directory) for volume in layout.IN_MEMORY),  # /tmp last: it hides what is bound before
         )
         kernel_boot = f"{shlex.quote(str(guest.directory))} {layout.KERNEL_BOOT_DIRECTORY}"

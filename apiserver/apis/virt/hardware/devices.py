@@ -16,6 +16,7 @@ from apiserver.apis.virt.hardware import (
     resources,
     rng,
     sound,
+    tpm,
     video,
     watchdog,
 )
@@ -27,6 +28,7 @@ _UNWRITTEN: Final = {
     "panic": panic.meant,
     "rng": rng.meant,
     "sound": sound.meant,
+    "tpm": tpm.meant,
     "video": video.compared,
     "watchdog": watchdog.meant,
 }

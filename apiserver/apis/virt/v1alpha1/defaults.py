@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from apiserver.apis.virt import power
-from apiserver.apis.virt.hardware import cpu, devices, machine, memory
+from apiserver.apis.virt.hardware import cpu, devices, firmware, machine, memory
 
 START_TIMEOUT_SECONDS: Final = 180
 GRACE_PERIOD_SECONDS: Final = 30
@@ -34,6 +34,8 @@ def default_domain(domain: dict[str, Any]) -> None:
         _object(domain, "cpu").setdefault(field, 1)
     _object(domain, "memory").setdefault("guest", memory.GUEST)
     _object(domain, "machine").setdefault("type", machine.TYPE)
+    if (efi := firmware.efi(domain)) is not None:
+        domain["firmware"]["bootloader"]["efi"] = efi
     _object(domain, "devices")
     for field, meant in devices.meant(domain).items():
         domain["devices"].setdefault(field, meant)

@@ -16,6 +16,12 @@ def with_disks(**read_only: bool) -> dict[str, object]:
     return a_vm(domain={"devices": {"disks": disks}})
 
 
+def with_state(claim: str, uid: str = "", *, uuid: str = "") -> dict[str, object]:
+    firmware = {"persistentState": {"claimName": claim}, **({"uuid": uuid} if uuid else {})}
+    vm = a_vm(domain={"firmware": firmware})
+    return {**vm, "metadata": {**vm["metadata"], "uid": uid}}
+
+
 @pytest.mark.parametrize(
     ("mine", "theirs", "contested"),
     [
@@ -31,3 +37,27 @@ def test_a_claim_is_contested_when_one_of_two_machines_writes_to_it(
     mine: dict[str, object], theirs: dict[str, object], contested: tuple[str, ...]
 ) -> None:
     assert disk_claims.contested(mine, theirs) == contested
+
+
+@pytest.mark.parametrize(
+    ("mine", "theirs", "contested"),
+    [
+        (with_state("c", "1"), with_state("c", "2"), ()),
+        (with_state("c", "1", uuid="A"), with_state("C", "2", uuid="a"), ("c",)),
+        (with_state("c", "1", uuid="a"), with_state("d", "2", uuid="a"), ()),
+        (with_state("c", "1", uuid="a"), with_disks(c=False), ()),
+        (with_disks(), with_disks(), ()),
+    ],
+)
+def test_machines_share_a_claim_for_their_firmware_but_no_directory_in_it(
+    mine: dict[str, object], theirs: dict[str, object], contested: tuple[str, ...]
+) -> None:
+    assert disk_claims.contested(mine, theirs) == contested
+
+
+def test_a_claim_for_the_firmware_is_one_of_the_machine() -> None:
+    vm = with_state("State")
+    assert disk_claims.claims_of(vm) == disk_claims.missing(vm, {}) == ("state",)
+    assert disk_claims.without_directory(vm, {"state": {"spec": {"volumeMode": "Block"}}}) == "state"
+    assert disk_claims.without_directory(vm, {"state": {"spec": {"volumeMode": "Filesystem"}}}) == ""
+    assert disk_claims.without_directory(with_disks(state=False), {"state": {"spec": {"volumeMode": "Block"}}}) == ""

@@ -85,6 +85,12 @@ PLACED = a_vm(
         "podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "podAffinityTerm": NEAR}]},
     },
 )
+UEFI = a_vm(
+    domain={
+        "firmware": {"bootloader": {"efi": {"persistent": True}}, "persistentState": {"claimName": "State"}},
+        "devices": {"tpm": {"persistent": True}},
+    }
+)
 MOVE = Placement(kvm=True, not_on_node="node1", node_selector={"kubevirt.io/hostname": "node2"})
 
 SHARES = a_vm(
@@ -102,6 +108,7 @@ PODS = {
     "tiny": launcher_pod(TINY, 1, {}, SETTINGS, Placement()),
     "disks": launcher_pod(DISKS, 2, CLAIMS, SETTINGS, Placement(kvm=True, avoid_nodes=("node1", "node2"))),
     "first-boot": launcher_pod(FIRST_BOOT, 1, {}, SETTINGS, Placement()),
+    "persistent-uefi-and-tpm": launcher_pod(UEFI, 1, {}, SETTINGS, Placement()),
     "placed": launcher_pod(PLACED, 1, {}, SETTINGS, Placement()),
     "target": target_pod(PLACED, a_migration(), 1, {}, SETTINGS, MOVE),
 }

@@ -9,10 +9,19 @@ from typing import Any
 import pytest
 
 from controller.reconcilers import leftovers
-from tests.unit.controller.reconcilers.test_launcher_pod import DEDICATED, DISKS, FIRST_BOOT, PLACED, PODS, SHARES, TINY
+from tests.unit.controller.reconcilers.test_launcher_pod import DEDICATED, DISKS, FIRST_BOOT, PLACED, PODS, SHARES, TINY, UEFI
 
 Change = Callable[[dict[str, Any]], Any]
-VMS = {"shares": SHARES, "dedicated": DEDICATED, "tiny": TINY, "disks": DISKS, "first-boot": FIRST_BOOT, "placed": PLACED, "target": PLACED}
+VMS = {
+    "shares": SHARES,
+    "dedicated": DEDICATED,
+    "tiny": TINY,
+    "disks": DISKS,
+    "first-boot": FIRST_BOOT,
+    "placed": PLACED,
+    "target": PLACED,
+    "persistent-uefi-and-tpm": UEFI,
+}
 
 
 def as_served(pod: dict[str, Any]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from launcher.domain import disk_origins, document
+from launcher.domain import disk_origins, document, migratability
 from launcher.domain.definition import Definition, Tap
 from launcher.domain.disk_origins import Found
 from launcher.domain.document import to_xml
@@ -107,6 +107,19 @@ CASES = {
         },
         found={"seed": Found(direct=False)},
     ),
+    "persistent-uefi-and-tpm": defined(
+        firmware={
+            "serial": "s-1",
+            "system": {"manufacturer": "A, B", "product": "p", "version": "v", "sku": "k", "family": "f"},
+            "bootloader": {"efi": {"secureBoot": False, "persistent": True}},
+            "persistentState": {"claimName": "c"},
+            "kernelBoot": KERNEL,
+        },
+        chassis={"manufacturer": "m", "version": "v", "serial": "s", "asset": "a", "sku": "k"},
+        devices={"tpm": {"persistent": True}},
+    ),
+    "secure-boot": defined(firmware={"bootloader": {"efi": {}}}, devices={"tpm": {}}),
+    "bios-on-the-serial-port": defined(firmware={"bootloader": {"bios": {"useSerial": True}}}),
 }
 
 
@@ -150,6 +163,10 @@ def test_memory_is_a_quantity_in_bytes(text: str, expected: int) -> None:
         {"firmware": {"kernelBoot": {"container": {"kernelPath": "vmlinuz"}, "kernelArgs": "a\nb"}}},
         {"machine": {"type": "q35' foo='"}},
         {"cpu": {"model": "<cpu>"}},
+        {"firmware": {"serial": "a\n"}},
+        {"firmware": {"system": {"product": ""}}},
+        {"chassis": {"asset": "a" * 65}},
+        {"firmware": {"uuid": "../x", "bootloader": {"efi": {"persistent": True}}}},
         {"cpu": {"cores": -1}},
         {"cpu": {"features": [{"name": "<f>"}]}},
         {"cpu": {"features": [{"name": "avx", "policy": "hope"}]}},
@@ -226,6 +243,20 @@ def test_an_image_the_guest_writes_to_gets_an_overlay_and_cannot_be_migrated() -
     assert str(disk_origins.origins(specification)[0].overlay) == "/var/lib/kubevirt/overlays/image.qcow2"
     assert "image" in disk_origins.not_migratable(specification)
     assert disk_origins.not_migratable({"devices": {"disks": [{**IMAGE, "readOnly": True}, CLAIM]}}) == ""
+
+
+@pytest.mark.parametrize(
+    ("specification", "words"),
+    [
+        ({"firmware": {"bootloader": {"efi": {}}}, "devices": {"tpm": {}}}, []),
+        ({"firmware": {"bootloader": {"efi": {"persistent": True}}}}, ["UEFI"]),
+        ({"devices": {"tpm": {"persistent": True}, "disks": [IMAGE]}}, ["TPM", "image disk"]),
+    ],
+)
+def test_all_that_keeps_a_domain_from_migrating_is_told(specification: dict[str, Any], words: list[str]) -> None:
+    found = migratability.not_migratable(specification)
+    assert all(word in found for word in words)
+    assert bool(found) is bool(words)
 
 
 def test_only_the_emulator_has_a_translation_cache() -> None:

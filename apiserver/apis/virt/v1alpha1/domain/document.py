@@ -7,6 +7,7 @@ from pydantic import Field
 from apiserver.apis.meta.schema import ATOMIC, Model
 from apiserver.apis.meta.validation import FieldError, Path
 from apiserver.apis.virt.v1alpha1.domain import (
+    chassis,
     consoles,
     cpu,
     disks,
@@ -20,9 +21,11 @@ from apiserver.apis.virt.v1alpha1.domain import (
     resources,
     rng,
     sound,
+    tpm,
     video,
     watchdog,
 )
+from apiserver.apis.virt.v1alpha1.domain.chassis import Chassis
 from apiserver.apis.virt.v1alpha1.domain.consoles import Console
 from apiserver.apis.virt.v1alpha1.domain.cpu import CPU
 from apiserver.apis.virt.v1alpha1.domain.disks import Disk
@@ -37,6 +40,7 @@ from apiserver.apis.virt.v1alpha1.domain.resources import Resources
 from apiserver.apis.virt.v1alpha1.domain.rng import Rng
 from apiserver.apis.virt.v1alpha1.domain.rules import Object
 from apiserver.apis.virt.v1alpha1.domain.sound import Sound
+from apiserver.apis.virt.v1alpha1.domain.tpm import TPM
 from apiserver.apis.virt.v1alpha1.domain.video import Video
 from apiserver.apis.virt.v1alpha1.domain.watchdog import Watchdog
 
@@ -46,6 +50,7 @@ _FAMILIES = (
     resources,
     machine,
     firmware,
+    chassis,
     disks,
     interfaces,
     graphics,
@@ -56,6 +61,7 @@ _FAMILIES = (
     watchdog,
     rng,
     panic,
+    tpm,
 )
 
 
@@ -83,6 +89,7 @@ class Devices(Model):
     watchdog: Watchdog | None = Field(None, description="A watchdog. Default: none.")
     rng: Rng | None = Field(None, description="The source of random numbers. Default: a virtio one.")
     panic: Panic | None = Field(None, description="The panic device. Default: an isa one.")
+    tpm: TPM | None = Field(None, description="A Trusted Platform Module. Default: none.")
 
 
 class Domain(Model):
@@ -93,6 +100,7 @@ class Domain(Model):
     resources: Resources | None = Field(None, description="What the machine requests of its node, and may use of it at most.")
     machine: Machine | None = Field(None, description="The emulated machine.")
     firmware: Firmware | None = Field(None, description="What the guest starts from.")
+    chassis: Chassis | None = Field(None, description="The chassis that the machine says it is in.")
     devices: Devices | None = Field(None, description="Disks, network interfaces, displays, serial ports and further devices.")
 
 

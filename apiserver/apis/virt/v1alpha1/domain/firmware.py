@@ -7,12 +7,20 @@ from typing import Final
 
 from pydantic import Field
 
+from apiserver.apis.meta import names, quantity
+from apiserver.apis.meta.objects import dig
 from apiserver.apis.meta.schema import Model
-from apiserver.apis.meta.validation import FieldError, Path, invalid, too_long
+from apiserver.apis.meta.validation import FieldError, Path, forbidden, invalid, required, too_long
+from apiserver.apis.virt.hardware import consoles, machine, tpm
+from apiserver.apis.virt.hardware import firmware as hardware
+from apiserver.apis.virt.v1alpha1.domain import memory
 from apiserver.apis.virt.v1alpha1.domain.images import PullPolicy
-from apiserver.apis.virt.v1alpha1.domain.rules import Object, validate_image, validate_path
+from apiserver.apis.virt.v1alpha1.domain.rules import Object, validate_amount, validate_image, validate_path, validate_smbios
 
 MAX_KERNEL_ARGS: Final = 2048
+MIN_MEMORY: Final = quantity.parse("64Mi")
+"""Of a machine with UEFI: with 48Mi it starts no kernel."""
+SYSTEM_FIELDS: Final = ("manufacturer", "product", "version", "sku", "family")
 
 _UUID: Final = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
@@ -33,23 +41,116 @@ class KernelBoot(Model):
     kernel_args: str | None = Field(None, description="The kernel's command line.")
 
 
+class BIOS(Model):
+    """The BIOS that machines have by default."""
+
+    use_serial: bool | None = Field(None, description="It shows its messages on the first serial port, too. Default false.")
+
+
+class EFI(Model):
+    """UEFI firmware. Needs machine type q35."""
+
+    secure_boot: bool | None = Field(
+        None, description="It starts nothing that is not signed with a key it knows: Microsoft's are enrolled. Default true."
+    )
+    persistent: bool | None = Field(
+        None,
+        description="Its variables, such as boot entries, are kept in the claim of persistentState; else they are gone when the machine "
+        "is off. Default false.",
+    )
+
+
+class Bootloader(Model):
+    """The firmware's kind; one of its members."""
+
+    bios: BIOS | None = Field(None, description="A BIOS. Default, where nothing is said.")
+    efi: EFI | None = Field(None, description="UEFI.")
+
+
+class PersistentState(Model):
+    """The place for the state of UEFI and TPM that outlasts a machine's stop."""
+
+    claim_name: str = Field(
+        description="Name of a PersistentVolumeClaim of volume mode Filesystem in the same namespace. The machine uses a directory of it "
+        "named by firmware.uuid or, where none is given, by the object's uid, so that machines can share a claim. A few MiB are enough. A "
+        "machine whose state is kept so cannot migrate live."
+    )
+
+
+class System(Model):
+    """The machine as the guest reads it in its SMBIOS tables."""
+
+    manufacturer: str | None = Field(None, description="Who made it. Default QEMU.")
+    product: str | None = Field(None, description="Its name. Default the chipset's.")
+    version: str | None = Field(None, description="Its version. Default the machine type.")
+    sku: str | None = Field(None, description="Its stock-keeping unit.")
+    family: str | None = Field(None, description="Its family.")
+
+
 class Firmware(Model):
     """Firmware of the machine, and a kernel to start from."""
 
     uuid: str | None = Field(
         None, description="The machine's UUID as the guest sees it. Default: one computed from the object's uid, the same at every start."
     )
+    serial: str | None = Field(None, description="The machine's serial number as the guest reads it in its SMBIOS tables.")
+    system: System | None = Field(None, description="What the machine says it is.")
+    bootloader: Bootloader | None = Field(None, description="What the machine starts with. Default bios.")
+    persistent_state: PersistentState | None = Field(
+        None, description="Where UEFI variables and the state of the TPM are kept that are to be persistent."
+    )
     kernel_boot: KernelBoot | None = Field(None, description="A kernel to start instead of a boot loader from a disk.")
 
 
 def validate(domain: Object, path: Path) -> list[FieldError]:
     """Return what is wrong with ``firmware``."""
-    firmware, path = domain.get("firmware") or {}, path.child("firmware")
+    firmware, place = domain.get("firmware") or {}, path.child("firmware")
     found = []
     if (uuid := firmware.get("uuid")) is not None and not _UUID.fullmatch(uuid):
-        found.append(invalid(path.child("uuid"), uuid, "must be a UUID such as 5d307ca9-b3ef-428c-8861-06e72d69f223"))
+        found.append(invalid(place.child("uuid"), uuid, "must be a UUID such as 5d307ca9-b3ef-428c-8861-06e72d69f223"))
+    found += validate_smbios(firmware, ("serial",), place)
+    found += validate_smbios(firmware.get("system") or {}, SYSTEM_FIELDS, place.child("system"))
+    found += _validate_bootloader(domain, path) + _validate_state(domain, place.child("persistentState"))
     boot = firmware.get("kernelBoot")
-    return found if boot is None else found + _validate_kernel_boot(boot, path.child("kernelBoot"))
+    return found if boot is None else found + _validate_kernel_boot(boot, place.child("kernelBoot"))
+
+
+def _validate_bootloader(domain: Object, path: Path) -> list[FieldError]:
+    efi, place = hardware.efi(domain), path.child("firmware", "bootloader", "efi")
+    if efi is None:
+        return _validate_bios(domain, path)
+    found = validate_amount(domain["memory"]["guest"], MIN_MEMORY, memory.MAX, path.child("memory", "guest"))
+    if dig(domain, "firmware", "bootloader", "bios") is not None:
+        found.append(forbidden(place, "may not be set beside bios: a machine has one of them"))
+    if "q35" not in (kind := machine.type_of(domain)):
+        found.append(forbidden(place, f"may be set only where machine.type is q35 or one of its versions, and it is {kind}"))
+    if efi["secureBoot"] and dig(domain, "firmware", "kernelBoot") is not None:
+        found.append(invalid(place.child("secureBoot"), efi["secureBoot"], "must be false beside kernelBoot: nobody checks its signature"))
+    return found
+
+
+def _validate_bios(domain: Object, path: Path) -> list[FieldError]:
+    if dig(domain, "firmware", "bootloader", "bios", "useSerial") and not consoles.meant(domain):
+        return [
+            forbidden(
+                path.child("firmware", "bootloader", "bios", "useSerial"), "may not be true without a serial port in devices.consoles"
+            )
+        ]
+    return []
+
+
+def _validate_state(domain: Object, path: Path) -> list[FieldError]:
+    """Nobody shall believe that something is kept which is not."""
+    persistent = {"firmware.bootloader.efi": hardware.efi(domain), "devices.tpm": tpm.meant(domain)}
+    wanted = [field for field, part in persistent.items() if part is not None and part["persistent"]]
+    said = dig(domain, "firmware", "persistentState")
+    if said is None:
+        return [required(path, f"{wanted[0]}.persistent is true: a claim has to keep its state")] if wanted else []
+    found = [] if wanted else [forbidden(path, f"may be set only where {' or '.join(persistent)} has persistent: true")]
+    place, name = path.child("claimName"), said.get("claimName") or ""
+    if not name:
+        return [*found, required(place, "the name of a PersistentVolumeClaim in the same namespace")]
+    return found + [invalid(place, name, each) for each in names.subdomain_errors(name.lower())]
 
 
 def _validate_kernel_boot(boot: Object, path: Path) -> list[FieldError]:

@@ -17,6 +17,10 @@ MAX_DEVICE_NAME: Final = 50
 """Names of disks are part of names of pod volumes, which are labels of at most 63 bytes."""
 MAX_PATH: Final = 1024
 
+MAX_SMBIOS: Final = 64
+"""Characters of a string in SMBIOS tables: what the specification once allowed, and firmware still counts on (SMBIOS 2.6, 3.1.3)."""
+
+_SMBIOS: Final = re.compile(r"[!-~]([ -~]*[!-~])?")
 _IMAGE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,510}")
 
 
@@ -71,6 +75,18 @@ def validate_path(text: str, path: Path, *, absolute: bool) -> list[FieldError]:
     if text.endswith("/") or not text.isprintable() or len(text.encode()) > MAX_PATH:
         return [invalid(path, text, f"must be the path of a file, of at most {MAX_PATH} printable characters")]
     return []
+
+
+def validate_smbios(given: Object, fields: Sequence[str], path: Path) -> list[FieldError]:
+    """Return what is wrong with strings that the guest reads in its SMBIOS tables."""
+    found = []
+    for field in fields:
+        value = given.get(field)
+        if value is not None and len(value) > MAX_SMBIOS:
+            found.append(too_long(path.child(field), MAX_SMBIOS))
+        elif value is not None and not _SMBIOS.fullmatch(value):
+            found.append(invalid(path.child(field), value, "must consist of printable ASCII characters, and not begin or end with a space"))
+    return found
 
 
 def validate_unique(items: Sequence[Object], field: str, path: Path) -> list[FieldError]:

@@ -1,0 +1,17 @@
+"""Trusted Platform Module: ``devices.tpm``."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from apiserver.apis.meta.objects import Object, dig
+from apiserver.apis.virt.hardware.given import Domain
+
+TPM: Final[Object] = {"persistent": False}
+"""Defaults of ``devices.tpm``."""
+
+
+def meant(domain: Domain) -> Object | None:
+    """Return ``devices.tpm`` with ``persistent``; None: there is none."""
+    said = dig(domain, "devices", "tpm")
+    return None if said is None else {**TPM, **{key: value for key, value in said.items() if value is not None}}

@@ -1,0 +1,28 @@
+"""The chassis that the machine says it is in: ``chassis``."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pydantic import Field
+
+from apiserver.apis.meta.schema import Model
+from apiserver.apis.meta.validation import FieldError, Path
+from apiserver.apis.virt.v1alpha1.domain.rules import Object, validate_smbios
+
+FIELDS: Final = ("manufacturer", "version", "serial", "asset", "sku")
+
+
+class Chassis(Model):
+    """The chassis as the guest reads it in its SMBIOS tables."""
+
+    manufacturer: str | None = Field(None, description="Who made it. Default QEMU.")
+    version: str | None = Field(None, description="Its version. Default the machine type.")
+    serial: str | None = Field(None, description="Its serial number.")
+    asset: str | None = Field(None, description="Its asset tag.")
+    sku: str | None = Field(None, description="Its stock-keeping unit.")
+
+
+def validate(domain: Object, path: Path) -> list[FieldError]:
+    """Return what is wrong with ``chassis``."""
+    return validate_smbios(domain.get("chassis") or {}, FIELDS, path.child("chassis"))

@@ -1,0 +1,24 @@
+"""Trusted Platform Module: ``devices.tpm``."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from apiserver.apis.meta.schema import Model
+from apiserver.apis.meta.validation import FieldError, Path
+from apiserver.apis.virt.v1alpha1.domain.rules import Object
+
+
+class TPM(Model):
+    """A Trusted Platform Module, version 2.0, emulated. It has endorsement keys, and no certificate of a manufacturer for them."""
+
+    persistent: bool | None = Field(
+        None,
+        description="Its state is kept in the claim of firmware.persistentState; else it is gone when the machine is off. Default false.",
+    )
+
+
+def validate(domain: Object, path: Path) -> list[FieldError]:
+    """Return nothing: what is wrong about a claim for its state is told for ``firmware``."""
+    del domain, path
+    return []

@@ -1,0 +1,18 @@
+"""Trusted Platform Module: ``devices.tpm``."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from apiserver.apis.meta.objects import Object
+from apiserver.apis.virt.hardware import tpm
+from controller.reconcilers.launcher_pods.needs import MIB, Claims, Needs
+
+SWTPM_BYTES: Final = 16 * MIB
+"""The process that emulates it."""
+
+
+def needs(domain: Object, claims: Claims) -> Needs:
+    """Return the memory of the emulator. The claim with its state is the firmware's."""
+    del claims
+    return Needs() if tpm.meant(domain) is None else Needs(overhead_bytes=SWTPM_BYTES)

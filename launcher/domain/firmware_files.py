@@ -1,0 +1,67 @@
+"""Files of firmware and TPM: where they lie in the pod."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Any, Final
+
+from apiserver.apis.virt import layout
+from apiserver.apis.virt.hardware import firmware, tpm
+from launcher.domain.values import segment
+
+OVMF: Final = PurePosixPath("/usr/share/OVMF")
+
+
+@dataclass(frozen=True, slots=True)
+class Efi:
+    """The files of a UEFI."""
+
+    code: PurePosixPath
+    template: PurePosixPath
+    """Variables of a machine that was never on."""
+    variables: PurePosixPath
+    """This machine's own. Named like the template: variables made without Secure Boot have no keys, and would silently check nothing."""
+    secure: bool
+    persistent: bool
+
+
+def efi(specification: Mapping[str, Any], uid: str) -> Efi | None:
+    """Return the files of the machine's UEFI; None: it has none.
+
+    Args:
+        specification: ``spec.domain``.
+        uid: the object's.
+
+    Raises:
+        launcher.domain.values.InvalidSpecification: no directory can be named after the machine.
+    """
+    meant = firmware.efi(specification)
+    if meant is None:
+        return None
+    secure, persistent = bool(meant["secureBoot"]), bool(meant["persistent"])
+    template = OVMF / ("OVMF_VARS_4M.ms.fd" if secure else "OVMF_VARS_4M.fd")
+    directory = state(specification, uid) if persistent else PurePosixPath(layout.EFI_VARIABLES_DIRECTORY)
+    code = OVMF / ("OVMF_CODE_4M.secboot.fd" if secure else "OVMF_CODE_4M.fd")
+    return Efi(code, template, directory / template.name, secure, persistent)
+
+
+def tpm_state(specification: Mapping[str, Any], uid: str) -> PurePosixPath | None:
+    """Return the directory in the claim that has the TPM's; None: nothing is kept. Arguments and errors as of :func:`efi`."""
+    meant = tpm.meant(specification)
+    return state(specification, uid) / "tpm" if meant is not None and meant["persistent"] else None
+
+
+def state(specification: Mapping[str, Any], uid: str) -> PurePosixPath:
+    """Return the machine's directory in the claim of ``firmware.persistentState``. Arguments and errors as of :func:`efi`."""
+    return PurePosixPath(layout.STATE_DIRECTORY) / segment(firmware.state_directory(specification, uid), "firmware.uuid")
+
+
+def not_migratable(specification: Mapping[str, Any]) -> str:
+    """Return why firmware and TPM keep a domain of this specification from live migration, or an empty string."""
+    parts = {"UEFI": firmware.efi(specification), "TPM": tpm.meant(specification)}
+    kept = [name for name, part in parts.items() if part is not None and part["persistent"]]
+    if kept:
+        return f"two pods cannot write the persistent state of its {' and '.join(kept)} at once"
+    return ""

@@ -1,0 +1,14 @@
+"""Whether a domain can be migrated live."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from launcher.domain import disk_origins, firmware_files
+
+
+def not_migratable(specification: Mapping[str, Any]) -> str:
+    """Return all that keeps a domain of this ``spec.domain`` from live migration, or an empty string."""
+    barriers = disk_origins.not_migratable(specification), firmware_files.not_migratable(specification)
+    return "; ".join(filter(None, barriers))

@@ -1,0 +1,19 @@
+"""Trusted Platform Module: ``<tpm>``."""
+
+from __future__ import annotations
+
+from xml.etree.ElementTree import SubElement
+
+from apiserver.apis.virt.hardware import tpm
+from launcher.domain.definition import Definition, Tree
+
+
+def append(tree: Tree, definition: Definition) -> None:
+    """Append the TPM. What is persistent is not removed by libvirt when the domain ends."""
+    meant = tpm.meant(definition.specification)
+    if meant is None:
+        return
+    element = SubElement(tree.devices, "tpm", model="tpm-crb")
+    backend = SubElement(element, "backend", type="emulator", version="2.0")
+    if meant["persistent"]:
+        backend.set("persistent_state", "yes")

@@ -1,0 +1,115 @@
+"""UEFI, TPM and SMBIOS tables, as a guest sees them, and what of them outlasts the guest."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from launcher.protocol import messages
+from tests.host.launcher import guest, sandbox
+from tests.host.launcher.sandbox import KERNEL_BOOT, NO_GRAPHICS, Launcher, Viewer, a_machine
+
+pytestmark = [pytest.mark.host, pytest.mark.timeout(900)]
+Start = Callable[[Path], Launcher]
+
+BOOT_SECONDS: Final = 300
+VARIABLE: Final = "/sys/firmware/efi/efivars/Kept-5d307ca9-b3ef-428c-8861-06e72d69f223"
+INDEX: Final = "01500001"
+_OWNER: Final = "40000001"
+_EMPTY_PASSWORD: Final = "00000009 40000009 0000 01 0000"
+"""An authorization area with a session that needs no secret (TPM 2.0 library, part 1, 19.4)."""
+DEFINE: Final = f"0000012a {_OWNER} {_EMPTY_PASSWORD} 0000 000e {INDEX} 000b 02060006 0000 0008"
+"""TPM2_NV_DefineSpace: 8 bytes that its owner may write and read (part 3, 31.3)."""
+WRITE: Final = f"00000137 {_OWNER} {INDEX} {_EMPTY_PASSWORD} 0008 {b'remember'.hex()} 0000"
+READ: Final = f"0000014e {_OWNER} {INDEX} {_EMPTY_PASSWORD} 0008 0000"
+
+
+@pytest.fixture
+def start(program: Path, test_guest: guest.Guest, tmp_path: Path) -> Iterator[Start]:
+    launchers: list[Launcher] = []
+
+    def make(state: Path) -> Launcher:
+        launchers.append(Launcher(program, tmp_path / f"pod{len(launchers)}", test_guest, state=state))
+        return launchers[-1]
+
+    with sandbox.killed_afterwards(launchers):
+        yield make
+
+
+def tpm(viewer: Viewer, command: str) -> bytes:
+    """Return the TPM's answer to a command, given as hexadecimal digits without its header's tag and size."""
+    rest = bytes.fromhex(command)
+    text = "".join(f"\\x{each:02x}" for each in b"\x80\x02" + (len(rest) + 6).to_bytes(4, "big") + rest)
+    return bytes.fromhex(
+        viewer.sh(f"exec 3<>/dev/tpm0; printf '{text}' >/tmp/c; cat /tmp/c >&3; od -An -v -tx1 <&3; exec 3<&-").replace("\n", " ")
+    )
+
+
+def succeeded(answer: bytes) -> bool:
+    return answer[6:10] == bytes(4)
+
+
+def dmi(viewer: Viewer, *names: str) -> list[str]:
+    return viewer.sh("; ".join(f"cat /sys/class/dmi/id/{each}" for each in names)).split("\n")
+
+
+def power_off(pod: Launcher, client: sandbox.Client) -> None:
+    client.ask(messages.Shutdown(60.0))
+    assert pod.wait(120) == 0, pod.log.read_text()[-2000:]
+
+
+def test_uefi_tpm_and_names_are_seen_by_the_guest_and_what_is_persistent_is_found_again(start: Start, tmp_path: Path) -> None:
+    system = {"manufacturer": "ACME, Inc.", "product": "Road Runner", "version": "v1", "sku": "sku-1", "family": "Birds"}
+    chassis = {"manufacturer": "Cage, Ltd.", "version": "c2", "serial": "c-serial", "asset": "c-asset", "sku": "c-sku"}
+    firmware: dict[str, Any] = {
+        "serial": "serial-1",
+        "system": system,
+        "bootloader": {"efi": {"secureBoot": False, "persistent": True}},
+        "persistentState": {"claimName": "c"},
+        "kernelBoot": KERNEL_BOOT,
+    }
+    memory = {"guest": "256Mi"}  # with half of that UEFI finds no room for a kernel
+    machine = a_machine(memory=memory, firmware=firmware, chassis=chassis, devices={**NO_GRAPHICS, "tpm": {"persistent": True}})
+    first = start(tmp_path / "claim")
+    with first.client() as client, first.console() as viewer:
+        status = client.ask(messages.Sync(machine))
+        assert "persistent state of its UEFI and TPM" in status.not_migratable
+        viewer.expect("GUEST-READY", seconds=BOOT_SECONDS)
+        assert dmi(viewer, "sys_vendor", "product_name", "product_version", "product_sku", "product_family") == list(system.values())
+        assert dmi(viewer, "product_serial") == ["serial-1"]
+        seen = dmi(viewer, "chassis_vendor", "chassis_version", "chassis_serial", "chassis_asset_tag")
+        assert seen == list(chassis.values())[:4]
+        assert viewer.sh("grep -c c-sku /sys/firmware/dmi/tables/DMI") == "1"
+        assert viewer.sh("cat /sys/class/tpm/tpm0/tpm_version_major") == "2"
+        assert succeeded(tpm(viewer, DEFINE))
+        assert succeeded(tpm(viewer, WRITE))
+        viewer.sh("mount -t efivarfs none /sys/firmware/efi/efivars")
+        viewer.sh(f"printf '\\007\\000\\000\\000remember' >{VARIABLE}")
+        assert viewer.sh(f"tail -c 8 {VARIABLE}") == "remember"
+        power_off(first, client)
+    second = start(first.state)
+    with second.client() as client, second.console() as viewer:
+        client.ask(messages.Sync(machine))
+        viewer.expect("GUEST-READY", seconds=BOOT_SECONDS)
+        assert b"remember" in tpm(viewer, READ)
+        viewer.sh("mount -t efivarfs none /sys/firmware/efi/efivars")
+        assert viewer.sh(f"tail -c 8 {VARIABLE}") == "remember"
+
+
+def test_secure_boot_is_seen_by_the_guest(start: Start, test_guest: guest.Guest, tmp_path: Path) -> None:
+    """The guest's kernel is a UEFI application that Debian signed, whose key no firmware knows."""
+    pod = start(tmp_path / "claim")
+    disk = pod.disks / "root/disk.img"
+    disk.parent.mkdir()
+    subprocess.run(["mformat", "-C", "-T", "131072", "-i", disk, "::"], check=True)
+    subprocess.run(["mmd", "-i", disk, "::/EFI", "::/EFI/BOOT"], check=True)
+    subprocess.run(["mcopy", "-i", disk, test_guest.directory / "vmlinuz", "::/EFI/BOOT/BOOTX64.EFI"], check=True)
+    subprocess.run(["chown", "-R", "107:107", pod.disks], check=True)
+    disks = [{"name": "root", "type": "PersistentVolumeClaim", "source": {"name": "c"}}]
+    with pod.client() as client, pod.console() as viewer:
+        client.ask(messages.Sync(a_machine(firmware={"bootloader": {"efi": {}}}, devices={**NO_GRAPHICS, "disks": disks})))
+        viewer.expect("Access Denied", seconds=BOOT_SECONDS)

@@ -1,0 +1,186 @@
+"""The state of firmware and TPM: made once, kept, and never believed."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import pytest
+
+from apiserver.apis.virt import layout
+from launcher.domain import firmware_files
+from launcher.hypervisor.daemon import Daemon
+from launcher.main import firmware_state
+from launcher.main.children import Children
+from launcher.main.firmware_state import StateUnusable
+
+VARIABLES = b"variables of a machine that was never on"
+STATE = {"persistentState": {"claimName": "c"}}
+EFI = {"firmware": {"bootloader": {"efi": {"secureBoot": False}}}}
+KEPT_EFI = {"firmware": {"bootloader": {"efi": {"secureBoot": False, "persistent": True}}, **STATE}}
+TPM: dict[str, Any] = {"devices": {"tpm": {}}}
+KEPT_TPM = {"firmware": STATE, "devices": {"tpm": {"persistent": True}}}
+
+
+class Commands(Children):
+    """Instead of a process that takes a second: it makes what swtpm_setup makes, by the same rules."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ran = 0
+
+    async def run(self, arguments: Sequence[str], environment: Mapping[str, str]) -> str:
+        self.ran += 1
+        directory = Path(arguments[arguments.index("--tpmstate") + 1])
+        assert list(directory.iterdir()) == []
+        (directory / "tpm2-00.permall").write_bytes(b"keys %d" % self.ran)
+        return ""
+
+
+@pytest.fixture
+def volumes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name in ("claim", "run", "ovmf"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "ovmf/OVMF_VARS_4M.fd").write_bytes(VARIABLES)
+    monkeypatch.setattr(firmware_files, "OVMF", PurePosixPath(tmp_path / "ovmf"))
+    monkeypatch.setattr(layout, "STATE_DIRECTORY", str(tmp_path / "claim"))
+    monkeypatch.setattr(layout, "EFI_VARIABLES_DIRECTORY", str(tmp_path / "run/efi"))
+    monkeypatch.setattr(layout, "TPM_DIRECTORY", str(tmp_path / "run/swtpm"))
+    return tmp_path
+
+
+def prepare(specification: Mapping[str, Any], commands: Children | None = None) -> None:
+    asyncio.run(firmware_state.prepare(commands or Commands(), specification, "u-1", "the-uuid"))
+
+
+def test_a_machine_without_either_needs_nothing(volumes: Path) -> None:
+    prepare({})
+    assert list((volumes / "claim").iterdir()) == list((volumes / "run").iterdir()) == []
+
+
+@pytest.mark.parametrize(("specification", "place"), [(EFI, "run/efi"), (KEPT_EFI, "claim/u-1")], ids=["pod", "claim"])
+def test_variables_are_made_once_and_stay(volumes: Path, specification: Mapping[str, Any], place: str) -> None:
+    prepare(specification)
+    file = volumes / place / "OVMF_VARS_4M.fd"
+    assert file.read_bytes() == VARIABLES
+    assert [each.name for each in (volumes / place).iterdir()] == [file.name]
+    assert (volumes / place).stat().st_mode & 0o777 == 0o700
+    changed = VARIABLES.replace(b"never", b"twice")
+    file.write_bytes(changed)
+    (volumes / place / "OVMF_VARS_4M.new").write_bytes(b"of a start that was cut off")
+    prepare(specification)
+    assert file.read_bytes() == changed
+
+
+def test_what_a_start_left_unfinished_is_no_state(volumes: Path) -> None:
+    directory = volumes / "claim/u-1"
+    (directory / "tpm/tpm2.new").mkdir(parents=True)
+    (directory / "tpm/tpm2.new/tpm2-00.permall").write_bytes(b"half")
+    (directory / "OVMF_VARS_4M.new").write_bytes(b"half")
+    prepare({**KEPT_EFI, **KEPT_TPM, "firmware": KEPT_EFI["firmware"]})
+    assert (directory / "tpm/tpm2/tpm2-00.permall").read_bytes() == b"keys 1"
+    assert (directory / "OVMF_VARS_4M.fd").read_bytes() == VARIABLES
+
+
+def test_a_tpm_is_made_once_where_libvirt_looks_for_it(volumes: Path) -> None:
+    commands = Commands()
+    prepare(TPM, commands)
+    prepare(TPM, commands)
+    assert (volumes / "run/swtpm/the-uuid/tpm2/tpm2-00.permall").read_bytes() == b"keys 1"
+
+
+def test_a_persistent_tpm_lies_in_the_claim_and_the_next_pod_finds_it(volumes: Path) -> None:
+    commands = Commands()
+    prepare(KEPT_TPM, commands)
+    place = volumes / "run/swtpm/the-uuid"
+    assert place.readlink() == volumes / "claim/u-1/tpm"
+    place.unlink()
+    prepare(KEPT_TPM, commands)
+    prepare(KEPT_TPM, commands)
+    assert (place / "tpm2/tpm2-00.permall").read_bytes() == b"keys 1"
+    assert commands.ran == 1
+
+
+def test_libvirtd_looks_there() -> None:
+    configuration = Daemon(Path(layout.RUN_DIRECTORY), Path(layout.CACHE_DIRECTORY)).environment()["XDG_CONFIG_HOME"]
+    assert f"{configuration}/libvirt/qemu/swtpm" == layout.TPM_DIRECTORY
+
+
+def test_a_uuid_that_was_given_is_the_name_of_the_directory(volumes: Path) -> None:
+    uuid = "5D307CA9-b3ef-428c-8861-06e72d69f223"
+    prepare({"firmware": {**KEPT_EFI["firmware"], "uuid": uuid}})
+    assert [each.name for each in (volumes / "claim").iterdir()] == [uuid.lower()]
+
+
+def test_a_group_that_the_kubelet_let_in_is_shut_out_again(volumes: Path) -> None:
+    (volumes / "claim/u-1/tpm/tpm2").mkdir(parents=True)
+    for each in ("u-1", "u-1/tpm", "u-1/tpm/tpm2"):
+        (volumes / "claim" / each).chmod(0o770)
+    prepare(KEPT_TPM)
+    assert {(volumes / "claim" / each).stat().st_mode & 0o777 for each in ("u-1", "u-1/tpm", "u-1/tpm/tpm2")} == {0o700}
+
+
+def a_link(place: Path) -> None:
+    target = place.parent.parent / "elsewhere"
+    target.write_bytes(VARIABLES)
+    place.symlink_to(target)
+
+
+def a_second_name(place: Path) -> None:
+    target = place.parent.parent / "elsewhere"
+    target.write_bytes(VARIABLES)
+    place.hardlink_to(target)
+
+
+def large(place: Path) -> None:
+    place.touch()
+    os.truncate(place, firmware_state.MAX_TPM_BYTES + 1)
+
+
+@pytest.mark.parametrize("plant", [a_link, a_second_name, Path.mkdir, os.mkfifo, large], ids=lambda each: each.__name__)
+def test_what_somebody_put_in_place_of_a_file_is_refused(volumes: Path, plant: Any) -> None:
+    variables = volumes / "claim/u-1/OVMF_VARS_4M.fd"
+    variables.parent.mkdir()
+    plant(variables)
+    with pytest.raises(StateUnusable, match=r"OVMF_VARS_4M\.fd"):
+        prepare(KEPT_EFI)
+    permanent = volumes / "claim/u-1/tpm/tpm2/tpm2-00.permall"
+    permanent.parent.mkdir(parents=True)
+    plant(permanent)
+    with pytest.raises(StateUnusable, match="tpm2"):
+        prepare(KEPT_TPM)
+
+
+@pytest.mark.parametrize("name", ["u-1", "u-1/tpm", "u-1/tpm/tpm2"])
+@pytest.mark.parametrize("kind", ["link", "file"])
+def test_what_somebody_put_in_place_of_a_directory_is_refused(volumes: Path, name: str, kind: str) -> None:
+    place = volumes / "claim" / name
+    place.parent.mkdir(parents=True, exist_ok=True)
+    if kind == "link":
+        place.symlink_to(volumes)
+    else:
+        place.touch()
+    with pytest.raises(StateUnusable, match=place.name):
+        prepare(KEPT_TPM)
+    assert list((volumes / "ovmf").iterdir()) == [volumes / "ovmf/OVMF_VARS_4M.fd"]
+
+
+def test_more_files_than_a_tpm_has_are_not_read(volumes: Path) -> None:
+    directory = volumes / "claim/u-1/tpm/tpm2"
+    directory.mkdir(parents=True)
+    for number in range(firmware_state.MAX_TPM_FILES):
+        (directory / str(number)).touch()
+    prepare(KEPT_TPM)
+    (directory / "one more").touch()
+    with pytest.raises(StateUnusable, match="tpm2"):
+        prepare(KEPT_TPM)
+
+
+def test_a_directory_of_somebody_else_is_refused(volumes: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (volumes / "claim/u-1").mkdir()
+    monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+    with pytest.raises(StateUnusable, match="belongs to user"):
+        prepare(KEPT_EFI)
