@@ -268,7 +268,8 @@ def _record_end(seen: Observed, wish: power.Power) -> tuple[Action, ...]:
     }
     if words.waits_for_image(seen.vm) or words.waits_for_source(seen.vm):  # nobody looks for it any more
         status["conditions"] = without_condition(status["conditions"], words.DISKS_READY)
-    status["conditions"] = without_condition(status["conditions"], words.AGENT_CONNECTED)
+    for kind in (words.AGENT_CONNECTED, words.ACCESS_CREDENTIALS):
+        status["conditions"] = without_condition(status["conditions"], kind)
     for key in phases.OF_A_PLACE:
         status.pop(key, None)
     warning = result == power.RESULT_FAILED

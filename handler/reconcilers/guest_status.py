@@ -177,7 +177,7 @@ def ended(vm: Object, end: End, now: datetime) -> Object:
     ]
     ready: Object = {"type": words.READY, "status": "False", "reason": end.reason, "message": end.message, "observedGeneration": generation}
     conditions = objects.with_condition(status.get("conditions"), ready, now=stamp)
-    for kind in (words.PAUSED, words.MIGRATABLE, words.NETWORK_READY, words.AGENT_CONNECTED):
+    for kind in (words.PAUSED, words.MIGRATABLE, words.NETWORK_READY, words.AGENT_CONNECTED, words.ACCESS_CREDENTIALS):
         conditions = objects.without_condition(conditions, kind)
     status["conditions"] = conditions
     if words.waits_for_image(vm):  # nobody looks for it any more

@@ -114,6 +114,22 @@ class Agent:
         info = {"time": times.to_rfc3339(datetime.now(UTC)), **guestinfo.bounded(agent_answers.named(info, names))}
         return json.dumps(guestinfo.fitted(info), ensure_ascii=False)
 
+    @property
+    def is_ready(self) -> bool:
+        """True if an agent is connected, and its guest runs and is to go on."""
+        domain = self._domain
+        return domain is not None and domain.agent_connected and domain.state is State.RUNNING and not self._stopping()
+
+    async def do(self, command: str, arguments: Mapping[str, Any]) -> object:
+        """Have the agent do something, in its turn among the questions.
+
+        Raises:
+            Refused: there is no agent that could.
+            HypervisorError: it does not answer, or refuses.
+        """
+        async with self._turn:
+            return await self._hypervisor.ask_agent(self._require_agent(), command, arguments)
+
     def _require_agent(self) -> str:
         domain = self._domain
         if domain is None or not domain.active:

@@ -254,6 +254,11 @@ def agent_answered(known: Known, agent: messages.AgentStatus, interfaces: tuple[
     return _with_status(known, agent=agent, interfaces=interfaces)
 
 
+def keys_told(known: Known, status: messages.AuthorizedKeysStatus) -> Known:
+    """Return what is known once it was tried to set public keys in the guest."""
+    return _with_status(known, authorized_keys=status)
+
+
 def agent_silent(known: Known, problem: str) -> Known:
     """Return what is known while an agent is connected that does not answer: what it said last stays."""
     return _with_status(known, agent=dataclasses.replace(known.status.agent, connected=True, problem=one_line(problem, MAX_PROBLEM)))

@@ -12,6 +12,7 @@ from apiserver.apis.virt import guestinfo
 from launcher.hypervisor.port import Hypervisor
 from launcher.main import agent, known, life, requests
 from launcher.main.agent import Agent
+from launcher.main.authorized_keys import AuthorizedKeys
 from launcher.main.children import Children
 from launcher.main.console import Console
 from launcher.main.known import Termination
@@ -53,6 +54,7 @@ class Pod:
         self._record = Record(qemu_log=qemu_log, status_changed=status_changed)
         self.console = console(self._viewers_changed)
         self._agent = Agent(hypervisor, told=self._agent_told, silent=self._agent_silent, gone=self._agent_gone, stopping=self._is_stopping)
+        self._keys = AuthorizedKeys(self._agent, machine=self._own_machine, told=self._keys_told)
         self._watch = Watch(hypervisor, self._record, self.console, self._agent)
         self._making = Making(hypervisor, self._record, Preparation(hypervisor, children, serve_addresses))
         self._start = Start(hypervisor, self._watch, self.console, self._making)
@@ -71,7 +73,7 @@ class Pod:
         """Watch the domain until it is over."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._migrations.run())
-            tasks = [group.create_task(part.run()) for part in (self._watch, self._stop, self._agent)]
+            tasks = [group.create_task(part.run()) for part in (self._watch, self._stop, self._agent, self._keys)]
             await self._record.over.wait()
             for task in tasks:
                 task.cancel()
@@ -131,6 +133,14 @@ class Pod:
 
     async def _guest_info(self) -> str:
         return await self._agent.read(agent.names_of(self._record.known.machine))
+
+    def _own_machine(self) -> messages.Machine | None:
+        """Return the machine whose guest runs here and is not on its way."""
+        now = self._record.known
+        return None if now.arriving is not None or now.leaving is not None else now.machine
+
+    def _keys_told(self, status: messages.AuthorizedKeysStatus) -> None:
+        self._record.take(known.keys_told, status)
 
     def _agent_gone(self) -> None:
         self._record.take(known.agent_gone)

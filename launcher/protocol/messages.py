@@ -257,6 +257,15 @@ class AgentStatus:
 
 
 @dataclass(frozen=True, slots=True)
+class AuthorizedKeysStatus:
+    """What became of the public keys that the guest agent sets."""
+
+    state: Literal["waiting", "synchronized", "failed"] = "waiting"
+    message: str = ""
+    """Of ``failed``: what is in the way, for people; in part the guest's word."""
+
+
+@dataclass(frozen=True, slots=True)
 class Status:
     """Everything observed. Whoever has only just connected needs nothing more."""
 
@@ -276,6 +285,7 @@ class Status:
     """Number of the guest's reboots in this pod."""
     interfaces: tuple[InterfaceStatus, ...] = ()
     agent: AgentStatus = field(default_factory=AgentStatus)
+    authorized_keys: AuthorizedKeysStatus = field(default_factory=AuthorizedKeysStatus)
     migrations: tuple[MigrationStatus, ...] = ()
     """Newest last, at most four."""
     not_migratable: str = ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from typing import Any
 
@@ -27,7 +28,9 @@ READ = "mkdir -p /tmp/{name}; mount -t iso9660 -o ro /dev/{device} /tmp/{name}; 
 
 
 def secret(name: str, **values: str) -> dict[str, Any]:
-    return {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}, "stringData": values}
+    """Return a Secret; in base64, because ``kubectl apply`` takes no key out of one that was given as text."""
+    data = {key: base64.b64encode(value.encode()).decode() for key, value in values.items()}
+    return {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}, "data": data}
 
 
 def disks_ready(kubectl: Kubectl, name: str) -> dict[str, Any]:
@@ -92,3 +95,19 @@ def test_a_guest_takes_its_disk_along_when_it_moves(kubectl: Kubectl) -> None:
         second = viewer.run("md5sum < /dev/vda")
     assert first.split()[-2:] == second.split()[-2:]
     kubectl("delete", "vm", "moved-seed", "--wait=false")
+
+
+def test_the_agent_sets_the_keys_of_a_secret_and_follows_it(kubectl: Kubectl) -> None:
+    by_agent = {"source": {"secret": {"secretName": "agent-keys"}}, "propagationMethod": {"qemuGuestAgent": {"users": ["root"]}}}
+    kubectl.apply(secret("agent-keys", one=f"{KEY}-1\n"))
+    kubectl.apply(tiny_vm("keys-by-agent", accessCredentials=[{"sshPublicKey": by_agent}]))
+    kubectl("wait", "vm", "keys-by-agent", "--for=condition=AccessCredentialsSynchronized", "--timeout=180s", timeout=190)
+    with console(kubectl, "keys-by-agent") as viewer:
+        viewer.expect("GUEST-READY", timeout=60)
+        assert f"{KEY}-1" in viewer.run("cat /.ssh/authorized_keys")
+        kubectl.apply(secret("agent-keys", two=f"{KEY}-2\n"))
+        kept = eventually(
+            lambda: f"{KEY}-2" in (found := viewer.run("cat /.ssh/authorized_keys")) and found, timeout=200, interval=5, what="the new key"
+        )
+        assert f"{KEY}-1" not in kept
+    kubectl("delete", "vm", "keys-by-agent", "--wait=false")

@@ -51,13 +51,23 @@ class Rights:
 _WAITING: Final = Rights(PHASE_FIELDS | {"conditions"}, frozenset({words.READY, words.DISKS_READY, words.NETWORK_READY}))
 _REPORTING: Final = Rights(
     PHASE_FIELDS | {"conditions", "observedGeneration", "attempts", "domain", "interfaces", "guest", "graphics", "podIP"},
-    frozenset({words.READY, words.PAUSED, words.MIGRATABLE, words.DISKS_READY, words.NETWORK_READY, words.AGENT_CONNECTED}),
+    frozenset(
+        {
+            words.READY,
+            words.PAUSED,
+            words.MIGRATABLE,
+            words.DISKS_READY,
+            words.NETWORK_READY,
+            words.AGENT_CONNECTED,
+            words.ACCESS_CREDENTIALS,
+        }
+    ),
     attempt=frozenset({"runningTime"}),
 )
 _ENDING: Final = Rights(
     PHASE_FIELDS | {"conditions", "observedGeneration", "attempts", *phases.OF_A_PLACE},
     frozenset({words.READY}),
-    frozenset({words.PAUSED, words.MIGRATABLE, words.DISKS_READY, words.NETWORK_READY, words.AGENT_CONNECTED}),
+    frozenset({words.PAUSED, words.MIGRATABLE, words.DISKS_READY, words.NETWORK_READY, words.AGENT_CONNECTED, words.ACCESS_CREDENTIALS}),
     frozenset({"endTime", "result", "message"}),
 )
 BY_PHASE: Final[Mapping[str, Rights]] = MappingProxyType(

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, Final
 
 from pydantic import Field
 
-from apiserver.apis.meta.schema import Model
-from apiserver.apis.meta.validation import FieldError, Path, forbidden, required
+from apiserver.apis.meta.schema import ATOMIC, Model
+from apiserver.apis.meta.validation import FieldError, Path, duplicate, forbidden, invalid, required
 from apiserver.apis.virt import access_credentials
 from apiserver.apis.virt.hardware import disks
 from apiserver.apis.virt.v1alpha1.domain.cloud_init import validate_object_name
 from apiserver.apis.virt.v1alpha1.domain.rules import Object, validate_count
 
 MAX_CREDENTIALS: Final = 16
+MAX_USERS: Final = 16
+
+_USER: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.$-]{0,63}")
 
 
 class SecretSource(Model):
@@ -37,6 +41,15 @@ class ConfigDrivePropagation(Model):
     """The keys stand in the meta data of the disk of type CloudInitConfigDrive."""
 
 
+class GuestAgentPropagation(Model):
+    """The guest's agent sets the keys while the guest runs."""
+
+    users: list[str] = Field(
+        description="The guest's users who get the keys; the keys of the Secrets that name a user are all that this user has.",
+        json_schema_extra=ATOMIC,
+    )
+
+
 class PropagationMethod(Model):
     """The way in which public keys come to the guest: one of its fields is set."""
 
@@ -45,6 +58,10 @@ class PropagationMethod(Model):
     )
     config_drive: ConfigDrivePropagation | None = Field(
         None, description="In the meta data of the disk of type CloudInitConfigDrive: the guest takes them at its first boot."
+    )
+    qemu_guest_agent: GuestAgentPropagation | None = Field(
+        None,
+        description="By the QEMU guest agent, in place of all public keys of these users; changes of the Secret reach a guest that runs.",
     )
 
 
@@ -80,10 +97,25 @@ def _validate_method(given: Object, made: Mapping[str, Any], path: Path) -> list
     if not methods:
         return [required(path, f"one of {', '.join(PropagationMethod.model_json_schema()['properties'])}")]
     found = [forbidden(path.child(each), f"may not be set together with {methods[0]}") for each in methods[1:]]
+    if methods[0] == access_credentials.GUEST_AGENT:
+        return found + _validate_users(given[methods[0]].get("users") or [], path.child(methods[0], "users"))
     kind = access_credentials.DISKS.get(methods[0], "")
     if kind and kind not in made:
         found.append(forbidden(path.child(methods[0]), f"may not be set without a disk of type {kind}, which brings the keys"))
     elif kind and any(field.startswith("metaData") for field in made[kind]):
         text = "may not be set together with meta data of the disk's source, in which the keys would stand"
         found.append(forbidden(path.child(methods[0]), text))
+    return found
+
+
+def _validate_users(users: list[str], path: Path) -> list[FieldError]:
+    if not users:
+        return [required(path, "the guest's users who get the keys")]
+    found = validate_count(users, MAX_USERS, path)
+    text = "must be the name of a user: at most 64 alphanumeric characters, '_', '.', '$' or '-', of which the first is no sign but '_'"
+    for position, user in enumerate(users):
+        if not _USER.fullmatch(user):
+            found.append(invalid(path.index(position), user, text))
+        elif user in users[:position]:
+            found.append(duplicate(path.index(position), user))
     return found

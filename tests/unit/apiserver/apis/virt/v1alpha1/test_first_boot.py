@@ -171,7 +171,7 @@ def test_keys_come_by_the_disk_that_brings_them() -> None:
     [
         ([SEED], a_credential("noCloud", secret=""), f"{KEYS}.source.secret.secretName: Required value: "),
         ([SEED], a_credential("noCloud", secret="A"), f'{KEYS}.source.secret.secretName: Invalid value: "A"'),
-        ([SEED], a_credential(), f"{KEYS}.propagationMethod: Required value: one of noCloud, configDrive"),
+        ([SEED], a_credential(), f"{KEYS}.propagationMethod: Required value: one of noCloud, configDrive, qemuGuestAgent"),
         (
             [SEED, FILES],
             a_credential("noCloud", "configDrive"),
@@ -198,6 +198,23 @@ def test_keys_come_by_the_disk_that_brings_them() -> None:
 def test_keys_that_nothing_would_bring_are_refused(disks: list[dict[str, Any]], credential: dict[str, Any], expected: str) -> None:
     (found,) = errors(a_vm(*disks, accessCredentials=[credential]))
     assert found.startswith(expected)
+
+
+def by_agent(*users: str) -> list[str]:
+    credential = a_credential()
+    credential["sshPublicKey"]["propagationMethod"] = {"qemuGuestAgent": {"users": list(users)}}
+    return errors(a_vm(accessCredentials=[credential]))
+
+
+def test_the_agent_sets_keys_of_users_that_are_named() -> None:
+    users = f"{KEYS}.propagationMethod.qemuGuestAgent.users"
+    assert by_agent("root", "core_1", "build$", "_x.y-z") == []
+    assert by_agent() == [f"{users}: Required value: the guest's users who get the keys"]
+    assert by_agent("a", "b", "a") == [f'{users}[2]: Duplicate value: "a"']
+    assert by_agent(*(f"u{number}" for number in range(17))) == [f"{users}: Too many: 17: must have at most 16 items"]
+    for wrong in ("", "-a", "../root", "a b", "a\n", "x" * 65):
+        (found,) = by_agent(wrong)
+        assert found.startswith(f"{users}[0]: Invalid value")
 
 
 def test_there_are_not_more_credentials_than_a_pod_can_mount() -> None:

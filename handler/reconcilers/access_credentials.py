@@ -1,0 +1,37 @@
+"""Translation of what became of public keys that the guest's agent sets into the condition ``AccessCredentialsSynchronized``. Pure."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Final
+
+from apiserver.apis.meta import objects, times
+from apiserver.apis.meta.lines import one_line
+from apiserver.apis.meta.objects import Object
+from apiserver.apis.virt import access_credentials
+from apiserver.apis.virt import conditions as words
+from launcher.protocol import messages
+
+MAX_PROBLEM: Final = 256
+
+
+def told(vm: Object, status: Object, observed: messages.Status, now: datetime) -> Object:
+    """Return the status with the condition, of a machine that has such keys; of any other as it is.
+
+    Args:
+        vm: the machine as it is stored.
+        status: what is about to be written.
+        observed: what its launcher says.
+        now: the time.
+    """
+    if not any(each.method == access_credentials.GUEST_AGENT for each in access_credentials.of(vm["spec"])) or observed.stopping:
+        return status
+    found = {
+        "synchronized": ("True", "Synchronized", ""),
+        "failed": ("False", "Failed", one_line(observed.authorized_keys.message, MAX_PROBLEM)),
+        "waiting": ("False", "WaitingForAgent", "the QEMU guest agent sets the public keys once it runs in the guest"),
+    }
+    state, reason, message = found[observed.authorized_keys.state]
+    condition: Object = {"type": words.ACCESS_CREDENTIALS, "status": state, "reason": reason, "message": message}
+    condition["observedGeneration"] = objects.dig(vm, "metadata", "generation") or 0
+    return {**status, "conditions": objects.with_condition(status.get("conditions"), condition, now=times.to_rfc3339(now))}

@@ -1,0 +1,122 @@
+"""Public keys of the guest's users, which its agent writes: ``spec.accessCredentials`` with ``qemuGuestAgent``.
+
+They are set when an agent connects, and again whenever the kubelet changed what it mounts of a Secret: the keys of the Secrets that name
+a user are that user's, and no others. What cannot be set is tried again, and told; no message repeats a key.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final
+
+from apiserver.apis.meta.lines import one_line
+from apiserver.apis.virt import layout
+from launcher.domain import cloud_init
+from launcher.domain.values import InvalidSpecification
+from launcher.hypervisor.port import HypervisorError
+from launcher.main import made_disks, mounted
+from launcher.main.agent import Agent
+from launcher.main.refusal import Refused
+from launcher.protocol import messages
+
+logger = logging.getLogger(__name__)
+
+LOOK_SECONDS: Final = 5.0
+"""Between two looks at what is mounted: the kubelet takes up to two minutes to change it."""
+RETRY_SECONDS: Final = 30.0
+MAX_PROBLEM: Final = 256
+COMMAND: Final = "guest-ssh-add-authorized-keys"
+"""https://www.qemu.org/docs/master/interop/qemu-ga-ref.html; since QEMU 5.2."""
+
+Keys = Mapping[str, tuple[str, ...]]
+"""Public keys by the name of the user."""
+
+
+def positions_of(machine: messages.Machine | None) -> Mapping[str, tuple[int, ...]]:
+    """Return, for each user of the guest, which of ``spec.accessCredentials`` the agent is to set keys of."""
+    found: dict[str, tuple[int, ...]] = {}
+    for position, credential in enumerate(machine.access_credentials if machine is not None else ()):
+        for user in credential.users if credential.method == "qemuGuestAgent" else ():
+            found[user] = (*found.get(user, ()), position)
+    return found
+
+
+class AuthorizedKeys:
+    """Keeps the keys of the guest's users as the Secrets have them."""
+
+    def __init__(
+        self,
+        agent: Agent,
+        *,
+        machine: Callable[[], messages.Machine | None],
+        told: Callable[[messages.AuthorizedKeysStatus], None],
+    ) -> None:
+        """Do nothing yet.
+
+        Args:
+            agent: of the guest.
+            machine: returns the machine whose guest is this pod's, or None while there is none.
+            told: called with how it went.
+        """
+        self._agent = agent
+        self._machine = machine
+        self._told = told
+        self._set: Mapping[int, str] | None = None
+        """The versions of what is mounted whose keys the guest has."""
+        self._again = 0.0
+        """When to try again, in the event loop's seconds."""
+
+    async def run(self) -> None:
+        """Keep them until cancelled."""
+        while True:
+            await self._look(positions_of(self._machine()))
+            await asyncio.sleep(LOOK_SECONDS)
+
+    async def _look(self, positions: Mapping[str, tuple[int, ...]]) -> None:
+        if not self._agent.is_ready:
+            self._set, self._again = None, 0.0  # the next one may be of another system
+            return
+        versions = {each: mounted.version(_directory(each)) for of_user in positions.values() for each in of_user}
+        now = asyncio.get_running_loop().time()
+        if not positions or versions == self._set or now < self._again:
+            return
+        problem = await self._bring(positions)
+        if problem:
+            logger.warning("public keys cannot be set in the guest", extra={"error": problem})
+            self._again = now + RETRY_SECONDS
+            self._told(messages.AuthorizedKeysStatus("failed", problem))
+        else:
+            self._set = versions
+            self._told(messages.AuthorizedKeysStatus("synchronized"))
+
+    async def _bring(self, positions: Mapping[str, tuple[int, ...]]) -> str:
+        """Set the keys of all users; return what is in the way of it, or an empty string."""
+        try:
+            wanted = await asyncio.to_thread(_keys, positions)
+        except (made_disks.SourceUnusable, InvalidSpecification) as error:
+            return one_line(str(error), MAX_PROBLEM)
+        for user, keys in wanted.items():
+            try:
+                await self._agent.do(COMMAND, {"username": user, "keys": list(keys), "reset": True})
+            except (HypervisorError, Refused) as error:
+                return one_line(f"user {user}: {_without(keys, str(error))}", MAX_PROBLEM)
+        return ""
+
+
+def _keys(positions: Mapping[str, tuple[int, ...]]) -> Keys:
+    secrets = {each: made_disks.public_keys(each) for each in {each for of_user in positions.values() for each in of_user}}
+    path = "spec.accessCredentials"
+    return {user: cloud_init.counted([key for each in of_user for key in secrets[each]], path) for user, of_user in positions.items()}
+
+
+def _without(keys: tuple[str, ...], said: str) -> str:
+    """Return the agent's words, unless there is a part of a key in them."""
+    parts = {part for key in keys for part in key.split() if len(part) > 2}
+    return "the guest agent refuses its keys" if any(part in said for part in parts) else said
+
+
+def _directory(position: int) -> Path:
+    return Path(layout.ACCESS_CREDENTIALS_DIRECTORY, str(position))

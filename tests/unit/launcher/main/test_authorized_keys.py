@@ -1,0 +1,152 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from launcher.domain.states import State
+from launcher.hypervisor.port import AgentRefused
+from launcher.main import agent, authorized_keys
+from launcher.main.agent import Agent
+from launcher.main.authorized_keys import COMMAND, AuthorizedKeys, positions_of
+from launcher.protocol import messages
+from launcher.protocol.messages import AccessCredential, AuthorizedKeysStatus
+from tests.fakes.hypervisor import FakeHypervisor
+from tests.mounted import mount
+from tests.unit.launcher.main.world import MACHINE
+
+GUEST = "guest"
+KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5 me"
+
+
+def a_machine(*credentials: AccessCredential) -> messages.Machine:
+    return messages.Machine(MACHINE.namespace, MACHINE.name, MACHINE.uid, MACHINE.domain, "qemu", access_credentials=credentials)
+
+
+def by_agent(*users: str) -> AccessCredential:
+    return AccessCredential("qemuGuestAgent", users)
+
+
+class Scene:
+    """A guest whose agent sets keys."""
+
+    def __init__(self, directory: Path) -> None:
+        self.secrets = directory
+        self.machine: messages.Machine | None = a_machine(AccessCredential("noCloud"), by_agent("root", "core"), by_agent("core"))
+        self.users: dict[str, list[str]] = {}
+        self.told: list[AuthorizedKeysStatus] = []
+        self.hypervisor = FakeHypervisor()
+        self.hypervisor.answers = {COMMAND: self.set}
+        self.agent = Agent(self.hypervisor, told=lambda _: None, silent=lambda _: None, gone=lambda: None)
+        self.keys = AuthorizedKeys(self.agent, machine=lambda: self.machine, told=self.told.append)
+
+    def set(self, arguments: Mapping[str, Any]) -> object:
+        assert arguments["reset"] is True
+        self.users[arguments["username"]] = arguments["keys"]
+        return {}
+
+    def become(self, state: State = State.RUNNING, *, connected: bool = True) -> None:
+        self.hypervisor.become(GUEST, state, "booted", agent=connected)
+        self.agent.take(self.hypervisor.domains[GUEST])
+
+    async def until(self, condition: Any) -> None:
+        async with asyncio.timeout(10):
+            while not condition():
+                await asyncio.sleep(0.005)
+
+    @property
+    def sets(self) -> int:
+        return len([command for command, _ in self.hypervisor.questions if command == COMMAND])
+
+
+@pytest.fixture
+async def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scene:
+    monkeypatch.setattr("apiserver.apis.virt.layout.ACCESS_CREDENTIALS_DIRECTORY", str(tmp_path))
+    monkeypatch.setattr(authorized_keys, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(agent, "AGENT_SECONDS", 60.0)
+    return Scene(tmp_path)
+
+
+@asynccontextmanager
+async def kept(scene: Scene) -> AsyncIterator[None]:
+    async with asyncio.TaskGroup() as tasks:
+        running = tasks.create_task(scene.keys.run())
+        yield
+        running.cancel()
+
+
+def test_who_gets_keys_of_which_credential() -> None:
+    machine = a_machine(AccessCredential("noCloud", ("root",)), by_agent("root", "core"), by_agent("core"))
+    assert positions_of(machine) == {"root": (1,), "core": (1, 2)}
+    assert positions_of(None) == positions_of(MACHINE) == {}
+
+
+async def test_the_keys_of_all_secrets_are_set_when_the_agent_connects_and_again_when_one_changes(scene: Scene) -> None:
+    mount(scene.secrets / "1", {"a": b"ssh-rsa A\nssh-rsa B\n"})
+    mount(scene.secrets / "2", {"c": b"ssh-rsa B\nssh-rsa C\n"})
+    async with kept(scene):
+        scene.become(connected=False)
+        await asyncio.sleep(0.05)
+        assert scene.sets == 0
+        scene.become()
+        await scene.until(lambda: scene.told)
+        assert scene.users == {"root": ["ssh-rsa A", "ssh-rsa B"], "core": ["ssh-rsa A", "ssh-rsa B", "ssh-rsa C"]}
+        assert scene.told == [AuthorizedKeysStatus("synchronized")]
+        await asyncio.sleep(0.05)
+        assert scene.sets == 2
+
+        mount(scene.secrets / "2", {})
+        await scene.until(lambda: scene.sets == 4)
+        await scene.until(lambda: len(scene.told) == 2)
+        assert scene.users["core"] == ["ssh-rsa A", "ssh-rsa B"]
+
+        scene.become(connected=False)
+        await asyncio.sleep(0.05)
+        scene.become()
+        await scene.until(lambda: scene.sets == 6)
+
+
+async def test_nothing_is_set_in_a_guest_that_stands_still_or_is_another_pods(scene: Scene) -> None:
+    for position in (1, 2):
+        mount(scene.secrets / str(position), {"a": KEY.encode()})
+    machine = scene.machine
+    async with kept(scene):
+        scene.become(State.PAUSED)
+        await asyncio.sleep(0.05)
+        scene.machine = None
+        scene.become()
+        await asyncio.sleep(0.05)
+        assert scene.sets == 0
+        scene.machine = machine
+        await scene.until(lambda: scene.told)
+
+
+async def test_a_refusal_is_told_without_the_keys_and_tried_again(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    for position in (1, 2):
+        mount(scene.secrets / str(position), {"a": KEY.encode()})
+    words = iter([AgentRefused(f"invalid key '{KEY.split()[1]}'"), AgentRefused("user 'root'\ndoes not exist"), {}, {}])
+    scene.hypervisor.answers = {COMMAND: lambda _: next(words)}
+    monkeypatch.setattr(authorized_keys, "RETRY_SECONDS", 0.02)
+    async with kept(scene):
+        scene.become()
+        await scene.until(lambda: len(scene.told) == 3)
+    assert [each.state for each in scene.told] == ["failed", "failed", "synchronized"]
+    assert scene.told[0].message == "user root: the guest agent refuses its keys"
+    assert scene.told[1].message.startswith("user root: user 'root'")
+    assert "\n" not in scene.told[1].message
+
+
+async def test_a_failure_is_not_repeated_all_the_time(scene: Scene) -> None:
+    mount(scene.secrets / "1", {"a": b"\x00"})
+    mount(scene.secrets / "2", {"a": KEY.encode()})
+    async with kept(scene):
+        scene.become()
+        await scene.until(lambda: scene.told)
+        await asyncio.sleep(0.1)
+    assert len(scene.told) == 1
+    assert scene.told[0].message == "spec.accessCredentials[1]: line 1 of the value of 'a' in its Secret is no public key"
+    assert scene.sets == 0
