@@ -44,6 +44,7 @@ def test_a_virtual_machine_runs_and_its_console_is_a_shell(kubectl: Kubectl) -> 
     assert vm["status"]["nodeName"] in table
     assert "Running" in table
     assert "Started" in kubectl("describe", "vm", "shell")
+    assert "virtualmachine.kubevirt.io/shell" in kubectl("get", "all")
 
 
 def test_a_late_comer_sees_the_last_screenful_and_two_people_share_a_console(kubectl: Kubectl) -> None:

@@ -36,6 +36,7 @@ class VirtualMachineStrategy(Strategy):
     resource = VIRTUAL_MACHINES
     singular = "virtualmachine"
     short_names = ("vm", "vms")
+    categories = ("all",)
     model = types.VirtualMachine
     verbs = VERBS
 
