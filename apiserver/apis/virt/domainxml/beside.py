@@ -11,6 +11,7 @@ from apiserver.apis.virt.domainxml.grammar import Problem
 from apiserver.apis.virt.domainxml.reading import Disk, Reading
 
 Shape: TypeAlias = "Mapping[str, Shape]"
+_KIB: Final = 1024
 _END: Final[Shape] = {}
 """All below it."""
 
@@ -144,7 +145,7 @@ def meant(domain: Mapping[str, Any], found: Reading) -> dict[str, Any]:
     return {
         **domain,
         "cpu": cpu or {"sockets": sockets, "cores": cores, "threads": threads},
-        "memory": memory or {"guest": str(found.memory_bytes)},
+        "memory": memory or {"guest": f"{-(-found.memory_bytes // _KIB)}Ki"},  # libvirt counts in KiB, too, and people read it
         "machine": {"type": found.machine},
         "devices": {
             **devices,

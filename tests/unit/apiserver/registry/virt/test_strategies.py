@@ -28,6 +28,7 @@ from apiserver.registry.virt.migrations import MigrationStrategy
 from apiserver.registry.virt.node_restriction import NodeRestriction
 from apiserver.registry.virt.revoking import RevokedNodes
 from apiserver.registry.virt.virtualmachines import VirtualMachineStrategy
+from tests.unit.apiserver.apis.virt.domainxml import documents
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
@@ -391,6 +392,13 @@ def test_rows_fit_their_columns_even_of_an_empty_object(strategy: VirtualMachine
     assert len(strategy.cells({}, NOW)) == len(strategy.columns())
     assert strategy.selectable_fields({}).keys() == strategy.selectable_fields({"spec": {}, "status": {"phase": "Running"}}).keys()
     assert all(column.description for column in strategy.columns())
+
+
+def test_the_row_of_a_machine_from_xml_shows_its_processors_and_its_memory_as_of_any_other() -> None:
+    strategy = VirtualMachineStrategy()
+    vm = {"spec": {"domainXML": documents.document(vcpu="<vcpu>3</vcpu>")}}
+    row = dict(zip([column.name for column in strategy.columns()], strategy.cells(vm, NOW), strict=True))
+    assert (row["CPUs"], row["Memory"]) == (3, "128Mi")
 
 
 def test_the_row_of_a_machine_shows_what_people_look_for() -> None:
