@@ -7,7 +7,7 @@ PY := $(VENV)/bin/python
 TESTBED := $(PYTHON) -m tests.testbed
 TESTS_INNER := tests/architecture tests/unit tests/contracts tests/component
 
-.PHONY: help python setup fmt fields check checklist mutants test demo down env cluster-up cluster-down images pins sbom dev bench-start bench-api bench-api-aggregator bench-api-scale bench-attacks
+.PHONY: help python setup fmt fields check checklist mutants test demo down env cluster-up cluster-down images pins sbom dev bench-start bench-devices bench-api bench-api-aggregator bench-api-scale bench-attacks
 
 help:  ## this text
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -85,6 +85,12 @@ bench-start: setup  ## how long a machine takes to start, where the time goes, w
 	@test -n "$$KUBECONFIG" || $(MAKE) --no-print-directory cluster-up
 	@$(TESTBED) install
 	@eval "$$($(TESTBED) env)" && exec $(PY) -m benchmarks.start --kubeconfig="$$KUBECONFIG" $(BENCH_FLAGS)
+
+bench-devices: setup  ## what each device of a machine costs in memory and time, and a cloud image until it is set up (BENCH_FLAGS="--count 5 --no-cloud")
+	@test -n "$$KUBECONFIG" || $(MAKE) --no-print-directory cluster-up
+	@test -n "$$KUBECONFIG" || $(TESTBED) load-images debian
+	@$(TESTBED) install
+	@eval "$$($(TESTBED) env)" && exec $(PY) -m benchmarks.devices --kubeconfig="$$KUBECONFIG" $(BENCH_FLAGS)
 
 bench-api: setup  ## what an operation costs our API server and k8s.io/sample-apiserver, side by side (QUICK=1, OPS=get,create, BENCH_FLAGS=…)
 	@exec $(PY) -m benchmarks.api.bench $(if $(QUICK),--quick) $(if $(OPS),--ops=$(OPS)) $(BENCH_FLAGS)

@@ -41,3 +41,9 @@ def resident_kib(pid: int) -> int:
     """Return VmRSS of a process in KiB."""
     status = Path(f"/proc/{pid}/status").read_text()
     return int(next(line.split()[1] for line in status.splitlines() if line.startswith("VmRSS:")))
+
+
+def proportional_kib(pid: int) -> int:
+    """Return the proportional set size of a process in KiB: what it shares with others counts in shares (proc_pid_smaps_rollup(5))."""
+    rollup = Path(f"/proc/{pid}/smaps_rollup").read_text()
+    return int(next(line.split()[1] for line in rollup.splitlines() if line.startswith("Pss:")))

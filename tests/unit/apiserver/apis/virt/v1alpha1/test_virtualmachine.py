@@ -2,15 +2,18 @@ from __future__ import annotations
 
 import copy
 import tracemalloc
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
 from apiserver.apis.meta import decoding, merge_patch
 from apiserver.apis.virt.v1alpha1 import defaults, types, validation
 
+ROOT = Path(__file__).parents[6]
 SLIDE_DISK: dict[str, Any] = {
     "kind": "VirtualMachine",
     "metadata": {"name": "testvm"},
@@ -50,6 +53,17 @@ def _devices(**devices: Any) -> dict[str, Any]:
 @pytest.mark.parametrize("manifest", [SLIDE_DISK, SLIDE_GRAPHICS])
 def test_the_manifests_of_the_slides_are_accepted_as_they_are(manifest: dict[str, Any]) -> None:
     assert _errors(manifest) == []
+
+
+@pytest.mark.parametrize("name", ["tiny", "cloud-init"])
+def test_the_examples_are_accepted_as_they_are(name: str) -> None:
+    assert _errors(yaml.safe_load((ROOT / f"examples/{name}.yaml").read_text())) == []
+
+
+def test_the_readme_shows_the_example_of_a_cloud_image_as_it_stands() -> None:
+    lines = (ROOT / "examples/cloud-init.yaml").read_text().splitlines()
+    manifest = "\n".join(line for line in lines if not line.startswith("#"))
+    assert manifest in (ROOT / "README.md").read_text()
 
 
 def test_defaults_say_what_the_manifest_leaves_out() -> None:

@@ -1,0 +1,149 @@
+"""``make bench-devices``: what each device of a machine costs, in memory of its pod's processes and in seconds until the guest's prompt.
+
+A tiny machine without devices is the base; each of the others has one device more, and its price is the difference of medians. Machines
+run one at a time. Last comes the cloud image of ``examples/cloud-init.yaml``, from create until cloud-init has finished. Memory is the
+proportional set size of all processes of the pod, read from the process table of this machine, of which the nodes are namespaces.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import json
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from tests.cluster import processes
+from tests.cluster.kube import ROOT, Kubectl, console
+from tests.cluster.manifests import GUEST_IMAGE, tiny_vm
+from tests.testbed import ssh
+
+BASE: Final = "base"
+CLOUD: Final = "cloud-init"
+START_SECONDS: Final = 300
+CLOUD_SECONDS: Final = 1500
+PROMPT: Final = "GUEST-READY"
+FINISHED: Final = r"Cloud-init v\.\S+ finished"
+
+DEVICES: Final[Mapping[str, Mapping[str, Any]]] = {
+    "disk": {"disks": [{"name": "more", "type": "Image", "source": {"reference": GUEST_IMAGE}}]},
+    "nic": {"interfaces": [{"name": "default", "type": "masquerade"}]},
+    "vnc": {"graphics": [{"type": "vnc"}]},
+    "spice": {"graphics": [{"type": "spice"}]},
+    "cloud-init disk": {"disks": [{"name": "seed", "type": "CloudInitNoCloud", "source": {"userData": "#cloud-config\n"}}]},
+}
+"""Members of ``spec.domain.devices`` beyond those of the base."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One start of a machine."""
+
+    seconds: float
+    """From create to what the console was expected to say."""
+    memory_mib: float
+
+
+def machine(name: str, devices: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the base with these devices."""
+    manifest = copy.deepcopy(tiny_vm(name))
+    manifest["spec"]["domain"]["devices"] = {"graphics": [], "interfaces": [], "consoles": [{"type": "pty"}], **devices}
+    return manifest
+
+
+def start(kubectl: Kubectl, manifest: dict[str, Any], said: str, seconds: float) -> Sample:
+    """Create a machine, wait until its console says so, and delete it."""
+    name = manifest["metadata"]["name"]
+    began = time.monotonic()
+    kubectl.create(manifest)
+    kubectl("wait", "vm", name, "--for=jsonpath={.status.phase}=Running", f"--timeout={START_SECONDS}s", timeout=START_SECONDS + 10)
+    with console(kubectl, name) as guest:
+        guest.expect(said, timeout=seconds)
+    taken = time.monotonic() - began
+    (pod,) = kubectl.json("get", "pods", "-l", f"vm.kubevirt.io/name={name}")["items"]
+    sample = Sample(taken, sum(processes.proportional_kib(pid) for pid in processes.of_pod(pod)) / 1024)
+    kubectl("delete", "vm", name, "--timeout=180s", timeout=190)
+    return sample
+
+
+def measure(kubectl: Kubectl, count: int) -> dict[str, list[Sample]]:
+    """Start each of the tiny machines ``count`` times, in turns, so that a slow minute of this machine is no device's."""
+    wanted: dict[str, Mapping[str, Any]] = {BASE: {}, **DEVICES}
+    found: dict[str, list[Sample]] = {name: [] for name in wanted}
+    for turn in range(count):
+        for position, (name, devices) in enumerate(wanted.items()):
+            found[name].append(start(kubectl, machine(f"bench-{turn}-{position}", devices), PROMPT, START_SECONDS))
+            print(f"  {name}: {found[name][-1].seconds:.1f} s, {found[name][-1].memory_mib:.1f} MiB", file=sys.stderr)
+    return found
+
+
+def cloud(kubectl: Kubectl) -> Sample:
+    """Start the example until cloud-init has finished."""
+    with tempfile.TemporaryDirectory() as scratch:
+        public = ssh.public(ssh.make_key(Path(scratch, "key")))
+        kubectl("create", "secret", "generic", "my-keys", f"--from-file={public}")
+    manifest = yaml.safe_load((ROOT / "examples/cloud-init.yaml").read_text())
+    return start(kubectl, manifest, FINISHED, CLOUD_SECONDS)
+
+
+def report(samples: Mapping[str, list[Sample]]) -> dict[str, Any]:
+    """Return medians, and the price of each device: its machine's median less that of the base."""
+    seconds = {name: statistics.median(each.seconds for each in found) for name, found in samples.items()}
+    memory = {name: statistics.median(each.memory_mib for each in found) for name, found in samples.items()}
+    return {
+        name: {
+            "machines": len(found),
+            "seconds": round(seconds[name], 2),
+            "memory_mib": round(memory[name], 1),
+            **(
+                {}
+                if name in (BASE, CLOUD)
+                else {
+                    "price_seconds": round(seconds[name] - seconds[BASE], 2),
+                    "price_memory_mib": round(memory[name] - memory[BASE], 1),
+                }
+            ),
+        }
+        for name, found in samples.items()
+    }
+
+
+def run(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Make a namespace, measure in it, and remove it."""
+    kubectl = Kubectl(Path(arguments.kubeconfig), arguments.namespace)
+    kubectl("create", "namespace", kubectl.namespace)
+    kubectl("label", "namespace", kubectl.namespace, "pod-security.kubernetes.io/enforce=restricted")
+    try:
+        samples = measure(kubectl, arguments.count)
+        if not arguments.no_cloud:
+            samples[CLOUD] = [cloud(kubectl)]
+        return report(samples)
+    finally:
+        kubectl("delete", "namespace", kubectl.namespace, "--timeout=300s", timeout=310)
+
+
+def main() -> None:
+    """Parse the command line, measure, print, write."""
+    parser = argparse.ArgumentParser(description="Measure what devices of virtual machines cost on the test cluster.")
+    parser.add_argument("--kubeconfig", required=True, help="kubeconfig of the test cluster, with the chart installed and the image debian")
+    parser.add_argument("--count", type=int, default=3, help="how many machines of each kind (default 3)")
+    parser.add_argument("--no-cloud", action="store_true", help="leave the cloud image out")
+    parser.add_argument("--namespace", default="bench-devices", help="namespace to make and remove (default bench-devices)")
+    parser.add_argument("--output", type=Path, default=Path("build/bench/devices.json"), help="where the JSON goes")
+    arguments = parser.parse_args()
+    text = json.dumps(run(arguments), indent=1)
+    print(text)
+    arguments.output.parent.mkdir(parents=True, exist_ok=True)
+    arguments.output.write_text(text + "\n")
+
+
+if __name__ == "__main__":
+    main()
