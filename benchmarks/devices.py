@@ -1,8 +1,8 @@
 """``make bench-devices``: what each device of a machine costs, in memory of its pod's processes and in seconds until the guest's prompt.
 
-A tiny machine without devices is the base; each of the others has one device more, and its price is the difference of medians. Machines
-run one at a time. Last comes the cloud image of ``examples/cloud-init.yaml``, from create until cloud-init has finished. Memory is the
-proportional set size of all processes of the pod, read from the process table of this machine, of which the nodes are namespaces.
+A tiny machine without devices is the base; each of the others has one device or firmware more, and its price is the difference of medians.
+Machines run one at a time. Last comes the cloud image of ``examples/cloud-init.yaml``, from create until cloud-init has finished. Memory is
+the proportional set size of all processes of the pod, read from the process table of this machine, of which the nodes are namespaces.
 """
 
 from __future__ import annotations
@@ -33,14 +33,18 @@ CLOUD_SECONDS: Final = 1500
 PROMPT: Final = "GUEST-READY"
 FINISHED: Final = r"Cloud-init v\.\S+ finished"
 
+_DISK: Final = {"name": "more", "type": "Image", "source": {"reference": GUEST_IMAGE}}
+_SEED: Final = {"name": "seed", "type": "CloudInitNoCloud", "source": {"userData": "#cloud-config\n"}}
 DEVICES: Final[Mapping[str, Mapping[str, Any]]] = {
-    "disk": {"disks": [{"name": "more", "type": "Image", "source": {"reference": GUEST_IMAGE}}]},
-    "nic": {"interfaces": [{"name": "default", "type": "masquerade"}]},
-    "vnc": {"graphics": [{"type": "vnc"}]},
-    "spice": {"graphics": [{"type": "spice"}]},
-    "cloud-init disk": {"disks": [{"name": "seed", "type": "CloudInitNoCloud", "source": {"userData": "#cloud-config\n"}}]},
+    "disk": {"devices": {"disks": [_DISK]}},
+    "nic": {"devices": {"interfaces": [{"name": "default", "type": "masquerade"}]}},
+    "vnc": {"devices": {"graphics": [{"type": "vnc"}]}},
+    "spice": {"devices": {"graphics": [{"type": "spice"}]}},
+    "uefi": {"firmware": {"bootloader": {"efi": {"secureBoot": False}}}},
+    "tpm": {"devices": {"tpm": {}}},
+    "cloud-init disk": {"devices": {"disks": [_SEED]}},
 }
-"""Members of ``spec.domain.devices`` beyond those of the base."""
+"""Members of ``spec.domain.devices`` and ``spec.domain.firmware`` beyond those of the base."""
 
 
 @dataclass(frozen=True)
@@ -52,10 +56,13 @@ class Sample:
     memory_mib: float
 
 
-def machine(name: str, devices: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the base with these devices."""
+def machine(name: str, more: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the base with what is more; UEFI finds no room for a kernel in less memory, and all have the same."""
     manifest = copy.deepcopy(tiny_vm(name))
-    manifest["spec"]["domain"]["devices"] = {"graphics": [], "interfaces": [], "consoles": [{"type": "pty"}], **devices}
+    domain = manifest["spec"]["domain"]
+    domain["memory"] = {"guest": "256Mi"}
+    domain["devices"] = {"graphics": [], "interfaces": [], "consoles": [{"type": "pty"}], **more.get("devices", {})}
+    domain["firmware"] |= more.get("firmware", {})
     return manifest
 
 
@@ -79,8 +86,8 @@ def measure(kubectl: Kubectl, count: int) -> dict[str, list[Sample]]:
     wanted: dict[str, Mapping[str, Any]] = {BASE: {}, **DEVICES}
     found: dict[str, list[Sample]] = {name: [] for name in wanted}
     for turn in range(count):
-        for position, (name, devices) in enumerate(wanted.items()):
-            found[name].append(start(kubectl, machine(f"bench-{turn}-{position}", devices), PROMPT, START_SECONDS))
+        for position, (name, more) in enumerate(wanted.items()):
+            found[name].append(start(kubectl, machine(f"bench-{turn}-{position}", more), PROMPT, START_SECONDS))
             print(f"  {name}: {found[name][-1].seconds:.1f} s, {found[name][-1].memory_mib:.1f} MiB", file=sys.stderr)
     return found
 

@@ -36,9 +36,9 @@ def test_the_example_is_set_up_by_cloud_init_and_lets_its_owner_in(kubectl: Kube
     assert stranger.returncode == 255
     assert "Permission denied (publickey)" in stranger.stderr
 
-    def seen() -> bool:
-        (interface,) = kubectl.json("get", "vm", "debian")["status"]["interfaces"]
-        return bool(interface.get("ipAddress"))
+    def told_by_the_agent() -> bool:
+        guest = kubectl.json("get", "vm", "debian")["status"].get("guest") or {}
+        return (guest.get("hostname"), (guest.get("os") or {}).get("id")) == ("debian", "debian")
 
-    eventually(seen, timeout=60, what="the machine's address in its status")
+    eventually(told_by_the_agent, timeout=180, what="what the guest agent tells, in the machine's status")
     kubectl("delete", "vm", "debian", "--timeout=120s", timeout=130)

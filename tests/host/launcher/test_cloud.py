@@ -27,6 +27,7 @@ pytestmark = [pytest.mark.host, pytest.mark.timeout(1500)]
 
 BOOT_SECONDS: Final = 1200
 """An emulator alone on one processor needs two minutes; beside other work, ten times that."""
+UID: Final = "7b1f4a0e-0000-4000-8000-000000000002"
 USER_DATA: Final = """#cloud-config
 ssh_authorized_keys: [{key}]
 write_files:
@@ -101,8 +102,7 @@ async def test_cloud_init_sets_it_up_ssh_lets_its_owner_in_and_the_power_button_
         "devices": {"graphics": [], "interfaces": [{"name": "default"}], "disks": [give_disk(launcher), seed]},
     }
     wired = messages.Interface(interface.name, interface.mac, interface.tap, interface.model)
-    uid = "7b1f4a0e-0000-4000-8000-000000000002"
-    machine = messages.Machine("default", "cloudy", uid, domain, "qemu", (wired,), 600.0)
+    machine = messages.Machine("default", "cloudy", UID, domain, "qemu", (wired,), 600.0)
     with sandbox.killed_afterwards([launcher]), launcher.client() as client, launcher.console() as viewer:
         give_tun(launcher)
         client.ask(messages.Sync(machine))
@@ -120,7 +120,7 @@ async def test_cloud_init_sets_it_up_ssh_lets_its_owner_in_and_the_power_button_
 
         def told() -> bool:
             status = client.ask(messages.GetStatus())
-            return "Debian GNU/Linux 13" in str(status.agent)
+            return (status.agent.os_id, status.agent.hostname) == ("debian", "cloudy")
 
         wait_for(told, 300, "what the guest agent tells")
         client.ask(messages.Shutdown(600.0))
@@ -128,3 +128,17 @@ async def test_cloud_init_sets_it_up_ssh_lets_its_owner_in_and_the_power_button_
         assert ending is not None
         assert ending.kind == "shutdown-requested"
     assert launcher.wait(60) == 0
+
+
+def test_it_starts_by_uefi_with_secure_boot(program: Path, test_guest: guest.Guest, tmp_path: Path) -> None:
+    """As far as the kernel's own word: firmware, boot loaders and kernel have checked each other by then."""
+    launcher = Launcher(program, tmp_path / "pod", test_guest)
+    with sandbox.killed_afterwards([launcher]), launcher.client() as client, launcher.console() as viewer:
+        domain = {
+            "memory": {"guest": "512Mi"},
+            "machine": {"type": "q35"},
+            "firmware": {"bootloader": {"efi": {}}},
+            "devices": {**sandbox.NO_GRAPHICS, "disks": [give_disk(launcher)]},
+        }
+        client.ask(messages.Sync(messages.Machine("default", "cloudy", UID, domain, "qemu", (), 5.0)))
+        viewer.expect("secureboot: Secure boot enabled", BOOT_SECONDS)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from apiserver.apis.meta import decoding, merge_patch
 from apiserver.apis.virt.v1alpha1 import defaults, types, validation
+from benchmarks import devices
 
 ROOT = Path(__file__).parents[6]
 SLIDE_DISK: dict[str, Any] = {
@@ -58,6 +59,11 @@ def test_the_manifests_of_the_slides_are_accepted_as_they_are(manifest: dict[str
 @pytest.mark.parametrize("name", ["tiny", "cloud-init"])
 def test_the_examples_are_accepted_as_they_are(name: str) -> None:
     assert _errors(yaml.safe_load((ROOT / f"examples/{name}.yaml").read_text())) == []
+
+
+@pytest.mark.parametrize("name", devices.DEVICES)
+def test_the_machines_of_the_benchmark_are_accepted(name: str) -> None:
+    assert _errors(devices.machine("one", devices.DEVICES[name])) == []
 
 
 def test_the_readme_shows_the_example_of_a_cloud_image_as_it_stands() -> None:
