@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import pytest
 
-from tests.testbed import build, compiling, demo, estimate, installing, layout, plugin, progress
+from tests.testbed import build, cloud_demo, compiling, demo, estimate, installing, layout, plugin, progress, ssh
 
 GIB = 1 << 30
 
@@ -185,3 +186,25 @@ def test_the_demo_expects_everything_of_an_empty_cache_and_little_of_a_full_one(
 
     assert set(whole) - set(demo._expected(own=True)) == {build.title("kubernetes"), plugin.TITLE, installing.TITLE}
     assert sum(demo._expected(own=False).values()) < 120
+
+
+def test_what_the_demo_adds_is_asked_for_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DEMO", raising=False)
+    assert not cloud_demo.is_wanted()
+    monkeypatch.setenv("DEMO", "cloud")
+    assert cloud_demo.is_wanted()
+    monkeypatch.setenv("DEMO", "clud")
+    with pytest.raises(progress.StepFailed, match="DEMO=clud"):
+        cloud_demo.is_wanted()
+
+
+def test_the_login_that_the_demo_prints_is_with_its_own_key_which_stays(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("KUBEVIRT_STATE", str(tmp_path / "of mine"))
+    cloud_demo.key().parent.mkdir(parents=True)
+    cloud_demo.key().write_text("made before")
+
+    assert ssh.make_key(cloud_demo.key()).read_text() == "made before"
+    (login,) = (line for line in cloud_demo.to_type().splitlines() if " -i " in line)
+    words = shlex.split(login)
+    assert words[words.index("-i") + 1] == str(tmp_path / "of mine" / "demo" / "id_ed25519")
+    assert words[-1] == "debian@127.0.0.1"
