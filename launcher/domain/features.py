@@ -1,19 +1,61 @@
-"""Features of the hypervisor: ``<features>``."""
+"""Features of the hypervisor and the machine: ``<features>``."""
 
 from __future__ import annotations
 
-from typing import Final
-from xml.etree.ElementTree import SubElement
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+from xml.etree.ElementTree import Element, SubElement
 
+from apiserver.apis.virt.hardware import features as hardware
 from launcher.domain.definition import Definition, Tree
+from launcher.domain.values import InvalidSpecification
 
 TRANSLATION_CACHE_MEBIBYTES: Final = 32
 """QEMU's default is a quarter of a GiB or more, resident as the guest runs code. 32 MiB costs no time at boot of a small Linux."""
 
+_LIBVIRTS: Final = {"synictimer": "stimer", "vendorid": "vendor_id"}
+"""Names of enlightenments that are others in libvirt."""
+_VENDOR_ID: Final = re.compile(r"[A-Za-z0-9 ._-]{1,12}")
+
 
 def append(tree: Tree, definition: Definition) -> None:
-    """Append the features of every machine."""
-    SubElement(tree.features, "acpi")
-    SubElement(tree.features, "apic")
+    """Append the features. What only KVM has is left out of an emulated machine."""
+    said = hardware.given(definition.specification)
+    if hardware.has_acpi(definition.specification):
+        SubElement(tree.features, "acpi")
+    apic = SubElement(tree.features, "apic")
+    smm = hardware.smm(definition.specification)
+    if smm is not None and tree.features.find("smm") is None:  # the firmware's own wish comes first
+        SubElement(tree.features, "smm", state=_state(is_on=smm))
     if definition.accelerator == "qemu":
         SubElement(SubElement(tree.features, "tcg"), "tb-cache", unit="MiB").text = str(TRANSLATION_CACHE_MEBIBYTES)
+        return
+    if (eoi := (said.get("apic") or {}).get("endOfInterrupt")) is not None:
+        apic.set("eoi", _state(is_on=bool(eoi)))
+    if enlightenments := hardware.hyperv(definition.specification):
+        _append_hyperv(tree.features, enlightenments)
+    if (said.get("kvm") or {}).get("hidden"):
+        SubElement(SubElement(tree.features, "kvm"), "hidden", state="on")
+    if "pvspinlock" in said:
+        SubElement(tree.features, "pvspinlock", state=_state(is_on=said["pvspinlock"].get("enabled") is not False))
+
+
+def _append_hyperv(features: Element, enlightenments: Mapping[str, Any]) -> None:
+    hyperv = SubElement(features, "hyperv", mode="custom")
+    for name, said in enlightenments.items():
+        element = SubElement(hyperv, _LIBVIRTS.get(name, name), state="on")
+        if name == "spinlocks":
+            element.set("retries", str(int(said.get("spinlocks") or hardware.SPINLOCK_RETRIES)))
+        if name == "vendorid":
+            element.set("value", _vendor_id(said.get("vendorid")))
+
+
+def _vendor_id(value: object) -> str:
+    if not isinstance(value, str) or not _VENDOR_ID.fullmatch(value):
+        raise InvalidSpecification(f"features.hyperv.vendorid.vendorid: {value!r} is not allowed")
+    return value
+
+
+def _state(*, is_on: bool) -> str:
+    return "on" if is_on else "off"

@@ -11,7 +11,7 @@ from launcher.domain import document, filling
 from launcher.domain.definition import Definition, Tap
 from launcher.domain.values import InvalidSpecification
 from launcher.hypervisor.port import Hypervisor, HypervisorError, OperationTimeout, Unavailable
-from launcher.main import files, firmware_state, made_disks, processors
+from launcher.main import files, firmware_state, made_disks, processors, zones
 from launcher.main.children import Children, CommandFailed
 from launcher.protocol import messages
 
@@ -51,10 +51,13 @@ class Preparation:
         """
         found = await asyncio.to_thread(files.look, machine.domain)
         taps = {interface.name: Tap(interface.mac, interface.tap, interface.model) for interface in machine.interfaces}
+        await asyncio.to_thread(zones.require, machine.domain)
         own = await asyncio.to_thread(processors.look, machine.domain)
         definition = Definition(
             machine.namespace, machine.name, machine.uid, machine.domain, machine.accelerator, list(taps.values()), found, own
         )
+        for path in () if machine.domain_xml else document.left_out(definition):
+            logger.warning("only KVM can do this, and the machine is emulated: it is left out", extra={"field": f"spec.domain.{path}"})
         xml = filling.fill(machine.domain_xml, definition, taps) if machine.domain_xml else document.to_xml(definition)
         self._serve_addresses(machine)
         await files.make_overlays(self._children, machine.domain, found)

@@ -37,7 +37,7 @@ SHARED = {
     },
 }
 """Modules that are no family."""
-UNASKED = {"clock", "features", "guest_agent", "pci", "usb"}
+UNASKED = {"guest_agent", "pci", "usb"}
 """Parts of every domain, of which no field speaks."""
 WITHOUT_XML = {"machine", "resources"}
 """Written into the elements of another family, as the machine type is an attribute of ``<os>``; or only the pod's."""

@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Final
 
 import pytest
 
 from launcher.protocol import messages
-from tests.host.launcher.sandbox import KERNEL_ARGS, KERNEL_BOOT, Launcher, a_machine
+from tests.host.launcher.sandbox import Launcher, Viewer, a_machine
 
 pytestmark = [pytest.mark.host, pytest.mark.timeout(300)]
 Start = Callable[[], Launcher]
+
+AHEAD_SECONDS: Final = 36_000
+INDIA_SECONDS: Final = 19_800
+"""Of Asia/Kolkata, all the year round."""
+TOLERATED_SECONDS: Final = 1800
+"""Between two clocks of which one is emulated on a loaded machine: far less than the differences that are looked for."""
 
 
 @pytest.fixture
@@ -23,6 +31,11 @@ def two_processors() -> Iterator[list[int]]:
     os.sched_setaffinity(0, own)
     yield own
     os.sched_setaffinity(0, before)
+
+
+def is_ahead(viewer: Viewer, seconds: int) -> bool:
+    """Return whether the guest took its time from a clock that is so many seconds ahead of ours."""
+    return abs(int(viewer.sh("date +%s")) - time.time() - seconds) < TOLERATED_SECONDS
 
 
 def threads(qemu: int) -> dict[str, str]:
@@ -39,7 +52,7 @@ def test_processors_and_memory_are_as_they_were_asked_for(start: Start) -> None:
     features = [{"name": "smap"}, {"name": "sse4.2", "policy": "disable"}, {"name": "popcnt", "policy": "forbid"}]
     machine = a_machine(
         cpu={"sockets": 1, "maxSockets": 3, "cores": 2, "model": "Nehalem", "features": features},
-        firmware={"kernelBoot": {**KERNEL_BOOT, "kernelArgs": KERNEL_ARGS}},
+        clock={"utc": {"offsetSeconds": AHEAD_SECONDS}, "timer": {"hpet": {"present": True}, "kvm": {}}},
     )
     with pod.client() as client, pod.console() as viewer:
         client.ask(messages.Sync(machine))
@@ -48,6 +61,20 @@ def test_processors_and_memory_are_as_they_were_asked_for(start: Start) -> None:
         flags = viewer.sh("grep -m 1 flags /proc/cpuinfo").split()
         assert {"smap", "sse4_1"} <= set(flags)
         assert not {"sse4_2", "popcnt"} & set(flags)
+        assert "hpet" in viewer.sh("cat /sys/devices/system/clocksource/clocksource0/available_clocksource").split()
+        assert viewer.sh("test -e /sys/firmware/acpi/tables/DSDT && echo it is there") == "it is there"
+        assert is_ahead(viewer, AHEAD_SECONDS)
+    assert "spec.domain.clock.timer.kvm" in pod.log.read_text()
+
+
+def test_a_guest_without_acpi_has_the_time_of_its_zone(start: Start) -> None:
+    pod = start()
+    with pod.client() as client, pod.console() as viewer:
+        client.ask(messages.Sync(a_machine(features={"acpi": {"enabled": False}}, clock={"timezone": "Asia/Kolkata"})))
+        viewer.expect("GUEST-READY", seconds=240)
+        assert viewer.sh("test -e /sys/firmware/acpi/tables/DSDT || echo it is not there") == "it is not there"
+        assert "hpet" not in viewer.sh("cat /sys/devices/system/clocksource/clocksource0/available_clocksource").split()
+        assert is_ahead(viewer, INDIA_SECONDS)
 
 
 def test_each_processor_has_one_of_the_pods_for_itself_and_the_emulator_another(start: Start, two_processors: list[int]) -> None:

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from apiserver.apis.virt.hardware import features
 from launcher.domain import disk_origins, document, migratability
 from launcher.domain.definition import Definition, Tap
 from launcher.domain.disk_origins import Found
@@ -25,6 +26,36 @@ KERNEL: Any = {
 }
 FEATURES: Any = [{"name": "avx2"}, *({"name": f"f-{each}", "policy": each} for each in ("force", "optional", "disable", "forbid"))]
 DEDICATED: Any = {"threads": 2, "features": FEATURES, "dedicatedCpuPlacement": True, "isolateEmulatorThread": True}
+FOR_WINDOWS: Any = {
+    "apic": {"endOfInterrupt": True},
+    "hyperv": {
+        **{name: {} for name in features.HYPERV},
+        "spinlocks": {"spinlocks": 8191},
+        "vendorid": {"vendorid": "a vendor"},
+        "reset": {"enabled": False},
+    },
+    "kvm": {"hidden": True},
+    "pvspinlock": {},
+    "smm": {"enabled": True},
+}
+CLOCK: Any = {
+    "utc": {"offsetSeconds": -3600},
+    "timer": {
+        "hpet": {"present": True},
+        "hyperv": {},
+        "kvm": {"present": False},
+        "pit": {"tickPolicy": "discard"},
+        "rtc": {"tickPolicy": "delay", "track": "guest"},
+    },
+}
+OFF: Any = {
+    "acpi": {"enabled": False},
+    "apic": {"endOfInterrupt": False},
+    "hyperv": {"spinlocks": {}, "relaxed": {"enabled": False}},
+    "kvm": {"hidden": False},
+    "pvspinlock": {"enabled": False},
+    "smm": {"enabled": False},
+}
 TAP = Tap("52:54:00:00:00:02", "tap0")
 
 
@@ -62,6 +93,9 @@ CASES = {
     ),
     "processors": defined(accelerator="kvm", processors=(2, 10, 3), cpu=DEDICATED),
     "processors-emulated": defined(cpu={"sockets": 1, "maxSockets": 3, "cores": 2, "threads": 2, "model": "EPYC", "features": FEATURES}),
+    "windows": defined(accelerator="kvm", features=FOR_WINDOWS, clock=CLOCK),
+    "windows-emulated": defined(features=FOR_WINDOWS, clock=CLOCK),
+    "features-off": defined(accelerator="kvm", features=OFF, clock={"timezone": "Europe/Berlin"}),
     "emulated-card": defined(taps=(Tap("02:00:00:00:0e:01", "tap0", "e1000e"),)),
     "every-kind-of-disk": defined(
         devices={
@@ -168,6 +202,10 @@ def test_memory_is_a_quantity_in_bytes(text: str, expected: int) -> None:
         {"chassis": {"asset": "a" * 65}},
         {"firmware": {"uuid": "../x", "bootloader": {"efi": {"persistent": True}}}},
         {"cpu": {"cores": -1}},
+        {"clock": {"timezone": "../../etc/passwd"}},
+        {"clock": {"timezone": "/etc/passwd"}},
+        {"clock": {"timezone": 5}},
+        {"clock": {"timer": {"rtc": {"track": "<x>"}}}},
         {"cpu": {"features": [{"name": "<f>"}]}},
         {"cpu": {"features": [{"name": "avx", "policy": "hope"}]}},
         {"devices": {"disks": [{**CLAIM, "name": "../x"}]}},
@@ -282,6 +320,24 @@ def test_the_emulator_runs_beside_the_processors_unless_it_is_isolated() -> None
 
 def test_processors_of_its_own_are_not_those_of_another_node() -> None:
     assert "processors" in disk_origins.not_migratable({"cpu": {"dedicatedCpuPlacement": True}})
+
+
+def test_words_that_only_kvm_writes_are_checked_too() -> None:
+    wrong: tuple[dict[str, Any], ...] = (
+        {"features": {"hyperv": {"vendorid": {"vendorid": "a,b=c"}}}},
+        {"clock": {"timer": {"pit": {"tickPolicy": "a'b"}}}},
+        {"clock": {"timer": {"rtc": {"tickPolicy": "<"}}}},
+    )
+    for specification in wrong:
+        with pytest.raises(InvalidSpecification):
+            to_xml(defined(accelerator="kvm", **specification))
+
+
+def test_what_an_emulated_machine_does_without_is_told() -> None:
+    emulated = document.left_out(CASES["windows-emulated"])
+    assert {"clock.timer.hyperv", "clock.timer.kvm", "clock.timer.rtc.tickPolicy", "features.kvm", "features.hyperv.evmcs"} <= set(emulated)
+    assert not {"clock.timer.hpet.tickPolicy", "features.smm", "features.acpi", "features.hyperv.reset"} & set(emulated)
+    assert document.left_out(CASES["windows"]) == document.left_out(CASES["smallest"]) == ()
 
 
 def test_q35_has_spare_ports_for_later() -> None:

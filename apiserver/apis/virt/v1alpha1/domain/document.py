@@ -8,9 +8,11 @@ from apiserver.apis.meta.schema import ATOMIC, Model
 from apiserver.apis.meta.validation import FieldError, Path
 from apiserver.apis.virt.v1alpha1.domain import (
     chassis,
+    clock,
     consoles,
     cpu,
     disks,
+    features,
     firmware,
     graphics,
     inputs,
@@ -26,9 +28,11 @@ from apiserver.apis.virt.v1alpha1.domain import (
     watchdog,
 )
 from apiserver.apis.virt.v1alpha1.domain.chassis import Chassis
+from apiserver.apis.virt.v1alpha1.domain.clock import Clock
 from apiserver.apis.virt.v1alpha1.domain.consoles import Console
 from apiserver.apis.virt.v1alpha1.domain.cpu import CPU
 from apiserver.apis.virt.v1alpha1.domain.disks import Disk
+from apiserver.apis.virt.v1alpha1.domain.features import Features
 from apiserver.apis.virt.v1alpha1.domain.firmware import Firmware
 from apiserver.apis.virt.v1alpha1.domain.graphics import Graphics
 from apiserver.apis.virt.v1alpha1.domain.inputs import Input
@@ -49,6 +53,8 @@ _FAMILIES = (
     memory,
     resources,
     machine,
+    clock,
+    features,
     firmware,
     chassis,
     disks,
@@ -99,6 +105,8 @@ class Domain(Model):
     memory: Memory | None = Field(None, description="Memory.")
     resources: Resources | None = Field(None, description="What the machine requests of its node, and may use of it at most.")
     machine: Machine | None = Field(None, description="The emulated machine.")
+    clock: Clock | None = Field(None, description="The clock that the guest reads, and its timers.")
+    features: Features | None = Field(None, description="Features of the hypervisor and the machine.")
     firmware: Firmware | None = Field(None, description="What the guest starts from.")
     chassis: Chassis | None = Field(None, description="The chassis that the machine says it is in.")
     devices: Devices | None = Field(None, description="Disks, network interfaces, displays, serial ports and further devices.")

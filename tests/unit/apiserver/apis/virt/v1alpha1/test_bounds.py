@@ -41,6 +41,25 @@ def device(name: str, **fields: Any) -> dict[str, Any]:
     return {"devices": {name: fields}}
 
 
+SYNTHETIC: dict[str, Any] = {"vpindex": {}, "synic": {}, "synictimer": {}}
+
+
+def hyperv(of: dict[str, Any], timer: dict[str, Any] | None = None) -> dict[str, Any]:
+    return {"features": {"hyperv": of}, **({} if timer is None else {"clock": {"timer": {"hyperv": timer}}})}
+
+
+def retries(count: int) -> dict[str, Any]:
+    return hyperv({"spinlocks": {"spinlocks": count}})
+
+
+def vendor(name: str) -> dict[str, Any]:
+    return hyperv({"vendorid": {"vendorid": name}})
+
+
+def offset(seconds: int) -> dict[str, Any]:
+    return {"clock": {"utc": {"offsetSeconds": seconds}}}
+
+
 SOME_FEATURES = sorted(cpu_names.FEATURES)
 
 
@@ -81,6 +100,25 @@ def dedicated(**of: Any) -> dict[str, Any]:
         (requests({"cpu": "2"}, cpu="2000m"), requests({"cpu": "2"}, cpu="2001m"), "resources.requests.cpu"),
         (requests({"memory": "512Mi"}), requests({"memory": "511Mi"}), "resources.limits.memory"),
         (requests({"memory": "1Gi"}, memory="1024Mi"), requests({"memory": "1Gi"}, memory="1025Mi"), "resources.requests.memory"),
+        *(
+            (hyperv({needed: {}, name: {}}), hyperv({needed: {"enabled": False}, name: {}}), f"features.hyperv.{name}")
+            for name, needed in (("synic", "vpindex"), ("tlbflush", "vpindex"), ("ipi", "vpindex"), ("evmcs", "vapic"))
+        ),
+        (hyperv(SYNTHETIC, {}), hyperv({**SYNTHETIC, "synic": {"enabled": False}}, {}), "features.hyperv.synictimer"),
+        (hyperv(SYNTHETIC, {"present": True}), hyperv(SYNTHETIC, {"present": False}), "features.hyperv.synictimer"),
+        (hyperv(SYNTHETIC, {}), hyperv(SYNTHETIC), "features.hyperv.synictimer"),
+        (hyperv({"ipi": {"enabled": False}}), hyperv({"ipi": {"enabled": True}}), "features.hyperv.ipi"),
+        (retries(4095), retries(4094), "features.hyperv.spinlocks.spinlocks"),
+        (retries(2**31 - 1), retries(-(2**31)), "features.hyperv.spinlocks.spinlocks"),
+        (vendor("a" * 12), vendor("a" * 13), "features.hyperv.vendorid.vendorid"),
+        (vendor("A b.c"), vendor("a,b"), "features.hyperv.vendorid.vendorid"),
+        (vendor("a"), vendor(""), "features.hyperv.vendorid.vendorid"),
+        (offset(86400), offset(86401), "clock.utc.offsetSeconds"),
+        (offset(-86400), offset(-86401), "clock.utc.offsetSeconds"),
+        ({"clock": {"timezone": "America/Port-au-Prince"}}, {"clock": {"timezone": "../etc/passwd"}}, "clock.timezone"),
+        ({"clock": {"timezone": "Etc/GMT+8"}}, {"clock": {"timezone": "Etc//GMT"}}, "clock.timezone"),
+        ({"clock": {"timezone": "A" * 64}}, {"clock": {"timezone": "A" * 65}}, "clock.timezone"),
+        ({"clock": {"timezone": "UTC"}}, {"clock": {"timezone": "UTC", "utc": {}}}, "clock.utc"),
         (dedicated(memory="512Mi"), dedicated(memory="511Mi"), "resources.requests.memory"),
         (dedicated(), dedicated(cpu="1"), "resources.requests.cpu"),
         ({"memory": {"guest": "16Mi"}}, {"memory": {"guest": "16777215"}}, "memory.guest"),

@@ -1,0 +1,57 @@
+"""Features of the hypervisor and the machine: ``features``."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from apiserver.apis.virt.hardware.given import Domain
+
+HYPERV: Final = (
+    "relaxed",
+    "vapic",
+    "spinlocks",
+    "vpindex",
+    "runtime",
+    "synic",
+    "synictimer",
+    "reset",
+    "vendorid",
+    "frequencies",
+    "reenlightenment",
+    "tlbflush",
+    "ipi",
+    "evmcs",
+)
+SPINLOCK_RETRIES: Final = 4096
+
+
+def given(domain: Domain) -> dict[str, Any]:
+    """Return ``features`` as its author wrote it."""
+    return {name: each for name, each in (domain.get("features") or {}).items() if each is not None}
+
+
+def has_acpi(domain: Domain) -> bool:
+    """Return whether the machine has ACPI; it has unless somebody says that it has not."""
+    return _is_enabled(given(domain).get("acpi") or {})
+
+
+def smm(domain: Domain) -> bool | None:
+    """Return whether the machine is to have System Management Mode; None where nothing is said of it."""
+    said = given(domain).get("smm")
+    return None if said is None else _is_enabled(said)
+
+
+def hyperv(domain: Domain) -> dict[str, Any]:
+    """Return the enlightenments that the guest is to have, by name; those that are turned off are left out."""
+    said = given(domain).get("hyperv") or {}
+    return {name: said[name] for name in HYPERV if said.get(name) is not None and _is_enabled(said[name])}
+
+
+def for_kvm_alone(domain: Domain) -> tuple[str, ...]:
+    """Return the paths below ``spec.domain`` of what is given and means nothing to an emulated machine."""
+    found = [f"features.{name}" for name in ("kvm", "pvspinlock", "apic") if name in given(domain)]
+    return (*found, *(f"features.hyperv.{name}" for name in hyperv(domain)))
+
+
+def _is_enabled(said: dict[str, Any]) -> bool:
+    return said.get("enabled") is not False

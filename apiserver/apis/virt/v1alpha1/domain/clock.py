@@ -1,0 +1,101 @@
+"""The guest's clock: ``clock``."""
+
+from __future__ import annotations
+
+import re
+from typing import Final, Literal
+
+from pydantic import Field
+
+from apiserver.apis.meta.schema import Int32, Model
+from apiserver.apis.meta.validation import FieldError, Path, forbidden, invalid
+from apiserver.apis.virt.v1alpha1.domain.rules import Object, validate_between
+
+MAX_OFFSET_SECONDS: Final = 24 * 3600
+
+_ZONE: Final = re.compile(r"(?=.{1,64}\Z)[A-Za-z][A-Za-z0-9_+-]*(/[A-Za-z0-9_+-]+)*")
+_PRESENT: Final = "Whether the guest has it. Default true."
+
+
+class ClockOffsetUTC(Model):
+    """A clock that shows the Coordinated Universal Time, or so many seconds more."""
+
+    offset_seconds: Int32 | None = Field(None, description="Seconds that the clock is ahead of UTC, a day at most either way. Default 0.")
+
+
+class HPETTimer(Model):
+    """The high precision event timer."""
+
+    present: bool | None = Field(None, description="Whether the guest has it. Default false.")
+
+
+class KVMTimer(Model):
+    """KVM's own clock, which a Linux guest prefers."""
+
+    present: bool | None = Field(None, description=_PRESENT)
+
+
+class HyperVTimer(Model):
+    """Hyper-V's reference time, which a Windows guest prefers."""
+
+    present: bool | None = Field(None, description=_PRESENT)
+
+
+class PITTimer(Model):
+    """The programmable interval timer."""
+
+    tick_policy: Literal["delay", "discard"] | None = Field(
+        None,
+        description="What becomes of ticks that the guest missed. delay: they come later, at the usual rate; discard: they are lost. "
+        "Default delay.",
+    )
+
+
+class RTCTimer(Model):
+    """The real-time clock."""
+
+    tick_policy: Literal["delay", "catchup"] | None = Field(
+        None,
+        description="What becomes of ticks that the guest missed. delay: they come later, at the usual rate; catchup: faster, until the "
+        "guest is in time. Default catchup.",
+    )
+    track: Literal["guest", "wall"] | None = Field(
+        None,
+        description="The time it follows: wall, the node's, goes on while the guest is paused; guest stands still with it. Default wall.",
+    )
+
+
+class Timer(Model):
+    """The timers of the machine. An emulated one is made without kvm, hyperv and the tick policies, which mean nothing to it."""
+
+    hpet: HPETTimer | None = Field(None, description="The high precision event timer.")
+    hyperv: HyperVTimer | None = Field(None, description="Hyper-V's reference time. Default: none.")
+    kvm: KVMTimer | None = Field(None, description="KVM's own clock. Default: there is one.")
+    pit: PITTimer | None = Field(None, description="The programmable interval timer.")
+    rtc: RTCTimer | None = Field(None, description="The real-time clock.")
+
+
+class Clock(Model):
+    """The clock that the guest reads when it starts, and its timers."""
+
+    utc: ClockOffsetUTC | None = Field(None, description="The clock shows UTC. Default: it does, unless a timezone is given.")
+    timezone: str | None = Field(
+        None,
+        description="The clock shows the time of this zone, such as Europe/Berlin; for a guest that takes its clock for local time.",
+    )
+    timer: Timer | None = Field(None, description="Timers.")
+
+
+def validate(domain: Object, path: Path) -> list[FieldError]:
+    """Return what is wrong with ``clock``."""
+    clock, path = domain.get("clock") or {}, path.child("clock")
+    found = []
+    zone = clock.get("timezone")
+    if zone is not None and not _ZONE.fullmatch(zone):
+        found.append(invalid(path.child("timezone"), zone, "must be the name of a time zone such as Europe/Berlin"))
+    if zone is not None and clock.get("utc") is not None:
+        found.append(forbidden(path.child("utc"), "may not be given together with timezone"))
+    offset = (clock.get("utc") or {}).get("offsetSeconds")
+    if offset is not None:
+        found += validate_between(offset, -MAX_OFFSET_SECONDS, MAX_OFFSET_SECONDS, path.child("utc", "offsetSeconds"))
+    return found

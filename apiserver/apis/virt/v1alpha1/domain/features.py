@@ -1,0 +1,115 @@
+"""Features of the hypervisor and the machine: ``features``."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from pydantic import Field
+
+from apiserver.apis.meta.schema import Int32, Model
+from apiserver.apis.meta.validation import FieldError, Path, forbidden, invalid
+from apiserver.apis.virt.hardware import clock
+from apiserver.apis.virt.hardware import features as hardware
+from apiserver.apis.virt.v1alpha1.domain.rules import Object, validate_between
+
+MIN_SPINLOCK_RETRIES: Final = 4095
+MAX_SPINLOCK_RETRIES: Final = 2**31 - 1
+MAX_VENDOR_ID: Final = 12
+
+_VENDOR_ID: Final = re.compile(r"[A-Za-z0-9 ._-]{1,12}")
+_NEEDED: Final = {
+    "synic": ("vpindex",),
+    "synictimer": ("synic",),
+    "tlbflush": ("vpindex",),
+    "ipi": ("vpindex",),
+    "evmcs": ("vapic",),
+}
+"""Enlightenments without which QEMU refuses another one (docs/system/i386/hyperv.rst)."""
+
+
+class FeatureState(Model):
+    """A feature that is there or is not."""
+
+    enabled: bool | None = Field(None, description="Whether it is there. Default true.")
+
+
+class FeatureAPIC(Model):
+    """The interrupt controllers of the processors."""
+
+    end_of_interrupt: bool | None = Field(
+        None, description="The guest may end an interrupt without leaving to the hypervisor. With KVM only. Default: QEMU's choice."
+    )
+
+
+class FeatureKVM(Model):
+    """KVM, as the guest sees it."""
+
+    hidden: bool | None = Field(None, description="The guest is not told that it runs on KVM. With KVM only. Default false.")
+
+
+class FeatureSpinlocks(Model):
+    """Spin locks of which the guest tells the hypervisor."""
+
+    enabled: bool | None = Field(None, description="Whether it is there. Default true.")
+    spinlocks: Int32 | None = Field(None, description="Attempts before the guest tells, 4095 at least. Default 4096.")
+
+
+class FeatureVendorID(Model):
+    """The name of the hypervisor that the guest is told."""
+
+    enabled: bool | None = Field(None, description="Whether it is there. Default true.")
+    vendorid: str | None = Field(None, description="The name, of at most 12 letters, digits, blanks, dots, dashes and underscores.")
+
+
+class FeatureHyperv(Model):
+    """Enlightenments: what makes a Windows guest run faster on KVM, as on Hyper-V. An emulated machine has none of them."""
+
+    relaxed: FeatureState | None = Field(None, description="Watchdogs of the guest that tolerate processors which stand still for a while.")
+    vapic: FeatureState | None = Field(None, description="A paravirtual interrupt controller.")
+    spinlocks: FeatureSpinlocks | None = Field(None, description="Spin locks of which the guest tells the hypervisor.")
+    vpindex: FeatureState | None = Field(None, description="The number of the processor in a register.")
+    runtime: FeatureState | None = Field(None, description="The time that the processor ran in a register.")
+    synic: FeatureState | None = Field(None, description="The synthetic interrupt controller. Needs vpindex.")
+    synictimer: FeatureState | None = Field(None, description="Synthetic timers. Needs synic and clock.timer.hyperv.")
+    reset: FeatureState | None = Field(None, description="A register by which the guest resets the machine.")
+    vendorid: FeatureVendorID | None = Field(None, description="The name of the hypervisor that the guest is told.")
+    frequencies: FeatureState | None = Field(None, description="The frequencies of the processors' clocks in registers.")
+    reenlightenment: FeatureState | None = Field(None, description="The guest is told when the frequency of its clock changes.")
+    tlbflush: FeatureState | None = Field(None, description="A paravirtual flush of address translations. Needs vpindex.")
+    ipi: FeatureState | None = Field(None, description="Paravirtual interrupts between processors. Needs vpindex.")
+    evmcs: FeatureState | None = Field(None, description="Nested guests on processors of Intel run faster. Needs vapic.")
+
+
+class Features(Model):
+    """Features of the hypervisor and the machine."""
+
+    acpi: FeatureState | None = Field(
+        None, description="ACPI, by which the guest finds its devices, and learns that it is to power off. Default: there is ACPI."
+    )
+    apic: FeatureAPIC | None = Field(None, description="The interrupt controllers of the processors.")
+    hyperv: FeatureHyperv | None = Field(None, description="Enlightenments for Windows. Default: none.")
+    kvm: FeatureKVM | None = Field(None, description="KVM, as the guest sees it.")
+    pvspinlock: FeatureState | None = Field(
+        None, description="Spin locks in which a guest's processor gives way. With KVM only. Default: QEMU's choice."
+    )
+    smm: FeatureState | None = Field(None, description="System Management Mode. Default: where the firmware needs it, for Secure Boot.")
+
+
+def validate(domain: Object, path: Path) -> list[FieldError]:
+    """Return what is wrong with ``features``."""
+    path, wanted = path.child("features", "hyperv"), hardware.hyperv(domain)
+    found = [
+        forbidden(path.child(name), f"needs features.hyperv.{other}")
+        for name, others in _NEEDED.items()
+        for other in others
+        if name in wanted and other not in wanted
+    ]
+    if "synictimer" in wanted and not clock.is_present(domain, "hyperv"):
+        found.append(forbidden(path.child("synictimer"), "needs clock.timer.hyperv"))
+    if (retries := wanted.get("spinlocks", {}).get("spinlocks")) is not None:
+        found += validate_between(retries, MIN_SPINLOCK_RETRIES, MAX_SPINLOCK_RETRIES, path.child("spinlocks", "spinlocks"))
+    if "vendorid" in wanted and not _VENDOR_ID.fullmatch(vendor := wanted["vendorid"].get("vendorid") or ""):
+        text = f"must be of 1 to {MAX_VENDOR_ID} letters, digits, blanks, dots, dashes and underscores"
+        found.append(invalid(path.child("vendorid", "vendorid"), vendor, text))
+    return found

@@ -1,0 +1,22 @@
+"""Time zones of the image: QEMU takes one that it does not find for UTC, without a word."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from launcher.domain import clock
+from launcher.domain.values import InvalidSpecification
+
+ZONES: Final = Path("/usr/share/zoneinfo")
+
+
+def require(specification: Mapping[str, Any], zones: Path = ZONES) -> None:
+    """Look for the machine's time zone.
+
+    Raises:
+        InvalidSpecification: there is none of that name.
+    """
+    if (zone := clock.zone(specification)) and not (zones / zone).is_file():
+        raise InvalidSpecification(f"clock.timezone: there is no time zone {zone!r}")
