@@ -70,11 +70,11 @@ def _mac_of(digest: bytes) -> str:
     return "02:" + ":".join(f"{byte:02x}" for byte in digest[:5])  # 02: locally administered, unicast
 
 
-def script(observed: Observed, mac: str, user: int = layout.USER_ID) -> str:
-    """Return what ``sh`` is to do in the namespace; ``mac`` is the guest's, as :func:`mac_address` returns it."""
+def script(observed: Observed, mac: str, user: int = layout.USER_ID, *, queues: int = 1) -> str:
+    """Return what ``sh`` is to do in the namespace; ``mac`` is the guest's, as :func:`mac_address` returns it, ``queues`` its card's."""
     return f"""set -e
 ip -batch - <<'END'
-{_links(observed, user)}END
+{_links(observed, user, queues)}END
 nft -f - <<'END' || {{
 {filters.rules(mac)}END
   nft list table netdev {filters.TABLE} >/dev/null 2>&1 || ip link set dev {network.TAP} down
@@ -85,12 +85,13 @@ nft -f - <<'END' || {{
 """
 
 
-def _links(observed: Observed, user: int) -> str:
+def _links(observed: Observed, user: int, queues: int) -> str:
     lines: list[str] = []
     if network.BRIDGE not in observed.links:
         lines.append(f"link add {network.BRIDGE} address {network.BRIDGE_MAC} type bridge stp_state 0 forward_delay 0")
     if network.TAP not in observed.links:
-        lines.append(f"tuntap add dev {network.TAP} mode tap user {user} group {user}")
+        several = " multi_queue" if queues > 1 else ""  # QEMU has to open it the way it was made
+        lines.append(f"tuntap add dev {network.TAP} mode tap user {user} group {user}{several}")
         lines.append(f"link set dev {network.TAP} address {network.TAP_MAC}")
     lines += [
         f"link set dev {network.BRIDGE} mtu {observed.uplink_mtu} address {network.BRIDGE_MAC}",

@@ -52,9 +52,10 @@ async def prepare(vm: Mapping[str, Any], launcher: Launcher) -> tuple[Interface,
     if interface is None:
         return ()
     mac = masquerade.mac_address(vm["metadata"]["uid"], interface["name"], interface.get("mac") or "")
+    queues = interfaces.queues(vm["spec"]["domain"], interface["model"])
     observed = masquerade.observe(await namespaces.links(launcher.network))
     try:
-        await namespaces.run(launcher.network, ("sh", "-c", masquerade.script(observed, mac)))
+        await namespaces.run(launcher.network, ("sh", "-c", masquerade.script(observed, mac, queues=queues)))
     except namespaces.CommandFailed as error:
         if error.status == masquerade.NO_FILTER and filters.is_not_in_this_kernel(str(error)):
             needed = ", ".join(filters.KERNEL_OPTIONS)

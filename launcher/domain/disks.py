@@ -8,6 +8,7 @@ from typing import Any, Final
 from xml.etree.ElementTree import Element, SubElement
 
 from apiserver.apis.virt.hardware import disks as hardware
+from apiserver.apis.virt.hardware import io_threads
 from launcher.domain.definition import Definition, Tree
 from launcher.domain.disk_origins import Found, Origin, file_of, format_of, origins
 from launcher.domain.values import InvalidSpecification
@@ -20,10 +21,17 @@ def append(tree: Tree, definition: Definition) -> None:
     """Append a ``<disk>`` for every disk, and the controllers they need."""
     specification = definition.specification
     targets = _targets(specification)
+    threads, queues = io_threads.assigned(specification), hardware.queues(specification)
     for disk, origin, target in zip(hardware.meant(specification), origins(specification), targets, strict=True):
-        _append_disk(tree.devices, disk, origin, definition.found.get(origin.name, Found()), target)
+        driver = _append_disk(tree.devices, disk, origin, definition.found.get(origin.name, Found()), target)
+        if thread := threads.get(origin.name):
+            driver.set("iothread", str(thread))
+        if queues and target[1] == "virtio":
+            driver.set("queues", str(queues))
     if "scsi" in {bus for _, bus in targets}:
-        SubElement(tree.devices, "controller", type="scsi", index="0", model="virtio-scsi")
+        controller = SubElement(tree.devices, "controller", type="scsi", index="0", model="virtio-scsi")
+        if queues:
+            SubElement(controller, "driver", queues=str(queues))
 
 
 def names_by_target(specification: Mapping[str, Any]) -> dict[str, str]:
@@ -44,7 +52,7 @@ def _targets(specification: Mapping[str, Any]) -> list[tuple[str, str]]:
     return found
 
 
-def _append_disk(devices: Element, disk: Mapping[str, Any], origin: Origin, found: Found, target: tuple[str, str]) -> None:
+def _append_disk(devices: Element, disk: Mapping[str, Any], origin: Origin, found: Found, target: tuple[str, str]) -> Element:
     element = SubElement(devices, "disk", type="block" if found.block else "file", device=str(disk["device"]))
     driver = SubElement(element, "driver", name="qemu", type=format_of(origin, found))
     if found.direct:
@@ -65,6 +73,7 @@ def _append_disk(devices: Element, disk: Mapping[str, Any], origin: Origin, foun
         SubElement(element, "boot", order=str(int(order)))
     if origin.read_only:
         SubElement(element, "readonly")
+    return driver
 
 
 def _bus(disk: Mapping[str, Any], index: int) -> str:

@@ -21,6 +21,7 @@ from launcher.domain import (
     guest_agent,
     inputs,
     interfaces,
+    io_threads,
     memory,
     panic,
     pci,
@@ -39,6 +40,7 @@ _UUID_NAMESPACE: Final = uuid.UUID("6a4b9bd6-2d6f-5b0e-9d0d-1b2f6b1f7a51")
 _FAMILIES: Final = (
     memory,
     cpu,
+    io_threads,
     firmware,
     chassis,
     features,

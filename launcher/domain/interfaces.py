@@ -6,6 +6,7 @@ import re
 from typing import Final
 from xml.etree.ElementTree import Element, SubElement
 
+from apiserver.apis.virt.hardware import interfaces as hardware
 from launcher.domain.definition import Definition, Tap, Tree
 from launcher.domain.values import InvalidSpecification, word
 
@@ -16,10 +17,10 @@ _TAP: Final = re.compile(r"[A-Za-z0-9_.-]{1,15}")  # IFNAMSIZ
 def append(tree: Tree, definition: Definition) -> None:
     """Append an interface for every tap device that was made."""
     for tap in definition.taps:
-        _append_interface(tree.devices, tap)
+        _append_interface(tree.devices, tap, hardware.queues(definition.specification, tap.model))
 
 
-def _append_interface(devices: Element, tap: Tap) -> None:
+def _append_interface(devices: Element, tap: Tap, queues: int) -> None:
     if not _MAC.fullmatch(tap.mac):
         raise InvalidSpecification(f"devices.interfaces: {tap.mac!r} is no MAC address")
     if not _TAP.fullmatch(tap.tap):
@@ -28,4 +29,6 @@ def _append_interface(devices: Element, tap: Tap) -> None:
     SubElement(element, "mac", address=tap.mac.lower())
     SubElement(element, "target", dev=tap.tap, managed="no")
     SubElement(element, "model", type=word(tap.model, "devices.interfaces.model"))
+    if queues > 1:
+        SubElement(element, "driver", name="qemu", queues=str(queues))
     SubElement(element, "rom", enabled="no")  # network boot is not offered, so the image needs no option ROMs

@@ -1,22 +1,50 @@
-"""The guest's memory: ``<memory>``, and the balloon."""
+"""The guest's memory: ``<maxMemory>``, ``<memory>``, ``<memoryBacking>``, and the balloon."""
 
 from __future__ import annotations
 
+from typing import Final
 from xml.etree.ElementTree import SubElement
 
+from apiserver.apis.meta import quantity
 from apiserver.apis.virt.hardware import memory as hardware
 from launcher.domain.definition import Definition, Tree
 from launcher.domain.values import InvalidSpecification
 
+SLOTS: Final = 16
+"""Modules of memory that can be added, each of any size."""
+
 
 def append(tree: Tree, definition: Definition) -> None:
     """Append the memory."""
+    specification = definition.specification
     try:
-        amount = hardware.guest_bytes(definition.specification)
+        amount = hardware.guest_bytes(specification)
     except ValueError as error:
         raise InvalidSpecification(f"memory.guest: {error}") from error
     if amount < 1:
         raise InvalidSpecification(f"memory.guest: {amount} bytes are no memory")
+    if (most := _most(definition)) > amount:
+        SubElement(tree.domain, "maxMemory", slots=str(SLOTS), unit="b").text = str(most)
     SubElement(tree.domain, "memory", unit="b").text = str(amount)
+    if size := hardware.page_size(specification):
+        if size not in ("2Mi", "1Gi"):
+            raise InvalidSpecification(f"memory.hugepages.pageSize: {size!r} is not supported")
+        pages = SubElement(SubElement(tree.domain, "memoryBacking"), "hugepages")
+        SubElement(pages, "page", size=str(quantity.parse(size).bytes), unit="b")
+    if not hardware.has_balloon(specification):
+        SubElement(tree.devices, "memballoon", model="none")
+        return
     balloon = SubElement(tree.devices, "memballoon", model="virtio", freePageReporting="on")
     SubElement(balloon, "stats", period="10")
+
+
+def has_room(definition: Definition) -> bool:
+    """Return whether memory can be added to the guest's."""
+    return _most(definition) > hardware.guest_bytes(definition.specification)
+
+
+def _most(definition: Definition) -> int:
+    try:
+        return hardware.most_bytes(definition.specification)
+    except ValueError as error:
+        raise InvalidSpecification(f"memory.maxGuest: {error}") from error

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from apiserver.apis.virt import layout
+
 LIBVIRTD: Final = "/usr/sbin/libvirtd"
 QEMU_CONF: Final = """\
 # Without virtlogd: QEMU's output goes into a file of libvirtd's, at most what the pod's volume holds.
@@ -17,6 +19,11 @@ security_driver = "none"
 cgroup_controllers = []
 # QEMU's own locks on images stay on; libvirt's would need virtlockd.
 """
+
+
+def qemu_conf(*, hugepages: bool) -> str:
+    """Return ``qemu.conf``; without privileges libvirt looks for huge pages only where it is told to, and fails where there are none."""
+    return QEMU_CONF + (f'hugetlbfs_mount = "{layout.HUGEPAGES_DIRECTORY}"\n' if hugepages else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +69,7 @@ class Daemon:
         for name in ("home", "config/libvirt", "data", "libvirt"):
             (self.directory / name).mkdir(mode=0o700, parents=True, exist_ok=True)
         configuration = self.directory / "config" / "libvirt"
-        (configuration / "qemu.conf").write_text(QEMU_CONF)
+        (configuration / "qemu.conf").write_text(qemu_conf(hugepages=Path(layout.HUGEPAGES_DIRECTORY).is_mount()))
         (configuration / "libvirtd.conf").write_text(
             f'host_uuid = "{host_uuid}"\n'
             'log_outputs = "3:stderr"\n'

@@ -6,6 +6,8 @@
 - ``golden``: files of ``tests/golden`` that have what it becomes; ``why`` says why no guest can see it;
 - ``effect``: tests that saw its effect. Only outside ``spec.domain``.
 
+``[beside]`` has examples of fields of the family that stand beside its own, of which ``<field>`` is the name alone.
+
 ``<field>`` is the path below the family's own field. ``"affinity.*"`` stands for all below: only for what is copied into the pod as it is.
 """
 
@@ -19,7 +21,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
-from tests.fields.schema import DOMAIN, OUTSIDE, Field
+from tests.fields.schema import BESIDE, DOMAIN, OUTSIDE, Field
 
 ROOT: Final = Path(__file__).parents[2]
 FOLDER: Final = Path(__file__).parent
@@ -67,6 +69,8 @@ def example(fields: Iterable[Field]) -> dict[str, Any]:
         name = field.path.rpartition(".")[2]
         if not field.key and name != "devices" and field.family in files:
             parent[name] = files[field.family]["example"]
+        elif field.path in BESIDE:
+            whole["domain"]["devices"][name] = files[field.family]["beside"][name]
     return whole
 
 

@@ -17,6 +17,12 @@ COPIED: Final = frozenset(
 """Models of what virt-controller only copies into the pod."""
 DOMAIN: Final = "spec.domain"
 DEVICES: Final = "spec.domain.devices"
+BESIDE: Final[Mapping[str, str]] = {
+    "spec.domain.devices.blockMultiQueue": "disks",
+    "spec.domain.devices.networkInterfaceMultiqueue": "interfaces",
+    "spec.domain.devices.autoattachMemBalloon": "memory",
+}
+"""Fields beside that of the family that they are of: KubeVirt has them there, and they are of all of its devices."""
 OUTSIDE: Final = "spec"
 """The family of what is not of ``spec.domain``."""
 _SCALARS: Final[Mapping[tuple[Any, Any], str]] = {
@@ -72,12 +78,16 @@ class Field:
 
 def family_of(path: str) -> str:
     """Return the family of a field."""
+    if path in BESIDE:
+        return BESIDE[path]
     root = root_of(path)
     return OUTSIDE if root == OUTSIDE else re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", root.rpartition(".")[2]).lower()
 
 
 def root_of(path: str) -> str:
     """Return the path of the field that is the family's whole: ``spec.domain.devices.disks``."""
+    if path in BESIDE:
+        return DEVICES
     names = path.replace("[]", "").split(".")
     if names[:3] == DEVICES.split(".") and len(names) > 3:
         return ".".join(names[:4])

@@ -37,6 +37,9 @@ IN_MEMORY: Final = (
     Volume(TEMPORARY_VOLUME, TEMPORARY_DIRECTORY, 1 << 20),
 )
 """All that can be written in a pod without image disks: the root file system is read-only. The kernel keeps to these sizes."""
+HUGEPAGES_VOLUME: Final = "hugepages"
+HUGEPAGES_DIRECTORY: Final = "/var/lib/kubevirt/hugepages"
+"""emptyDir of a pod whose guest's memory consists of huge pages: libvirt makes a file for it there."""
 OVERLAYS_VOLUME: Final = "overlays"
 OVERLAYS_DIRECTORY: Final = "/var/lib/kubevirt/overlays"
 """emptyDir of a pod with image disks that the guest writes to, on the node's disk: an overlay for each of them."""

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.virt import names
 from apiserver.apis.virt.hardware import interfaces
-from controller.reconcilers.launcher_pods.needs import Claims, Needs
+from controller.reconcilers.launcher_pods.needs import MIB, Claims, Needs
+
+QUEUES_BYTES: Final = MIB
+"""A pair of queues beyond the first: two buffers of 68 KiB for packets, and what QEMU keeps of rings and of a tap."""
 
 
 def needs(domain: Object, claims: Claims) -> Needs:
     """Return the device by which QEMU opens the taps that virt-handler made."""
     del claims
-    return Needs(resources={names.TUN_RESOURCE: 1}) if interfaces.meant(domain) else Needs()
+    cards = interfaces.meant(domain)
+    if not cards:
+        return Needs()
+    queues = sum(interfaces.queues(domain, each["model"]) - 1 for each in cards)
+    return Needs(resources={names.TUN_RESOURCE: 1}, overhead_bytes=QUEUES_BYTES * queues)

@@ -23,6 +23,7 @@ from controller.reconcilers.launcher_pods import (
     graphics,
     inputs,
     interfaces,
+    io_threads,
     launcher,
     memory,
     sound,
@@ -37,7 +38,7 @@ GRACE_MARGIN_SECONDS: Final = 15
 """Beyond the machine's own grace period: for virt-launcher to power the guest off (it gives up 8 s after the deadline) and end."""
 
 _RESERVED: Final = (names.COMPONENT_LABEL, names.VM_NAME_LABEL, names.CREATED_BY_LABEL, names.MIGRATION_LABEL)
-_FAMILIES: Final = (launcher, cpu, memory, disks, firmware, interfaces, graphics, video, inputs, sound, tpm)
+_FAMILIES: Final = (launcher, cpu, memory, disks, io_threads, firmware, interfaces, graphics, video, inputs, sound, tpm)
 
 
 def launcher_pod(vm: Object, attempt: int, claims: Claims, settings: Settings, placement: Placement) -> Object:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from apiserver.apis.meta.objects import Object
+from apiserver.apis.virt import layout
 from apiserver.apis.virt.hardware import memory, resources
-from controller.reconcilers.launcher_pods.needs import Claims, Needs
+from controller.reconcilers.launcher_pods.needs import Claims, Needs, in_mebibytes
 
 PAGE_TABLE_SHARE: Final = 512
 """Eight bytes of page table map a page of 4096."""
@@ -15,8 +16,18 @@ PAGE_TABLE_SHARE: Final = 512
 def needs(domain: Object, claims: Claims) -> Needs:
     """Return the memory, and the page tables that map it."""
     del claims
+    guest = memory.guest_bytes(domain)
+    tables = Needs(overhead_bytes=guest // PAGE_TABLE_SHARE)
+    if size := memory.page_size(domain):
+        return tables + _hugepages(guest, size)
+    limit = resources.memory_limit(domain)
+    return tables + Needs(guest_bytes=limit, unrequested_bytes=limit - resources.memory_request(domain))
+
+
+def _hugepages(guest: int, size: str) -> Needs:
+    """Return huge pages, which are a resource of their own, and no part of the pod's memory."""
     return Needs(
-        guest_bytes=resources.memory_limit(domain),
-        overhead_bytes=memory.guest_bytes(domain) // PAGE_TABLE_SHARE,
-        unrequested_bytes=resources.memory_limit(domain) - resources.memory_request(domain),
+        resources={f"hugepages-{size}": guest},
+        volumes=({"name": layout.HUGEPAGES_VOLUME, "emptyDir": {"medium": f"HugePages-{size}", "sizeLimit": in_mebibytes(guest)}},),
+        mounts=({"name": layout.HUGEPAGES_VOLUME, "mountPath": layout.HUGEPAGES_DIRECTORY},),
     )

@@ -65,7 +65,15 @@ class Launcher:
     """One running virt-launcher and what is around it."""
 
     def __init__(
-        self, program: Path, directory: Path, guest: Guest, *, first: bool = False, disks: str = "", state: Path | None = None
+        self,
+        program: Path,
+        directory: Path,
+        guest: Guest,
+        *,
+        first: bool = False,
+        disks: str = "",
+        state: Path | None = None,
+        hugepages: bool = False,
     ) -> None:
         """Start it.
 
@@ -76,6 +84,7 @@ class Launcher:
             first: as process 1 of a PID namespace, by the entry point of its image.
             disks: size of the file system that the disks lie on, as mount takes it; of the machine's own where nothing is said.
             state: the claim of ``firmware.persistentState``; one of its own where nothing is said.
+            hugepages: with a volume of huge pages, of 2 MiB each.
         """
         self.run_directory = directory / "run"
         self.disks = directory / "disks"
@@ -95,6 +104,11 @@ class Launcher:
         made = layout.Volume(layout.MADE_VOLUME, layout.MADE_DIRECTORY, 64 << 20)
         for volume in (*layout.IN_MEMORY, made):
             self._mount(volume, directory / volume.name)
+        self._hugepages = directory / layout.HUGEPAGES_VOLUME
+        if hugepages:
+            self._hugepages.mkdir()
+            subprocess.run(["mount", "-t", "hugetlbfs", "-o", "pagesize=2M,mode=0777", "none", self._hugepages], check=True)
+            self._mounted.append(self._hugepages)
         self.log = directory / "log"
         passwd = directory / "passwd"
         passwd.write_text(f"root:x:0:0::/root:/bin/sh\nqemu:x:{layout.USER_ID}:{layout.USER_ID}::/:/bin/sh\n")
@@ -107,6 +121,7 @@ class Launcher:
             (self.access_credentials, layout.ACCESS_CREDENTIALS_DIRECTORY),
             (directory / made.name, made.directory),
             (self.state, layout.STATE_DIRECTORY),
+            *([(self._hugepages, layout.HUGEPAGES_DIRECTORY)] if hugepages else []),
             *((directory / volume.name, volume.directory) for volume in layout.IN_MEMORY),  # /tmp last: it hides what is bound before
         )
         kernel_boot = f"{shlex.quote(str(guest.directory))} {layout.KERNEL_BOOT_DIRECTORY}"

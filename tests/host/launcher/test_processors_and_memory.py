@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,16 +12,43 @@ from typing import Final
 import pytest
 
 from launcher.protocol import messages
-from tests.host.launcher.sandbox import Launcher, Viewer, a_machine
+from tests.host.launcher import guest
+from tests.host.launcher.sandbox import NO_GRAPHICS, Launcher, Viewer, a_machine, killed_afterwards
 
 pytestmark = [pytest.mark.host, pytest.mark.timeout(300)]
 Start = Callable[[], Launcher]
 
+HUGEPAGES: Final = Path("/proc/sys/vm/nr_hugepages")
+GUEST_PAGES: Final = 128
+BALLOON: Final = "0x0005"
+"""Virtio 1.2, 5: device types."""
+QEMUS_TABLE: Final = "WAET"
+"""A table of ACPI that SeaBIOS, which makes tables itself where QEMU has none, does not make."""
+WITHOUT_BALLOON: Final = {**NO_GRAPHICS, "autoattachMemBalloon": False}
 AHEAD_SECONDS: Final = 36_000
 INDIA_SECONDS: Final = 19_800
 """Of Asia/Kolkata, all the year round."""
 TOLERATED_SECONDS: Final = 1800
 """Between two clocks of which one is emulated on a loaded machine: far less than the differences that are looked for."""
+
+
+@pytest.fixture
+def start_with_hugepages(program: Path, test_guest: guest.Guest, tmp_path: Path) -> Iterator[Start]:
+    """Start pods with huge pages, of which the host keeps as many as one machine of the tests needs."""
+    before = HUGEPAGES.read_text()
+    HUGEPAGES.write_text(str(int(before) + GUEST_PAGES))
+    if int(HUGEPAGES.read_text()) < int(before) + GUEST_PAGES:
+        HUGEPAGES.write_text(before)
+        pytest.skip("the host's memory is in too many pieces for huge pages")
+    pods: list[Launcher] = []
+
+    def make() -> Launcher:
+        pods.append(Launcher(program, tmp_path / f"pod{len(pods)}", test_guest, hugepages=True))
+        return pods[-1]
+
+    with killed_afterwards(pods):
+        yield make
+    HUGEPAGES.write_text(before)
 
 
 @pytest.fixture
@@ -31,6 +59,18 @@ def two_processors() -> Iterator[list[int]]:
     os.sched_setaffinity(0, own)
     yield own
     os.sched_setaffinity(0, before)
+
+
+def pages_of(qemu: int, kibibytes: int) -> set[str]:
+    """Return the sizes of pages, in KiB, of QEMU's mappings of a size."""
+    found, size = set(), ""
+    for line in Path(f"/proc/{qemu}/smaps").read_text().splitlines():
+        name, _, value = line.partition(":")
+        if name == "Size":
+            size = value.split()[0]
+        elif name == "KernelPageSize" and size == str(kibibytes):
+            found.add(value.split()[0])
+    return found
 
 
 def is_ahead(viewer: Viewer, seconds: int) -> bool:
@@ -47,11 +87,19 @@ def threads(qemu: int) -> dict[str, str]:
     return found
 
 
-def test_processors_and_memory_are_as_they_were_asked_for(start: Start) -> None:
-    pod = start()
+def test_processors_and_memory_are_as_they_were_asked_for(start_with_hugepages: Start) -> None:
+    pod = start_with_hugepages()
+    for name in ("busy", "calm"):
+        (pod.disks / name).mkdir()
+        (pod.disks / name / "disk.img").write_bytes(bytes(1 << 20))
+    subprocess.run(["chown", "-R", "107:107", pod.disks], check=True)
+    busy = {"name": "busy", "type": "PersistentVolumeClaim", "source": {"name": "c"}, "dedicatedIOThread": True}
     features = [{"name": "smap"}, {"name": "sse4.2", "policy": "disable"}, {"name": "popcnt", "policy": "forbid"}]
     machine = a_machine(
         cpu={"sockets": 1, "maxSockets": 3, "cores": 2, "model": "Nehalem", "features": features},
+        memory={"guest": "256Mi", "maxGuest": "512Mi", "hugepages": {"pageSize": "2Mi"}},
+        ioThreads={"count": 1},
+        devices={**NO_GRAPHICS, "disks": [busy, {**busy, "name": "calm", "dedicatedIOThread": False}], "blockMultiQueue": True},
         clock={"utc": {"offsetSeconds": AHEAD_SECONDS}, "timer": {"hpet": {"present": True}, "kvm": {}}},
     )
     with pod.client() as client, pod.console() as viewer:
@@ -62,19 +110,28 @@ def test_processors_and_memory_are_as_they_were_asked_for(start: Start) -> None:
         assert {"smap", "sse4_1"} <= set(flags)
         assert not {"sse4_2", "popcnt"} & set(flags)
         assert "hpet" in viewer.sh("cat /sys/devices/system/clocksource/clocksource0/available_clocksource").split()
-        assert viewer.sh("test -e /sys/firmware/acpi/tables/DSDT && echo it is there") == "it is there"
+        assert QEMUS_TABLE in viewer.sh("ls /sys/firmware/acpi/tables").split()
         assert is_ahead(viewer, AHEAD_SECONDS)
+        assert viewer.sh("dmesg | grep SRAT | grep -c hotplug") == "1"
+        assert viewer.sh("ls -d /sys/block/vda/mq/* | wc -l") == "2"
+        assert BALLOON in viewer.sh("cat /sys/bus/virtio/devices/*/device").split()
+        (qemu,) = pod.qemu()
+        assert {"IO iothread1", "IO iothread2"} <= set(threads(qemu))
+        assert pages_of(qemu, 256 << 10) == {"2048"}
     assert "spec.domain.clock.timer.kvm" in pod.log.read_text()
 
 
 def test_a_guest_without_acpi_has_the_time_of_its_zone(start: Start) -> None:
     pod = start()
     with pod.client() as client, pod.console() as viewer:
-        client.ask(messages.Sync(a_machine(features={"acpi": {"enabled": False}}, clock={"timezone": "Asia/Kolkata"})))
+        client.ask(
+            messages.Sync(a_machine(features={"acpi": {"enabled": False}}, clock={"timezone": "Asia/Kolkata"}, devices=WITHOUT_BALLOON))
+        )
         viewer.expect("GUEST-READY", seconds=240)
-        assert viewer.sh("test -e /sys/firmware/acpi/tables/DSDT || echo it is not there") == "it is not there"
+        assert QEMUS_TABLE not in viewer.sh("ls /sys/firmware/acpi/tables").split()
         assert "hpet" not in viewer.sh("cat /sys/devices/system/clocksource/clocksource0/available_clocksource").split()
         assert is_ahead(viewer, INDIA_SECONDS)
+        assert BALLOON not in viewer.sh("cat /sys/bus/virtio/devices/*/device").split()
 
 
 def test_each_processor_has_one_of_the_pods_for_itself_and_the_emulator_another(start: Start, two_processors: list[int]) -> None:

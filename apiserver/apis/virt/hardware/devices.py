@@ -53,4 +53,4 @@ def same(one: Domain, other: Domain) -> bool:
 def _compared(domain: Domain) -> Object:
     written = meant(domain) | {"disks": disks.compared(domain)}
     unwritten = {field: of_domain(domain) for field, of_domain in _UNWRITTEN.items()}
-    return {**domain, "memory": memory.guest_bytes(domain), "resources": resources.compared(domain), "devices": written | unwritten}
+    return {**domain, "memory": memory.compared(domain), "resources": resources.compared(domain), "devices": written | unwritten}

@@ -8,7 +8,7 @@ from typing import Any, Final
 from apiserver.apis.meta import quantity
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.virt import cloud_init
-from apiserver.apis.virt.hardware import given
+from apiserver.apis.virt.hardware import cpu, given
 from apiserver.apis.virt.hardware.given import Domain
 
 IMAGE_PATH: Final = "disk/disk.img"
@@ -27,6 +27,12 @@ def meant(domain: Domain) -> list[Object]:
 def compared(domain: Domain) -> list[Object]:
     """Return :func:`meant` with amounts in bytes: for comparisons."""
     return [_with_overlay_in_bytes(each) for each in meant(domain)]
+
+
+def queues(domain: Domain) -> int:
+    """Return how many queues each disk has; 0: as many as QEMU gives the machine type, one for each processor."""
+    several = (domain.get("devices") or {}).get("blockMultiQueue")
+    return 0 if several is None else cpu.queues(domain) if several else 1
 
 
 def overlay_bytes(disk: Mapping[str, Any]) -> int:

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from apiserver.apis.meta.objects import Object
-from apiserver.apis.virt.hardware import given
+from apiserver.apis.virt.hardware import cpu, given
 from apiserver.apis.virt.hardware.given import Domain
 
 
 def meant(domain: Domain) -> list[Object]:
     """Return ``devices.interfaces``, each with ``type`` and ``model``; one where nothing is said."""
     return [{"type": "masquerade", "model": "virtio", **each} for each in given.devices(domain, "interfaces", [{"name": "default"}])]
+
+
+def queues(domain: Domain, model: str) -> int:
+    """Return how many pairs of queues a card of a model has."""
+    several = (domain.get("devices") or {}).get("networkInterfaceMultiqueue")
+    return cpu.queues(domain) if several and model == "virtio" else 1

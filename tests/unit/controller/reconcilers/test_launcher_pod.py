@@ -102,7 +102,17 @@ SHARES = a_vm(
 )
 DEDICATED = a_vm(domain={"cpu": {"cores": 2, "dedicatedCpuPlacement": True, "isolateEmulatorThread": True}, "memory": {"guest": "1Gi"}})
 
+PAGES = a_vm(
+    domain={
+        "cpu": {"cores": 4},
+        "memory": {"guest": "1Gi", "hugepages": {"pageSize": "2Mi"}},
+        "ioThreads": {"count": 2},
+        "devices": {"networkInterfaceMultiqueue": True, "graphics": []},
+    }
+)
+
 PODS = {
+    "hugepages": launcher_pod(PAGES, 1, {}, SETTINGS, Placement()),
     "shares": launcher_pod(SHARES, 1, {}, SETTINGS, Placement()),
     "dedicated": launcher_pod(DEDICATED, 1, {}, SETTINGS, Placement()),
     "tiny": launcher_pod(TINY, 1, {}, SETTINGS, Placement()),
@@ -211,6 +221,23 @@ def test_only_a_pod_that_asks_for_all_that_it_may_use_has_processors_of_its_own(
     assert dedicated["limits"]["cpu"] == "3"
     assert shares["requests"]["memory"] != shares["limits"]["memory"]
     assert "cpu" not in resources["disks"]["limits"]
+
+
+def test_huge_pages_are_no_part_of_the_pods_memory() -> None:
+    """https://kubernetes.io/docs/tasks/manage-hugepages/scheduling-hugepages/: requests equal limits, and a volume of that medium."""
+    resources = PODS["hugepages"]["spec"]["containers"][0]["resources"]
+    assert resources["requests"]["hugepages-2Mi"] == resources["limits"]["hugepages-2Mi"] == str(1 << 30)
+    assert quantity.parse(resources["limits"]["memory"]).bytes < 1 << 30
+    assert "hugepages-2Mi" not in PODS["disks"]["spec"]["containers"][0]["resources"]["limits"]
+
+
+def test_queues_and_threads_are_counted() -> None:
+    def overhead(**domain: Any) -> int:
+        return needs(a_vm(domain=domain), {}).overhead_bytes
+
+    cores = {"cpu": {"cores": 4}}
+    assert overhead(**cores, devices={"networkInterfaceMultiqueue": True}) - overhead(**cores) == 3 * MIB
+    assert overhead(ioThreads={"count": 3}) - overhead() == 6 * MIB
 
 
 def test_only_a_filesystem_claim_asks_for_a_group() -> None:

@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 from controller.reconcilers import leftovers
-from tests.unit.controller.reconcilers.test_launcher_pod import DEDICATED, DISKS, FIRST_BOOT, PLACED, PODS, SHARES, TINY, UEFI
+from tests.unit.controller.reconcilers.test_launcher_pod import DEDICATED, DISKS, FIRST_BOOT, PAGES, PLACED, PODS, SHARES, TINY, UEFI
 
 Change = Callable[[dict[str, Any]], Any]
 VMS = {
+    "hugepages": PAGES,
     "shares": SHARES,
     "dedicated": DEDICATED,
     "tiny": TINY,

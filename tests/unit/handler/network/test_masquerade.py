@@ -26,6 +26,11 @@ def test_what_exists_is_not_made_again() -> None:
     assert "mtu 1450" in again
 
 
+def test_a_tap_of_several_queues_is_made_so() -> None:
+    assert "mode tap user 107 group 107 multi_queue\n" in masquerade.script(EMPTY, MAC, queues=2)
+    assert "multi_queue" not in masquerade.script(EMPTY, MAC, queues=1)
+
+
 @pytest.mark.parametrize("observed", [EMPTY, FULL], ids=["new", "known"])
 def test_the_rules_are_there_before_the_tap_can_carry_a_frame(observed: Observed) -> None:
     lines = masquerade.script(observed, MAC).splitlines()

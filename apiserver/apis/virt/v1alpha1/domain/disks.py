@@ -115,6 +115,9 @@ class Disk(Model):
         None, description="Place in the order of devices to start from, from 1; devices without one come last."
     )
     serial: str | None = Field(None, description="The serial number that the guest reads from it.")
+    dedicated_io_thread: bool | None = Field(
+        None, alias="dedicatedIOThread", description="A thread of QEMU serves it alone. Of bus virtio only. Default false."
+    )
 
 
 def validate(domain: Object, path: Path) -> list[FieldError]:
@@ -133,6 +136,8 @@ def _validate_disk(disk: Object, path: Path) -> list[FieldError]:
     if "type" in disk and "source" in disk:
         found += _validate_source(disk["type"], disk["source"], path.child("source"))
         found += _validate_overlay(disk, path.child("source", "sizeLimit"))
+    if disk.get("dedicatedIOThread") and disk["target"]["bus"] != "virtio":
+        found.append(forbidden(path.child("dedicatedIOThread"), "needs bus virtio"))
     if disk["device"] == "cdrom" and disk["target"]["bus"] == "virtio":
         found.append(not_supported(path.child("target", "bus"), "virtio", ("sata", "scsi")))
     if disk["device"] == "disk" and disk["readOnly"] and disk["target"]["bus"] == "sata":  # the bus has no such disks, and libvirt refuses

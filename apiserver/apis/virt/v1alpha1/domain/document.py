@@ -6,6 +6,7 @@ from pydantic import Field
 
 from apiserver.apis.meta.schema import ATOMIC, Model
 from apiserver.apis.meta.validation import FieldError, Path
+from apiserver.apis.virt.hardware.cpu import MAX_QUEUES
 from apiserver.apis.virt.v1alpha1.domain import (
     chassis,
     clock,
@@ -17,6 +18,7 @@ from apiserver.apis.virt.v1alpha1.domain import (
     graphics,
     inputs,
     interfaces,
+    io_threads,
     machine,
     memory,
     panic,
@@ -37,6 +39,7 @@ from apiserver.apis.virt.v1alpha1.domain.firmware import Firmware
 from apiserver.apis.virt.v1alpha1.domain.graphics import Graphics
 from apiserver.apis.virt.v1alpha1.domain.inputs import Input
 from apiserver.apis.virt.v1alpha1.domain.interfaces import Interface
+from apiserver.apis.virt.v1alpha1.domain.io_threads import IOThreads
 from apiserver.apis.virt.v1alpha1.domain.machine import Machine
 from apiserver.apis.virt.v1alpha1.domain.memory import Memory
 from apiserver.apis.virt.v1alpha1.domain.panic import Panic
@@ -58,6 +61,7 @@ _FAMILIES = (
     firmware,
     chassis,
     disks,
+    io_threads,
     interfaces,
     graphics,
     video,
@@ -96,6 +100,18 @@ class Devices(Model):
     rng: Rng | None = Field(None, description="The source of random numbers. Default: a virtio one.")
     panic: Panic | None = Field(None, description="The panic device. Default: an isa one.")
     tpm: TPM | None = Field(None, description="A Trusted Platform Module. Default: none.")
+    block_multi_queue: bool | None = Field(
+        None,
+        description=f"Each disk of bus virtio or scsi has as many queues as there are processors, {MAX_QUEUES} at most; false: it has one. "
+        "Default: QEMU's choice for the machine type, one for each processor on newer ones.",
+    )
+    network_interface_multiqueue: bool | None = Field(
+        None,
+        description=f"Each card of model virtio has as many pairs of queues as there are processors, {MAX_QUEUES} at most. Default false.",
+    )
+    autoattach_mem_balloon: bool | None = Field(
+        None, description="There is a balloon, through which the guest gives memory back that it does not use. Default true."
+    )
 
 
 class Domain(Model):
@@ -105,6 +121,7 @@ class Domain(Model):
     memory: Memory | None = Field(None, description="Memory.")
     resources: Resources | None = Field(None, description="What the machine requests of its node, and may use of it at most.")
     machine: Machine | None = Field(None, description="The emulated machine.")
+    io_threads: IOThreads | None = Field(None, alias="ioThreads", description="Threads of QEMU that serve disks.")
     clock: Clock | None = Field(None, description="The clock that the guest reads, and its timers.")
     features: Features | None = Field(None, description="Features of the hypervisor and the machine.")
     firmware: Firmware | None = Field(None, description="What the guest starts from.")

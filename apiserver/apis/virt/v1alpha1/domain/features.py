@@ -9,7 +9,7 @@ from pydantic import Field
 
 from apiserver.apis.meta.schema import Int32, Model
 from apiserver.apis.meta.validation import FieldError, Path, forbidden, invalid
-from apiserver.apis.virt.hardware import clock
+from apiserver.apis.virt.hardware import clock, firmware
 from apiserver.apis.virt.hardware import features as hardware
 from apiserver.apis.virt.v1alpha1.domain.rules import Object, validate_between
 
@@ -85,7 +85,9 @@ class Features(Model):
     """Features of the hypervisor and the machine."""
 
     acpi: FeatureState | None = Field(
-        None, description="ACPI, by which the guest finds its devices, and learns that it is to power off. Default: there is ACPI."
+        None,
+        description="QEMU's ACPI, by which the guest finds its devices, and learns that it is to power off; without it a BIOS shows tables "
+        "of its own. Default: there is ACPI.",
     )
     apic: FeatureAPIC | None = Field(None, description="The interrupt controllers of the processors.")
     hyperv: FeatureHyperv | None = Field(None, description="Enlightenments for Windows. Default: none.")
@@ -98,7 +100,21 @@ class Features(Model):
 
 def validate(domain: Object, path: Path) -> list[FieldError]:
     """Return what is wrong with ``features``."""
-    path, wanted = path.child("features", "hyperv"), hardware.hyperv(domain)
+    path = path.child("features")
+    return _validate_firmware(domain, path) + _validate_hyperv(domain, path.child("hyperv"))
+
+
+def _validate_firmware(domain: Object, path: Path) -> list[FieldError]:
+    efi, found = firmware.efi(domain), []
+    if efi is not None and not hardware.has_acpi(domain):
+        found.append(forbidden(path.child("acpi"), "UEFI needs ACPI"))
+    if efi is not None and efi["secureBoot"] and hardware.smm(domain) is False:
+        found.append(forbidden(path.child("smm"), "Secure Boot needs System Management Mode"))
+    return found
+
+
+def _validate_hyperv(domain: Object, path: Path) -> list[FieldError]:
+    wanted = hardware.hyperv(domain)
     found = [
         forbidden(path.child(name), f"needs features.hyperv.{other}")
         for name, others in _NEEDED.items()

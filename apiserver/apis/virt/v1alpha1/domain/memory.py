@@ -2,25 +2,63 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Literal
 
 from pydantic import Field
 
 from apiserver.apis.meta import quantity
 from apiserver.apis.meta.schema import Model, Quantity
-from apiserver.apis.meta.validation import FieldError, Path
+from apiserver.apis.meta.validation import FieldError, Path, forbidden, invalid
+from apiserver.apis.virt.hardware import memory as hardware
+from apiserver.apis.virt.hardware import resources
 from apiserver.apis.virt.v1alpha1.domain.rules import Object, validate_amount
 
 MIN: Final = quantity.parse("16Mi")
 MAX: Final = quantity.parse("16Ti")
+MAX_ROOM: Final = quantity.parse("512Gi")
+"""Of maxGuest: QEMU keeps 1Gi more for each slot, and an emulated processor has addresses of 40 bits."""
+
+
+class Hugepages(Model):
+    """Huge pages of the node, of which the guest's memory consists."""
+
+    page_size: Literal["2Mi", "1Gi"] = Field(
+        description="The size of a page. The machine runs on a node that keeps enough of them free, and has them for itself."
+    )
 
 
 class Memory(Model):
     """The guest's memory."""
 
     guest: Quantity | None = Field(None, description="What the guest gets to see, 16Mi at least. Default 512Mi.")
+    max_guest: Quantity | None = Field(
+        None,
+        description="Memory that there is room for, guest included; Linux needs 64Mi more to start with such room. Default: as much as "
+        "guest.",
+    )
+    hugepages: Hugepages | None = Field(None, description="Have the guest's memory consist of huge pages. Default: it does not.")
 
 
 def validate(domain: Object, path: Path) -> list[FieldError]:
     """Return what is wrong with ``memory``."""
-    return validate_amount(domain["memory"]["guest"], MIN, MAX, path.child("memory", "guest"))
+    given, shares, path = domain["memory"], path.child("resources"), path.child("memory")
+    found = validate_amount(given["guest"], MIN, MAX, path.child("guest"))
+    if given.get("maxGuest") is not None:
+        found += validate_amount(given["maxGuest"], quantity.parse(str(given["guest"])), MAX_ROOM, path.child("maxGuest"))
+    return found or _validate_hugepages(domain, path, shares)
+
+
+def _validate_hugepages(domain: Object, path: Path, shares: Path) -> list[FieldError]:
+    if not (size := hardware.page_size(domain)):
+        return []
+    each = quantity.parse(size).bytes
+    found = [
+        invalid(path.child(name), str(domain["memory"][name]), f"must be a multiple of hugepages.pageSize, {size}")
+        for name, amount in (("guest", hardware.guest_bytes(domain)), ("maxGuest", hardware.most_bytes(domain)))
+        if domain["memory"].get(name) is not None and amount % each
+    ]
+    return found + [
+        forbidden(shares.child(which, "memory"), "may not be set with memory.hugepages: huge pages are requested whole")
+        for which in ("requests", "limits")
+        if resources.said(domain, which, "memory") is not None
+    ]

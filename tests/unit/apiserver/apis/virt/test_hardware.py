@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from apiserver.apis.virt.hardware import cpu, devices, disks, interfaces, memory, resources
+from apiserver.apis.virt.hardware import cpu, devices, disks, interfaces, io_threads, memory, resources
 
 IMAGE: dict[str, Any] = {"type": "Image", "source": {"reference": "a"}}
 CLAIM: dict[str, Any] = {"type": "PersistentVolumeClaim", "source": {"name": "b"}}
@@ -185,3 +185,42 @@ def test_a_share_that_is_written_otherwise_is_the_same_hardware() -> None:
     one, other, more = ({"resources": {"limits": {"cpu": each}}} for each in ("1", "1000m", "2"))
     assert devices.same(one, other)
     assert not devices.same(one, more)
+
+
+def virtio(**fields: Any) -> dict[str, Any]:
+    return {**CLAIM, **fields}
+
+
+def test_disks_take_the_threads_in_turn_and_those_alone_have_one_of_their_own() -> None:
+    several = [virtio(), virtio(dedicatedIOThread=True), virtio(target={"bus": "sata"}), virtio(), virtio(dedicatedIOThread=True), virtio()]
+    domain = {"ioThreads": {"count": 2}, "devices": {"disks": several}}
+    assert io_threads.assigned(domain) == {"disk0": 1, "disk1": 3, "disk3": 2, "disk4": 4, "disk5": 1}
+    assert io_threads.total(domain) == 4
+    assert io_threads.assigned({"devices": {"disks": several}}) == {"disk1": 1, "disk4": 2}
+    assert io_threads.total({"devices": {"disks": several}}) == 2
+    assert io_threads.assigned({"devices": {"disks": [virtio()]}}) == {}
+
+
+@pytest.mark.parametrize(
+    ("domain", "of_disks", "of_virtio", "of_others"),
+    [
+        ({"cpu": {"cores": 4}}, 0, 1, 1),
+        ({"cpu": {"cores": 4}, "devices": {"blockMultiQueue": True, "networkInterfaceMultiqueue": True}}, 4, 4, 1),
+        ({"cpu": {"cores": 4}, "devices": {"blockMultiQueue": False, "networkInterfaceMultiqueue": False}}, 1, 1, 1),
+        ({"cpu": {"cores": 9}, "devices": {"blockMultiQueue": True, "networkInterfaceMultiqueue": True}}, 8, 8, 1),
+    ],
+)
+def test_a_device_has_no_more_queues_than_processors_and_eight(
+    domain: dict[str, Any], of_disks: int, of_virtio: int, of_others: int
+) -> None:
+    assert disks.queues(domain) == of_disks
+    assert (interfaces.queues(domain, "virtio"), interfaces.queues(domain, "e1000e")) == (of_virtio, of_others)
+
+
+def test_memory_that_is_written_otherwise_is_the_same_hardware() -> None:
+    one, other, more = ({"memory": {"guest": "1Gi", "maxGuest": each}} for each in ("2Gi", "2048Mi", "3Gi"))
+    assert devices.same(one, other)
+    assert not devices.same(one, more)
+    assert not devices.same(one, {"memory": {"guest": "1Gi"}})
+    assert devices.same({"memory": {"guest": "1Gi", "maxGuest": "1Gi"}}, {"memory": {"guest": "1Gi"}})
+    assert not devices.same({}, {"memory": {"hugepages": {"pageSize": "2Mi"}}})

@@ -41,6 +41,13 @@ def device(name: str, **fields: Any) -> dict[str, Any]:
     return {"devices": {name: fields}}
 
 
+UEFI: dict[str, Any] = {"firmware": {"bootloader": {"efi": {}}}}
+
+
+def without(name: str) -> dict[str, Any]:
+    return {"features": {name: {"hidden": False} if name == "kvm" else {"enabled": False}}}
+
+
 SYNTHETIC: dict[str, Any] = {"vpindex": {}, "synic": {}, "synictimer": {}}
 
 
@@ -58,6 +65,10 @@ def vendor(name: str) -> dict[str, Any]:
 
 def offset(seconds: int) -> dict[str, Any]:
     return {"clock": {"utc": {"offsetSeconds": seconds}}}
+
+
+def memory(most: str, pages: str = "", guest: str = "512Mi") -> dict[str, Any]:
+    return {"memory": {"guest": guest, "maxGuest": most, **({"hugepages": {"pageSize": pages}} if pages else {})}}
 
 
 SOME_FEATURES = sorted(cpu_names.FEATURES)
@@ -104,6 +115,8 @@ def dedicated(**of: Any) -> dict[str, Any]:
             (hyperv({needed: {}, name: {}}), hyperv({needed: {"enabled": False}, name: {}}), f"features.hyperv.{name}")
             for name, needed in (("synic", "vpindex"), ("tlbflush", "vpindex"), ("ipi", "vpindex"), ("evmcs", "vapic"))
         ),
+        (without("acpi"), {**UEFI, **without("acpi")}, "features.acpi"),
+        ({**UEFI, **without("kvm")}, {**UEFI, **without("smm")}, "features.smm"),
         (hyperv(SYNTHETIC, {}), hyperv({**SYNTHETIC, "synic": {"enabled": False}}, {}), "features.hyperv.synictimer"),
         (hyperv(SYNTHETIC, {"present": True}), hyperv(SYNTHETIC, {"present": False}), "features.hyperv.synictimer"),
         (hyperv(SYNTHETIC, {}), hyperv(SYNTHETIC), "features.hyperv.synictimer"),
@@ -119,6 +132,18 @@ def dedicated(**of: Any) -> dict[str, Any]:
         ({"clock": {"timezone": "Etc/GMT+8"}}, {"clock": {"timezone": "Etc//GMT"}}, "clock.timezone"),
         ({"clock": {"timezone": "A" * 64}}, {"clock": {"timezone": "A" * 65}}, "clock.timezone"),
         ({"clock": {"timezone": "UTC"}}, {"clock": {"timezone": "UTC", "utc": {}}}, "clock.utc"),
+        (memory("512Mi"), memory("511Mi"), "memory.maxGuest"),
+        (memory("512Gi"), memory("513Gi"), "memory.maxGuest"),
+        (memory("514Mi", "2Mi"), memory("515Mi", "2Mi"), "memory.maxGuest"),
+        (memory("2Gi", "1Gi", guest="1Gi"), memory("2Gi", "1Gi", guest="1536Mi"), "memory.guest"),
+        (memory("1Gi", "2Mi"), {**memory("1Gi", "2Mi"), **requests(memory="512Mi")}, "resources.requests.memory"),
+        ({"ioThreads": {"count": 16}}, {"ioThreads": {"count": 17}}, "ioThreads.count"),
+        ({"ioThreads": {"count": 0}}, {"ioThreads": {"count": -1}}, "ioThreads.count"),
+        (
+            disks(disk(dedicatedIOThread=True)),
+            disks(disk(dedicatedIOThread=True, target={"bus": "scsi"})),
+            "devices.disks[0].dedicatedIOThread",
+        ),
         (dedicated(memory="512Mi"), dedicated(memory="511Mi"), "resources.requests.memory"),
         (dedicated(), dedicated(cpu="1"), "resources.requests.cpu"),
         ({"memory": {"guest": "16Mi"}}, {"memory": {"guest": "16777215"}}, "memory.guest"),

@@ -1,0 +1,29 @@
+"""Threads of QEMU that serve disks: ``ioThreads``."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pydantic import Field
+
+from apiserver.apis.meta.schema import Int32, Model
+from apiserver.apis.meta.validation import FieldError, Path
+from apiserver.apis.virt.v1alpha1.domain.rules import Object, validate_between
+
+MAX_COUNT: Final = 16
+
+
+class IOThreads(Model):
+    """Threads of QEMU that serve disks of bus virtio, so that its main thread need not."""
+
+    count: Int32 | None = Field(
+        None,
+        description="How many threads the disks without dedicatedIOThread share, which take them in turn: 1 serves all of them. Default 0: "
+        "QEMU's main thread serves them.",
+    )
+
+
+def validate(domain: Object, path: Path) -> list[FieldError]:
+    """Return what is wrong with ``ioThreads``."""
+    count = (domain.get("ioThreads") or {}).get("count")
+    return [] if count is None else validate_between(count, 0, MAX_COUNT, path.child("ioThreads", "count"))

@@ -1,0 +1,17 @@
+"""Threads of QEMU that serve disks: ``<iothreads>``. Which disk has which is an attribute of the disk."""
+
+from __future__ import annotations
+
+from xml.etree.ElementTree import SubElement
+
+from apiserver.apis.virt.hardware import io_threads as hardware
+from launcher.domain.definition import Definition, Tree
+from launcher.domain.values import InvalidSpecification
+
+
+def append(tree: Tree, definition: Definition) -> None:
+    """Append the number of threads."""
+    if hardware.shared(definition.specification) < 0:
+        raise InvalidSpecification("ioThreads.count: there cannot be fewer than none")
+    if total := hardware.total(definition.specification):
+        SubElement(tree.domain, "iothreads").text = str(total)
