@@ -12,6 +12,7 @@ from typing import Final
 from apiserver.apis.meta import objects
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.virt import guestinfo, names, phases
+from apiserver.apis.virt.domainxml import told
 from apiserver.apis.virt.resources import MIGRATIONS, VIRTUAL_MACHINES
 from apiserver.client.delegated import Access
 from apiserver.client.informer import Informer
@@ -46,7 +47,7 @@ logger = logging.getLogger(__name__)
 FIGURES_SECONDS: Final = 5.0
 KVM_NUMBER: Final = (10, 232)
 TUN_NUMBER: Final = (10, 200)
-CHECKS: Final[Mapping[str, Check]] = {guestinfo.NAME: guestinfo.parse}
+CHECKS: Final[Mapping[str, Check]] = {guestinfo.NAME: guestinfo.parse, told.NAME: told.parse}
 """What can be read of guests, by name, and what makes of a launcher's text what virt-api is answered with."""
 
 

@@ -15,6 +15,7 @@ from apiserver.apis.virt import names
 from apiserver.client.config import ConfigError
 from apiserver.client.rest import Client
 from apiserver.registry.generic.strategy import Connect, Read
+from apiserver.registry.virt.domainxml import DomainXML
 from apiserver.registry.virt.guestinfo import GuestInfo
 from apiserver.registry.virt.handlers import Handlers
 from apiserver.registry.virt.migrations import MigrationStrategy
@@ -51,7 +52,7 @@ def kinds(options: Options, client: Client | None, tls: ClientTls | None) -> Kin
                 "vnc": HandlerStream("vnc", locate, lambda: tls.context, revoked),
             }
             handlers = Handlers(locate, lambda: tls.context, revoked)
-            reads = {GuestInfo.name: GuestInfo(handlers)}
+            reads = {GuestInfo.name: GuestInfo(handlers), DomainXML.name: DomainXML(handlers)}
     username = options.handler_username or names.handler_username(options.namespace)
     restriction = NodeRestriction(username, required=options.require_node_claims, addresses=addresses, now=now, revoked=is_revoked)
     return Kinds((VirtualMachineStrategy(connects, reads), MigrationStrategy()), informers, (restriction,))

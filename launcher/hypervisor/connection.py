@@ -8,6 +8,7 @@ import json
 import logging
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, Final, TypeVar
 from xml.etree import ElementTree as ET
 
@@ -44,6 +45,9 @@ AGENT_SECONDS: Final = 3
 AGENT_CALL_SECONDS: Final = 10.0
 CONNECT_SECONDS: Final = 0.03
 """libvirtd listens some 40 ms after it was started, and every start of a guest waits for it."""
+
+SCHEMA: Final = Path("/usr/share/libvirt/schemas/domain.rng")
+"""libvirt's own schema, which libvirtd reads where it is asked to validate."""
 
 _MIGRATE_FLAGS: Final = (
     libvirt.VIR_MIGRATE_LIVE
@@ -146,13 +150,13 @@ class LibvirtHypervisor:
         except DomainNotFound:  # it went between two questions
             return None
 
-    async def create(self, name: str, xml: str) -> None:
+    async def create(self, name: str, xml: str, *, validate: bool = False) -> None:
         """See the port."""
 
         def create(connection: libvirt.virConnect) -> None:
             if _lookup(connection, name) is not None:
                 raise DomainExists(f"define domain {name}: it exists already")
-            domain = connection.defineXML(xml)
+            domain = connection.defineXMLFlags(xml, libvirt.VIR_DOMAIN_DEFINE_VALIDATE if validate and SCHEMA.exists() else 0)
             try:
                 domain.createWithFlags(0 if self._test_driver else libvirt.VIR_DOMAIN_START_PAUSED)
                 if self._test_driver:

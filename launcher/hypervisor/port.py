@@ -116,8 +116,8 @@ class Hypervisor(Protocol):
     async def observe(self, name: str) -> Observation | None:
         """Return the domain, or None when there is none."""
 
-    async def create(self, name: str, xml: str) -> None:
-        """Define the domain ``name`` and start it paused."""
+    async def create(self, name: str, xml: str, *, validate: bool = False) -> None:
+        """Define the domain ``name`` and start it paused; ``validate``: once the XML fits libvirt's schema, where that is installed."""
 
     async def resume(self, name: str) -> None:
         """Let the processors run."""

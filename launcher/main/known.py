@@ -39,6 +39,8 @@ class Known:
     domain: Observation | None = None
     """The domain when it was last seen, which may be as old as the last event."""
     run: life.Run = field(default_factory=life.Run)
+    xml: str = ""
+    """The XML that libvirt was given, or would have been were the domain not to come from another pod."""
     stopping: life.Stopping | None = None
     """Since the guest has to power off."""
     making: bool = False
@@ -97,8 +99,9 @@ def abandoned(known: Known) -> Known:
     return dataclasses.replace(known, abandoned=True)
 
 
-def prepared(known: Known) -> Known:
-    """Return what is known once all that the domain needs is there."""
+def prepared(known: Known, xml: str = "") -> Known:
+    """Return what is known once all that the domain needs is there; ``xml`` is the domain's."""
+    known = dataclasses.replace(known, xml=xml)
     return _with_status(known, not_migratable=not_migratable(known.machine) if known.machine is not None else "")
 
 

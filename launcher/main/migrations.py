@@ -45,10 +45,11 @@ class Migrations:
                 return
             try:
                 async with self._making.until_abandoned():
-                    await self._making.preparation.prepare(request.machine)
+                    xml = await self._making.preparation.prepare(request.machine)
             except StartFailure as error:
                 raise Refused("Failed", str(error)) from error
             self._record.take(known.adopted, request.machine)
+            self._record.take(known.prepared, xml)
             self._record.take(known.with_migration, messages.MigrationStatus(request.migration_uid, "incoming", "prepared"))
 
     async def release(self, request: messages.ReleaseMigration) -> None:

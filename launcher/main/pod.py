@@ -9,6 +9,7 @@ from pathlib import Path
 
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.virt import guestinfo
+from apiserver.apis.virt.domainxml import told
 from launcher.hypervisor.port import Hypervisor
 from launcher.main import agent, known, life, requests
 from launcher.main.agent import Agent
@@ -61,7 +62,7 @@ class Pod:
         self._suspension = Suspension(hypervisor, self._watch)
         self._migrations = Migrations(hypervisor, self._watch, self._making)
         self._stop = Stop(hypervisor, self._watch, self._migrations)
-        self.reads: Mapping[str, Tell] = {guestinfo.NAME: self._guest_info}
+        self.reads: Mapping[str, Tell] = {guestinfo.NAME: self._guest_info, told.NAME: self._domain_xml}
         """What can be read of the domain, by the name that ``messages.Read`` has for it."""
 
     @property
@@ -117,6 +118,9 @@ class Pod:
                 await self._suspension.suspend()
             case messages.Resume():
                 await self._suspension.resume()
+
+    async def _domain_xml(self) -> str:
+        return requests.given_xml(self._record.known)
 
     def _viewers_changed(self) -> None:
         self._record.take(known.viewed, self.console.viewers)

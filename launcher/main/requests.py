@@ -122,6 +122,17 @@ def is_to_abort(known: Known, uid: str) -> bool:
     return known.leaving is not None and known.leaving.uid == uid
 
 
+def given_xml(known: Known) -> str:
+    """Return the XML that libvirt was given.
+
+    Raises:
+        Refused: it was given none yet.
+    """
+    if not known.xml:
+        raise Refused("Conflict", "no domain was made yet")
+    return known.xml
+
+
 def refused(error: HypervisorError) -> Refused:
     """Return the refusal of a request that the hypervisor could not carry out."""
     match error:

@@ -59,8 +59,8 @@ class Start:
     async def _make(self, request: messages.Sync) -> None:
         name = self._record.known.name
         xml = await self._making.preparation.prepare(request.machine)
-        self._record.take(known.prepared)
-        await self._hypervisor.create(name, xml)
+        self._record.take(known.prepared, xml)
+        await self._hypervisor.create(name, xml, validate=bool(request.machine.domain_xml))
         self._record.take(known.created)
         try:
             async with asyncio.timeout(CONSOLE_SECONDS):

@@ -12,7 +12,10 @@ from typing import Final
 import pytest
 import yaml
 
+from apiserver.apis.virt import layout
+from apiserver.apis.virt.domainxml import told
 from apiserver.apis.virt.hardware.described import domain_of
+from launcher.domain import document
 from launcher.protocol import messages
 from tests.host.launcher.sandbox import KERNEL_ARGS, KERNEL_BOOT, Launcher, a_machine
 
@@ -42,6 +45,22 @@ def a_machine_of_xml() -> messages.Machine:
     return dataclasses.replace(a_machine(), domain=specification, domain_xml=xml)
 
 
+def with_placeholders(given: str) -> str:
+    """Return the XML of the machine for the one that libvirt was given: what was filled in is taken out again, and nothing else."""
+    for value, placeholder in (
+        ("<domain type='qemu'>", "<domain type='@type@'>"),
+        ("default_testvm", "whatever-the-engine-calls-it"),
+        (document.domain_uuid(a_machine().uid, {}), "@uuid@"),
+        (f"{layout.KERNEL_BOOT_DIRECTORY}/vmlinuz", "@kernel@"),
+        (f"{layout.KERNEL_BOOT_DIRECTORY}/initrd", "@initrd@"),
+        (f"{layout.DISKS_DIRECTORY}/data/disk.img", "@disk:data@"),
+        *((f"{layout.RUN_DIRECTORY}/{each}.sock", f"@{each}@") for each in ("serial", "agent", "vnc")),
+    ):
+        assert value in given
+        given = given.replace(value, placeholder)
+    return given
+
+
 def test_a_guest_starts_from_xml_and_libvirt_is_given_its_bytes(start: Start) -> None:
     pod = start()
     image = pod.disks / "data/disk.img"
@@ -55,3 +74,5 @@ def test_a_guest_starts_from_xml_and_libvirt_is_given_its_bytes(start: Start) ->
         assert viewer.sh("cat /sys/class/dmi/id/sys_vendor") == "Example Engine"
         assert viewer.sh("cat /sys/block/vda/serial; echo; head -c 11 /dev/vda") == "from-xml\non-the-disk"
         assert viewer.sh("cat /sys/devices/system/cpu/possible") == "0"
+        given = client.read(told.NAME)
+        assert with_placeholders(given) == machine.domain_xml

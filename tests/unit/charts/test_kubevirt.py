@@ -16,6 +16,7 @@ import yaml
 from apiserver.apis.core import resources as core
 from apiserver.apis.virt import names, streams
 from apiserver.endpoints.verbs.streamlimits import StreamLimits
+from apiserver.registry.virt.domainxml import DomainXML
 from apiserver.registry.virt.guestinfo import GuestInfo
 from apiserver.registry.virt.verbs import VERBS
 from apiserver.server import options
@@ -27,7 +28,7 @@ from tests.unit.pods import unbounded
 
 ROOT = Path(__file__).parents[3]
 CHART = ROOT / "charts" / "kubevirt"
-READS = frozenset({GuestInfo.name})
+READS = frozenset({GuestInfo.name, DomainXML.name})
 """Subresources that who may view a machine may read."""
 GOLDEN = Path(__file__).parent / "golden.yaml"
 NODE = "etcd.storage.nodeDisk.node=node1"

@@ -21,6 +21,7 @@ MAX_ATTRIBUTES: Final = 32
 OF_LIBVIRT: Final = "http://libvirt.org/schemas/domain/"
 """Namespaces in which libvirt has elements that go around its own checks: ``qemu:commandline`` and others."""
 
+_CONTROLS: Final = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 _TAG: Final = re.compile(rb"<[^\s/>]+")
 _ATTRIBUTE: Final = re.compile(rb"""\s+([^\s=/>]+)\s*=\s*(?:"([^"]*)"|'([^']*)')""")
 _TAG_END: Final = re.compile(rb"\s*(/?)>")
@@ -188,6 +189,11 @@ class _Builder:
             self.root = closed
 
 
+def has_controls(text: str) -> bool:
+    """Return whether a text has characters that a terminal obeys: all control characters but tabs and ends of lines."""
+    return _CONTROLS.search(text) is not None
+
+
 def parse(text: str) -> Node:
     """Return the root of a document.
 
@@ -200,6 +206,8 @@ def parse(text: str) -> Node:
         raise Malformed("line 1: must be Unicode text") from error
     if len(data) > MAX_BYTES:
         raise Malformed(f"line 1: may not be more than {MAX_BYTES} bytes, and has {len(data)}")
+    if has_controls(text):
+        raise Malformed("line 1: must not have control characters, wherever")
     if not text.startswith("<") and not text.lstrip(" \t\r\n").startswith("<"):
         raise Malformed("line 1: must begin with an element")
     root = _Builder(data).parse()

@@ -1,0 +1,132 @@
+"""A machine in libvirt's own XML, and an engine that runs it as the oVirt plan has it: XML and host in, state out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.cluster.kube import ROOT, Kubectl, console, eventually
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
+
+EXAMPLE = ROOT / "examples" / "domain-xml.yaml"
+
+
+def path_of(kubectl: Kubectl, name: str) -> str:
+    return f"/apis/kubevirt.io/v1alpha1/namespaces/{kubectl.namespace}/virtualmachines/{name}/domainxml"
+
+
+def given_xml(kubectl: Kubectl, name: str) -> str:
+    found = json.loads(kubectl("get", "--raw", path_of(kubectl, name)))
+    assert (found["kind"], found["metadata"]["name"]) == ("VirtualMachineDomainXML", name)
+    return str(found["xml"])
+
+
+def test_the_example_runs_as_it_stands_and_libvirt_is_given_its_bytes(kubectl: Kubectl) -> None:
+    kubectl("apply", "-f", str(EXAMPLE))
+    kubectl("wait", "vm", "from-xml", "--for=condition=Ready", "--timeout=150s", timeout=160)
+    vm = kubectl.json("get", "vm", "from-xml")
+    with console(kubectl, "from-xml") as guest:
+        guest.expect("GUEST-READY", timeout=120)
+        assert "Example Engine" in guest.run("cat /sys/class/dmi/id/sys_vendor")
+
+    wanted, given = (text.splitlines() for text in (vm["spec"]["domainXML"], given_xml(kubectl, "from-xml")))
+    changed = {old.strip(): new.strip() for old, new in zip(wanted, given, strict=True) if old != new}
+    uuid = next(new for old, new in changed.items() if old == "<uuid>@uuid@</uuid>")
+    assert changed == {
+        "<domain type='@type@'>": f"<domain type='{vm['status']['domain']['type']}'>",
+        "<name>whatever-the-engine-calls-it</name>": f"<name>{kubectl.namespace}_from-xml</name>",
+        "<uuid>@uuid@</uuid>": uuid,
+        "<entry name='uuid'>@uuid@</entry>": uuid.replace("<uuid>", "<entry name='uuid'>").replace("</uuid>", "</entry>"),
+        "<kernel>@kernel@</kernel>": "<kernel>/var/lib/kubevirt/kernel-boot/boot/vmlinuz</kernel>",
+        "<initrd>@initrd@</initrd>": "<initrd>/var/lib/kubevirt/kernel-boot/boot/initrd.gz</initrd>",
+        "<mac address='@mac:default@'/>": f"<mac address='{vm['status']['interfaces'][0]['mac']}'/>",
+        "<target dev='@network:default@' managed='no'/>": "<target dev='tap0' managed='no'/>",
+        "<source mode='bind' path='@serial@'/>": "<source mode='bind' path='/run/kubevirt/serial.sock'/>",
+        "<source mode='bind' path='@agent@'/>": "<source mode='bind' path='/run/kubevirt/agent.sock'/>",
+        "<listen type='socket' socket='@vnc@'/>": "<listen type='socket' socket='/run/kubevirt/vnc.sock'/>",
+    }
+    assert "128Mi" in kubectl("get", "vm", "from-xml", "-o", "wide")
+    kubectl("delete", "vm", "from-xml", "--timeout=90s", timeout=100)
+
+
+def test_a_typed_machine_tells_its_xml_too_and_one_that_is_off_none(kubectl: Kubectl) -> None:
+    vm = yaml.safe_load((ROOT / "examples" / "tiny.yaml").read_text())
+    kubectl.apply(vm)
+    kubectl("wait", "vm", "tiny", "--for=condition=Ready", "--timeout=150s", timeout=160)
+    assert given_xml(kubectl, "tiny").startswith("<domain type=")
+    kubectl("patch", "vm", "tiny", "--type=merge", "-p", '{"spec": {"runStrategy": "Halted"}}')
+    eventually(lambda: kubectl.json("get", "vm", "tiny")["status"]["phase"] == "Stopped", timeout=90, what="phase Stopped")
+    answer = kubectl.try_run("get", "--raw", path_of(kubectl, "tiny"))
+    assert answer.returncode != 0
+    assert "cannot read domainxml" in answer.stderr
+
+
+def test_what_breaks_out_is_refused_with_its_place(kubectl: Kubectl) -> None:
+    vm = yaml.safe_load(EXAMPLE.read_text())
+    vm["spec"]["domainXML"] = vm["spec"]["domainXML"].replace("</devices>", "<hostdev mode='subsystem' type='pci'/></devices>")
+    refused = kubectl.try_run("create", "-f", "-", stdin=yaml.safe_dump(vm))
+    assert refused.returncode != 0
+    assert "spec.domainXML: Forbidden: /domain/devices/hostdev: is not allowed" in refused.stderr
+
+
+class Engine:
+    """What an engine does of it: it runs a machine on a host that it chose, and reports what changes."""
+
+    def __init__(self, kubectl: Kubectl) -> None:
+        self._kubectl = kubectl
+
+    def run(self, name: str, xml: str, domain: dict[str, Any], host: str) -> None:
+        """Ask for the run, and forget about it: nothing is locked meanwhile."""
+        spec = {"runStrategy": "Once", "nodeSelector": {"kubevirt.io/hostname": host}, "domain": domain, "domainXML": xml}
+        machine = {"apiVersion": "kubevirt.io/v1alpha1", "kind": "VirtualMachine", "metadata": {"name": name}, "spec": spec}
+        self._kubectl.create(machine)
+
+    def reports(self, name: str, *, timeout: float) -> Iterator[dict[str, Any]]:
+        """Yield what is shown of a machine, each time that it is something else, for so many seconds at most for each."""
+        last: dict[str, Any] = {}
+
+        def changed() -> dict[str, Any] | None:
+            nonlocal last
+            status = self._kubectl.json("get", "vm", name).get("status") or {}
+            shown = {
+                "status": status.get("phase") or "Pending",
+                "host": status.get("nodeName") or "",
+                "displays": tuple(each["type"] for each in status.get("graphics") or ()),
+                "address": next((each.get("ipAddress") or "" for each in status.get("interfaces") or ()), ""),
+            }
+            if shown == last:
+                return None
+            last = shown
+            return shown
+
+        while True:
+            yield eventually(changed, timeout=timeout, what=f"a change of {name}")
+
+
+def test_an_engine_runs_a_machine_on_a_host_and_hears_what_becomes_of_it(kubectl: Kubectl) -> None:
+    example = yaml.safe_load(EXAMPLE.read_text())["spec"]
+    engine = Engine(kubectl)
+    engine.run("engines", example["domainXML"], example["domain"], "node2")
+
+    seen = []
+    for report in engine.reports("engines", timeout=150):
+        seen.append(report)
+        if report["status"] == "Running" and report["address"]:
+            break
+        assert report["status"] not in ("Failed", "Stopped")
+    assert seen[-1]["host"] == "node2"
+    assert seen[-1]["displays"] == ("vnc",)
+    order = list(dict.fromkeys(each["status"] for each in seen))
+    assert order == sorted(order, key=["Pending", "Scheduling", "Scheduled", "Running"].index)
+    with console(kubectl, "engines") as guest:
+        guest.expect("GUEST-READY", timeout=120)
+        guest.type("poweroff -f\n")
+    for report in engine.reports("engines", timeout=90):
+        if report["status"] == "Succeeded":
+            break
+    kubectl("delete", "vm", "engines", "--timeout=90s", timeout=100)

@@ -1,0 +1,27 @@
+"""The XML that libvirt was given, as it is told."""
+
+from __future__ import annotations
+
+import pytest
+
+from apiserver.apis.virt.domainxml import told
+from launcher.main import known, requests
+from launcher.main.known import Known
+from launcher.main.refusal import Refused
+
+
+def test_what_libvirt_was_given_is_told_once_there_is_something() -> None:
+    with pytest.raises(Refused, match="no domain was made yet"):
+        requests.given_xml(Known())
+    assert requests.given_xml(known.prepared(Known(), "<domain/>")) == "<domain/>"
+
+
+def test_it_is_told_with_every_byte() -> None:
+    text = "<domain>\r\n\t<!-- ü 緑 \u00a0\u200b -->\n</domain>"
+    assert told.parse(text) == {"xml": text}
+
+
+@pytest.mark.parametrize("text", ["\x1b]0;x\x07", "\x9b2J", "\0", "x" * (told.MAX_CHARACTERS + 1)])
+def test_what_a_terminal_obeys_is_no_such_text(text: str) -> None:
+    with pytest.raises(ValueError, match=r"with control characters|longer than"):
+        told.parse(text)
