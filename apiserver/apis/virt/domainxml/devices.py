@@ -12,49 +12,49 @@ from apiserver.apis.virt.domainxml.values import ON_OFF, address, number, words
 
 EMULATOR: Final = "/usr/bin/qemu-system-x86_64"
 
-_MODELS: Final[Mapping[str, tuple[str, ...]]] = {
-    "pci": (
-        "pci-root",
-        "pcie-root",
-        "pci-bridge",
-        "pcie-root-port",
-        "pcie-to-pci-bridge",
-        "dmi-to-pci-bridge",
-        "pcie-switch-upstream-port",
-        "pcie-switch-downstream-port",
+_DRIVER: Final = Element({"queues": number(1, 64), "cmd_per_lun": number(1, 1024), "max_sectors": number(1, 65535)})
+_PCI_MODEL: Final = words(
+    "pci-bridge", "i82801b11-bridge", "pcie-pci-bridge", "ioh3420", "pcie-root-port", "x3130-upstream", "xio3130-downstream"
+)
+_PCI_TARGET: Final = Element(dict.fromkeys(("chassisNr", "chassis", "port", "busNr", "index"), address))
+_PORTS: Final = {"ports": number(1, 31)}
+_CONTROLLERS: Final[Mapping[str, Element]] = {
+    "pci": Element(
+        {
+            "model": words(
+                "pci-root",
+                "pcie-root",
+                "pci-bridge",
+                "pcie-root-port",
+                "pcie-to-pci-bridge",
+                "dmi-to-pci-bridge",
+                "pcie-switch-upstream-port",
+                "pcie-switch-downstream-port",
+            )
+        },
+        {"model": Element({"name": _PCI_MODEL}, required=frozenset({"name"})), "target": _PCI_TARGET},
+        required=frozenset({"model"}),
     ),
-    "usb": (
-        "none",
-        "qemu-xhci",
-        "nec-xhci",
-        "piix3-uhci",
-        "ich9-ehci1",
-        "ich9-uhci1",
-        "ich9-uhci2",
-        "ich9-uhci3",
+    "usb": Element(
+        {
+            "model": words("none", "qemu-xhci", "nec-xhci", "piix3-uhci", "ich9-ehci1", "ich9-uhci1", "ich9-uhci2", "ich9-uhci3"),
+            **_PORTS,
+        },
+        {"master": Element({"startport": number(0, 15)}, required=frozenset({"startport"}))},
     ),
-    "scsi": ("virtio-scsi", "lsilogic"),
-    "virtio-serial": ("virtio",),
-    "sata": (),
-    "ide": ("piix3",),
+    "scsi": Element({"model": words("virtio-scsi", "lsilogic")}, {"driver": _DRIVER}),
+    "virtio-serial": Element({"model": words("virtio"), **_PORTS, "vectors": number(0, 64)}),
+    "sata": Element(),
+    "ide": Element({"model": words("piix3")}),
 }
 
 
-def _controller(kind: str, models: tuple[str, ...]) -> Element:
-    ports = {"ports": number(1, 31)} if kind in ("usb", "virtio-serial") else {}
-    return Element(
-        {"type": words(kind), "index": number(0, 255), **({"model": words(*models)} if models else {}), **ports, "vectors": number(0, 64)},
-        {
-            "model": Element({"name": words(*(each for each in (*models, "ioh3420", "i82801b11-bridge")))}),
-            "target": Element(dict.fromkeys(("chassisNr", "chassis", "port", "busNr", "index"), address)),
-            "master": Element({"startport": number(0, 15)}),
-            "driver": Element({"queues": number(1, 64), "cmd_per_lun": number(1, 1024), "max_sectors": number(1, 65535)}),
-            **PLACE,
-        },
-    )
+def _controller(kind: str, special: Element) -> Element:
+    attributes = {"type": words(kind), "index": number(0, 255), **special.attributes}
+    return Element(attributes, {**special.children, **PLACE}, required=special.required)
 
 
-_CONTROLLER: Final = Choice("type", {kind: _controller(kind, models) for kind, models in _MODELS.items()}, most=64)
+_CONTROLLER: Final = Choice("type", {kind: _controller(kind, each) for kind, each in _CONTROLLERS.items()}, most=64)
 _INPUT: Final = Element(
     {"type": words("tablet", "mouse", "keyboard"), "bus": words("usb", "ps2", "virtio")},
     PLACE,
@@ -79,12 +79,12 @@ _RNG: Final = Element(
 )
 _BALLOON: Final = Element(
     {"model": words("virtio", "none"), "autodeflate": ON_OFF, "freePageReporting": ON_OFF},
-    {"stats": Element({"period": number(0, 3600)}), **PLACE},
+    {"stats": Element({"period": number(1, 3600)}, required=frozenset({"period"})), **PLACE},
     required=frozenset({"model"}),
 )
 _SOUND: Final = Element(
     {"model": words("ich6", "ich9", "ac97")},
-    {"codec": Element({"type": words("duplex", "micro", "output")}), **PLACE},
+    {"codec": Element({"type": words("duplex", "micro", "output")}, required=frozenset({"type"})), **PLACE},
     required=frozenset({"model"}),
     most=2,
 )

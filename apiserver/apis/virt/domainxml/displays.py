@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from apiserver.apis.virt.domainxml.grammar import Choice, Element
 from apiserver.apis.virt.domainxml.places import PLACE
-from apiserver.apis.virt.domainxml.values import ON_OFF, SPICE, VNC, YES_NO, matching, number, words
+from apiserver.apis.virt.domainxml.values import ON_OFF, SPICE, VNC, YES_NO, Rule, matching, number, words
 
 MOST_VIDEO_KIB: Final = 256 << 10
 
@@ -14,6 +15,10 @@ MOST_VIDEO_KIB: Final = 256 << 10
 def _listen(socket: str) -> Element:
     attributes = {"type": words("socket"), "socket": words(socket)}
     return Element(attributes, required=frozenset(attributes))
+
+
+def _with(attribute: str, rule: Rule) -> Element:
+    return Element({attribute: rule}, required=frozenset({attribute}))
 
 
 _KEYMAP: Final = matching(r"[a-z]{2}(-[a-z]{2})?", "must be a keymap such as en-us")
@@ -29,14 +34,14 @@ GRAPHICS: Final = Choice(
             {"type": words("spice"), "keymap": _KEYMAP},
             {
                 "listen": _listen(SPICE),
-                "image": Element({"compression": words("auto_glz", "auto_lz", "quic", "glz", "lz", "off")}),
-                "jpeg": Element({"compression": words("auto", "never", "always")}),
-                "zlib": Element({"compression": words("auto", "never", "always")}),
-                "playback": Element({"compression": ON_OFF}),
-                "streaming": Element({"mode": words("filter", "all", "off")}),
-                "clipboard": Element({"copypaste": YES_NO}),
-                "filetransfer": Element({"enable": YES_NO}),
-                "mouse": Element({"mode": words("server", "client")}),
+                "image": _with("compression", words("auto_glz", "auto_lz", "quic", "glz", "lz", "off")),
+                "jpeg": _with("compression", words("auto", "never", "always")),
+                "zlib": _with("compression", words("auto", "never", "always")),
+                "playback": _with("compression", ON_OFF),
+                "streaming": _with("mode", words("filter", "all", "off")),
+                "clipboard": _with("copypaste", YES_NO),
+                "filetransfer": _with("enable", YES_NO),
+                "mouse": _with("mode", words("server", "client")),
             },
             required=frozenset({"listen"}),
         ),
@@ -44,18 +49,19 @@ GRAPHICS: Final = Choice(
     most=2,
 )
 _MEMORY: Final = number(1024, MOST_VIDEO_KIB)
+_MODELS: Final[Mapping[str, Mapping[str, Rule]]] = {
+    **{kind: {"vram": _MEMORY} for kind in ("vga", "bochs", "cirrus", "virtio")},
+    "qxl": dict.fromkeys(("vram", "ram", "vgamem"), _MEMORY),
+    "none": {},
+}
 VIDEO: Final = Element(
     children={
-        "model": Element(
+        "model": Choice(
+            "type",
             {
-                "type": words("vga", "virtio", "bochs", "cirrus", "qxl", "none"),
-                "vram": _MEMORY,
-                "ram": _MEMORY,
-                "vgamem": _MEMORY,
-                "heads": number(1, 4),
-                "primary": YES_NO,
+                kind: Element({"type": words(kind), "heads": number(1, 4 if kind in ("virtio", "qxl") else 1), "primary": YES_NO, **memory})
+                for kind, memory in _MODELS.items()
             },
-            required=frozenset({"type"}),
         ),
         **PLACE,
     },

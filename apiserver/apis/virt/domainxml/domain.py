@@ -9,22 +9,26 @@ from apiserver.apis.virt.domainxml import values
 from apiserver.apis.virt.domainxml.devices import DEVICES
 from apiserver.apis.virt.domainxml.grammar import Element
 from apiserver.apis.virt.domainxml.processors import CLOCK, CPU, FEATURES, MAX_CPUS
-from apiserver.apis.virt.domainxml.values import ON_OFF, YES_NO, line, matching, number, prose, unit, words
+from apiserver.apis.virt.domainxml.values import ON_OFF, YES_NO, line, number, prose, unit, words
 from apiserver.apis.virt.hardware import machine
 
 MAX_IO_THREADS: Final = 16
 _AMOUNT: Final = number(1, 10**18)
 
-_ENTRY: Final = Element({"name": matching(r"[a-z]{2,16}", "must be a word")}, text=line(256), required=frozenset({"name"}), most=16)
-_ENTRIES: Final = Element(children={"entry": _ENTRY})
+
+def _entries(*names: str) -> Element:
+    entry = Element({"name": words(*names)}, text=line(256), required=frozenset({"name"}), most=len(names))
+    return Element(children={"entry": entry}, required=frozenset({"entry"}))
+
+
 _SYSINFO: Final = Element(
     {"type": words("smbios")},
     {
-        "bios": _ENTRIES,
-        "system": _ENTRIES,
-        "baseBoard": _ENTRIES,
-        "chassis": _ENTRIES,
-        "oemStrings": Element(children={"entry": Element(text=line(1024), most=32)}),
+        "bios": _entries("vendor", "version", "date", "release"),
+        "system": _entries("manufacturer", "product", "version", "serial", "uuid", "sku", "family"),
+        "baseBoard": _entries("manufacturer", "product", "version", "serial", "asset", "location"),
+        "chassis": _entries("manufacturer", "version", "serial", "asset", "sku"),
+        "oemStrings": Element(children={"entry": Element(text=line(1024), most=32)}, required=frozenset({"entry"})),
     },
     required=frozenset({"type"}),
 )
@@ -46,7 +50,7 @@ _OS: Final = Element(
         ),
         "boot": Element({"dev": words("hd", "cdrom", "network")}, required=frozenset({"dev"}), most=3),
         "bootmenu": Element({"enable": YES_NO, "timeout": number(0, 65535)}, required=frozenset({"enable"})),
-        "bios": Element({"useserial": YES_NO, "rebootTimeout": number(-1, 65535)}),
+        "bios": Element({"useserial": YES_NO, "rebootTimeout": number(-1, 32767)}),
         "smbios": Element({"mode": words("emulate", "sysinfo")}, required=frozenset({"mode"})),
         "kernel": Element(text=words(values.KERNEL)),
         "initrd": Element(text=words(values.INITRD)),

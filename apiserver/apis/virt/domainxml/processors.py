@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
-from apiserver.apis.virt.domainxml.grammar import Element
-from apiserver.apis.virt.domainxml.values import ON_OFF, YES_NO, matching, number, unit, word, words
+from apiserver.apis.virt.domainxml.grammar import Choice, Element
+from apiserver.apis.virt.domainxml.values import ON_OFF, YES_NO, Rule, matching, number, unit, word, words
 
 MAX_CPUS: Final = 512
 MOST_CACHE_MIB: Final = 4096
@@ -38,14 +39,14 @@ CPU: Final = Element(
         "cache": Element({"level": number(1, 3), "mode": words("emulate", "passthrough", "disable")}, required=frozenset({"mode"})),
         "feature": Element(
             {"policy": words("force", "require", "optional", "disable", "forbid"), "name": word},
-            required=frozenset({"name"}),
+            required=frozenset({"policy", "name"}),
             most=256,
         ),
         "numa": Element(children={"cell": _CELL}, required=frozenset({"cell"})),
     },
 )
 
-_SWITCH: Final = Element({"state": ON_OFF})
+_SWITCH: Final = Element({"state": ON_OFF}, required=frozenset({"state"}))
 _HYPERV: Final = Element(
     {"mode": words("custom", "passthrough")},
     {
@@ -53,9 +54,11 @@ _HYPERV: Final = Element(
             ("relaxed", "vapic", "vpindex", "runtime", "synic", "reset", "frequencies", "reenlightenment", "tlbflush", "ipi", "evmcs"),
             _SWITCH,
         ),
-        "spinlocks": Element({"state": ON_OFF, "retries": number(4095, 1 << 31)}),
-        "stimer": Element({"state": ON_OFF}, {"direct": _SWITCH}),
-        "vendor_id": Element({"state": ON_OFF, "value": matching(r"[A-Za-z0-9 _.-]{1,12}", "must be at most 12 characters")}),
+        "spinlocks": Element({"state": ON_OFF, "retries": number(4095, (1 << 31) - 1)}, required=frozenset({"state"})),
+        "stimer": Element({"state": ON_OFF}, {"direct": _SWITCH}, required=frozenset({"state"})),
+        "vendor_id": Element(
+            {"state": ON_OFF, "value": matching(r"[A-Za-z0-9 _.-]{1,12}", "must be at most 12 characters")}, required=frozenset({"state"})
+        ),
     },
 )
 FEATURES: Final = Element(
@@ -73,25 +76,25 @@ FEATURES: Final = Element(
         ),
     }
 )
-_TIMER: Final = Element(
-    {
-        "name": words("rtc", "pit", "hpet", "tsc", "kvmclock", "hypervclock"),
-        "present": YES_NO,
-        "tickpolicy": words("delay", "catchup", "merge", "discard"),
-        "track": words("boot", "guest", "wall"),
-        "frequency": number(1, 10**11),
-    },
-    {"catchup": Element(dict.fromkeys(("threshold", "slew", "limit"), number(0, 10**9)))},
-    required=frozenset({"name"}),
-    most=6,
+_TICKS: Final = {"tickpolicy": words("delay", "catchup", "merge", "discard")}
+_TIMERS: Final[Mapping[str, Mapping[str, Rule]]] = {
+    "rtc": {**_TICKS, "track": words("boot", "guest", "wall")},
+    "pit": _TICKS,
+    "hpet": _TICKS,
+    "tsc": {"frequency": number(1, 10**11)},
+    "kvmclock": {},
+    "hypervclock": {},
+}
+_TIMER: Final = Choice(
+    "name", {name: Element({"name": words(name), "present": YES_NO, **more}) for name, more in _TIMERS.items()}, most=len(_TIMERS)
 )
-CLOCK: Final = Element(
-    {
-        "offset": words("utc", "localtime", "variable", "timezone"),
-        "timezone": matching(r"[A-Za-z0-9_+/-]{1,64}", "must be the name of a time zone such as Europe/Berlin"),
-        "adjustment": number(-(1 << 40), 1 << 40),
-        "basis": words("utc", "localtime"),
-    },
-    {"timer": _TIMER},
-    required=frozenset({"offset"}),
+_ADJUSTMENT: Final = {"adjustment": number(-(1 << 31), (1 << 31) - 1)}
+_OFFSETS: Final[Mapping[str, Mapping[str, Rule]]] = {
+    "utc": _ADJUSTMENT,
+    "localtime": _ADJUSTMENT,
+    "timezone": {"timezone": matching(r"[A-Za-z][A-Za-z0-9_+/-]{0,63}", "must be the name of a time zone such as Europe/Berlin")},
+    "variable": {**_ADJUSTMENT, "basis": words("utc", "localtime")},
+}
+CLOCK: Final = Choice(
+    "offset", {offset: Element({"offset": words(offset), **more}, {"timer": _TIMER}) for offset, more in _OFFSETS.items()}
 )

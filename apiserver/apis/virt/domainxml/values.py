@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Final
 
 from apiserver.apis.meta import names
@@ -12,8 +13,8 @@ from apiserver.apis.virt import network
 Rule = Callable[[str], str]
 
 _NUMBER: Final = re.compile(r"-?(0|[1-9][0-9]{0,18})")
-_ADDRESS: Final = re.compile(r"0x[0-9a-fA-F]{1,8}|[0-9]{1,10}")
-_WORD: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:+-]{0,63}")
+_ADDRESS: Final = re.compile(r"0x[0-9a-fA-F]{1,2}|[0-9]{1,2}")
+_WORD: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 _UUID: Final = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _NAMED: Final = re.compile(r"@([a-z]+):([^@]*)@")
 
@@ -45,27 +46,45 @@ def in_bytes(number: str, unit: str) -> int:
     return -(-amount // KIB) * KIB
 
 
+@dataclass(frozen=True, slots=True)
+class Words:
+    """A rule that accepts these words alone."""
+
+    allowed: tuple[str, ...]
+
+    def __call__(self, value: str) -> str:
+        """See :data:`Rule`."""
+        if value in self.allowed:
+            return ""
+        return f"must be {self.allowed[0]}" if len(self.allowed) == 1 else f"must be one of {', '.join(self.allowed)}"
+
+
 def words(*allowed: str) -> Rule:
     """Return a rule that accepts these words alone."""
-    known = frozenset(allowed)
-
-    def rule(value: str) -> str:
-        return "" if value in known else f"must be {allowed[0]}" if len(allowed) == 1 else f"must be one of {', '.join(allowed)}"
-
-    return rule
+    return Words(allowed)
 
 
 ON_OFF: Final = words("on", "off")
 YES_NO: Final = words("yes", "no")
 
 
+@dataclass(frozen=True, slots=True)
+class Number:
+    """A rule that accepts integers, written as libvirt and we read them alike: decimal, no blanks, no leading zeros."""
+
+    least: int
+    most: int
+
+    def __call__(self, value: str) -> str:
+        """See :data:`Rule`."""
+        if _NUMBER.fullmatch(value) and self.least <= int(value) <= self.most:
+            return ""
+        return f"must be a decimal number from {self.least} to {self.most}"
+
+
 def number(least: int, most: int) -> Rule:
-    """Return a rule that accepts integers, written as libvirt and we read them alike: decimal, no blanks, no leading zeros."""
-
-    def rule(value: str) -> str:
-        return "" if _NUMBER.fullmatch(value) and least <= int(value) <= most else f"must be a decimal number from {least} to {most}"
-
-    return rule
+    """Return a rule that accepts integers between two, both included."""
+    return Number(least, most)
 
 
 def address(value: str) -> str:
@@ -75,7 +94,7 @@ def address(value: str) -> str:
 
 def word(value: str) -> str:
     """Accept a name of libvirt's or QEMU's."""
-    return "" if _WORD.fullmatch(value) else "must be a word of at most 64 letters, digits and _.:+-"
+    return "" if _WORD.fullmatch(value) else "must be a word of at most 64 letters, digits and _.-"
 
 
 def matching(pattern: str, told: str) -> Rule:
