@@ -12,7 +12,7 @@ from apiserver.apis.virt.domainxml.grammar import Problem
 from apiserver.apis.virt.domainxml.parsing import Node
 
 MIB: Final = 1 << 20
-REMEMBERED: Final = 64
+REMEMBERED: Final = 256
 """Documents of which what was read is kept: every look at a machine asks for it."""
 
 _VIDEO_BYTES: Final = {"virtio": 256 * MIB, "qxl": 144 * MIB, "vga": 16 * MIB, "bochs": 16 * MIB, "cirrus": 16 * MIB, "none": 0}

@@ -1,0 +1,60 @@
+"""Needs of a machine that is described by XML (``spec.domainXML``)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from apiserver.apis.meta.objects import Object
+from controller.reconcilers.launcher_pods import domain_xml
+from controller.reconcilers.launcher_pods.launcher_pod import needs
+from controller.reconcilers.launcher_pods.needs import MIB
+from tests.unit.apiserver.apis.virt.domainxml.documents import DISK, INTERFACE, ROOT, document
+from tests.unit.controller.reconcilers.builders import a_vm
+
+CACHE = "<features><tcg><tb-cache unit='MiB'>96</tb-cache></tcg></features>"
+
+
+def of(xml: str, **domain: Any) -> Object:
+    vm = a_vm()
+    vm["spec"]["domainXML"] = xml
+    vm["spec"]["domain"] = domain
+    return vm
+
+
+def test_memory_processors_disks_and_networks_are_those_of_the_xml() -> None:
+    claims = {"claim": {"spec": {"volumeMode": "Filesystem"}}}
+    vm = of(document(DISK + INTERFACE, memory="<memory unit='GiB'>3</memory>", vcpu="<vcpu>5</vcpu>"), devices={"disks": [ROOT]})
+    typed = a_vm()
+    typed["spec"]["domain"] = {
+        "memory": {"guest": "3Gi"},
+        "cpu": {"sockets": 5},
+        "devices": {"disks": [ROOT], "interfaces": [{"name": "default"}], "graphics": [], "consoles": []},
+    }
+    assert needs(vm, claims) == needs(typed, claims)
+
+
+def test_memory_beside_the_xml_is_what_is_asked_for() -> None:
+    assert needs(of(document(), memory={"guest": "1Gi"}), {}).guest_bytes == 1024 * MIB
+
+
+@pytest.mark.parametrize(
+    ("xml", "kvm", "mebibytes"),
+    [
+        (document(inside=CACHE), False, 96 - 32),
+        (document(), False, 1024 - 32),
+        (document(attributes="type='@type@'"), False, 1024 - 32),
+        (document(attributes="type='@type@'"), True, 0),
+        (document(), True, 1024 - 32),
+        (document("<video><model type='vga' vram='65536'/></video>", attributes="type='kvm'"), True, 64),
+        (document(inside="<iothreads>4</iothreads>", attributes="type='kvm'"), True, 8),
+        ("<domain", False, 0),
+    ],
+)
+def test_what_only_xml_can_ask_for_is_counted(xml: str, mebibytes: int, *, kvm: bool) -> None:
+    assert domain_xml.needs(of(xml), kvm=kvm).overhead_bytes == mebibytes * MIB
+
+
+def test_a_machine_without_xml_needs_nothing_of_it() -> None:
+    assert domain_xml.needs(a_vm(), kvm=False).overhead_bytes == 0
