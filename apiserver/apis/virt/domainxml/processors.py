@@ -54,10 +54,11 @@ _HYPERV: Final = Element(
             ("relaxed", "vapic", "vpindex", "runtime", "synic", "reset", "frequencies", "reenlightenment", "tlbflush", "ipi", "evmcs"),
             _SWITCH,
         ),
-        "spinlocks": Element({"state": ON_OFF, "retries": number(4095, (1 << 31) - 1)}, required=frozenset({"state"})),
+        "spinlocks": Element({"state": ON_OFF, "retries": number(4095, (1 << 31) - 1)}, required=frozenset({"state", "retries"})),
         "stimer": Element({"state": ON_OFF}, {"direct": _SWITCH}, required=frozenset({"state"})),
         "vendor_id": Element(
-            {"state": ON_OFF, "value": matching(r"[A-Za-z0-9 _.-]{1,12}", "must be at most 12 characters")}, required=frozenset({"state"})
+            {"state": ON_OFF, "value": matching(r"[A-Za-z0-9 _.-]{1,12}", "must be at most 12 characters")},
+            required=frozenset({"state", "value"}),
         ),
     },
 )
@@ -76,15 +77,15 @@ FEATURES: Final = Element(
         ),
     }
 )
-_TICKS: Final = {"tickpolicy": words("delay", "catchup", "merge", "discard")}
 _TIMERS: Final[Mapping[str, Mapping[str, Rule]]] = {
-    "rtc": {**_TICKS, "track": words("boot", "guest", "wall")},
-    "pit": _TICKS,
-    "hpet": _TICKS,
+    "rtc": {"tickpolicy": words("delay", "catchup"), "track": words("guest", "wall")},
+    "pit": {"tickpolicy": words("delay", "discard")},
+    "hpet": {},
     "tsc": {"frequency": number(1, 10**11)},
     "kvmclock": {},
     "hypervclock": {},
 }
+"""By name, what QEMU can do."""
 _TIMER: Final = Choice(
     "name", {name: Element({"name": words(name), "present": YES_NO, **more}) for name, more in _TIMERS.items()}, most=len(_TIMERS)
 )
@@ -96,5 +97,9 @@ _OFFSETS: Final[Mapping[str, Mapping[str, Rule]]] = {
     "variable": {**_ADJUSTMENT, "basis": words("utc", "localtime")},
 }
 CLOCK: Final = Choice(
-    "offset", {offset: Element({"offset": words(offset), **more}, {"timer": _TIMER}) for offset, more in _OFFSETS.items()}
+    "offset",
+    {
+        offset: Element({"offset": words(offset), **more}, {"timer": _TIMER}, required=frozenset({"timezone"} & more.keys()))
+        for offset, more in _OFFSETS.items()
+    },
 )

@@ -18,12 +18,23 @@ from apiserver.apis.virt.domainxml.processors import MAX_CPUS
 MIN_MEMORY: Final = 16 << 20
 MAX_MEMORY: Final = 16 << 40
 _COUNTS: Final = ("sockets", "dies", "cores", "threads")
+_OF_THE_NODE: Final = ("host-passthrough", "maximum")
+"""Modes of ``<cpu>`` in which there is no model to be named."""
 _NO_NODES: Final[tuple[Node, ...]] = ()
 
 
 def problems(root: Node) -> list[Problem]:
     """Return what does not fit."""
-    return [*_memory(root), *_processors(root), *_identity(root), *_boot(root), *_disks(root), *_sockets(root), *_accelerator(root)]
+    return [
+        *_memory(root),
+        *_processors(root),
+        *_identity(root),
+        *_boot(root),
+        *_disks(root),
+        *_sockets(root),
+        *_machine(root),
+        *_accelerator(root),
+    ]
 
 
 def memory_bytes(root: Node) -> int:
@@ -93,12 +104,25 @@ def _processors(root: Node) -> Iterator[Problem]:
         yield Problem(node.path, f"sockets x dies x cores x threads must be the number of processors, {count}, and is {product}")
     if count > MAX_CPUS:
         yield Problem("/domain/vcpu", f"must be at most {MAX_CPUS}")
-    model = root.find("cpu", "model")
-    mode = root.child("cpu").get("mode") if root.child("cpu") else ""  # type: ignore[union-attr]  # it was asked
-    if model is not None and mode in ("host-passthrough", "maximum"):
+    if (cpu := root.child("cpu")) is not None:
+        yield from _cpu(cpu)
+
+
+def _cpu(cpu: Node) -> Iterator[Problem]:
+    model, mode = cpu.child("model"), cpu.get("mode", "custom")
+    if model is not None and mode in _OF_THE_NODE:
         yield Problem(model.path, f"may not be set with mode {mode}")
-    if root.child("cpu") and mode == "custom" and model is None:
-        yield Problem("/domain/cpu/model", "is required with mode custom")
+    if model is None and mode == "custom" and (cpu.get("mode") or cpu.child("feature") or cpu.child("vendor")):
+        yield Problem(f"{cpu.path}/model", "is required with mode custom")
+    if cpu.get("migratable") and mode not in _OF_THE_NODE:
+        yield Problem(f"{cpu.path}/@migratable", "may be set with mode host-passthrough or maximum only")
+    cache = cpu.child("cache")
+    if cache is None:
+        return
+    if cache.get("mode") == "emulate" and cache.get("level") != "3":
+        yield Problem(f"{cache.path}/@level", "must be 3 with mode emulate")
+    if cache.get("mode") == "passthrough" and (cache.get("level") or mode not in _OF_THE_NODE):
+        yield Problem(f"{cache.path}/@mode", "passthrough has no level, and needs the node's own processor")
 
 
 def _identity(root: Node) -> Iterator[Problem]:
@@ -175,6 +199,27 @@ def _sockets(root: Node) -> Iterator[Problem]:
     for channel in _devices(root, "channel"):
         if channel.get("type") == "spicevmc" and not spice:
             yield Problem(channel.path, "needs <graphics type='spice'>")
+
+
+def _machine(root: Node) -> Iterator[Problem]:
+    system = root.find("os", "type")
+    kind = system.get("machine") if system is not None else ""
+    is_pcie = kind == "q35" or kind.startswith("pc-q35")
+    for controller in _devices(root, "controller"):
+        driver = controller.child("driver")
+        if driver is not None and driver.attributes and controller.get("model") != "virtio-scsi":
+            yield Problem(driver.path, "may be set for model virtio-scsi only")
+        if is_pcie and controller.get("type") == "ide":
+            yield Problem(f"{controller.path}/@type", f"ide is no bus of a {kind}")
+    for disk in _devices(root, "disk") if is_pcie else ():
+        if (target := disk.child("target")) is not None and target.get("bus") == "ide":
+            yield Problem(f"{target.path}/@bus", f"ide is no bus of a {kind}")
+    for device in _devices(root, "input"):
+        if (device.get("type"), device.get("bus")) == ("tablet", "ps2"):
+            yield Problem(f"{device.path}/@bus", "of a tablet must be usb or virtio")
+    bios = root.find("os", "bios")
+    if bios is not None and bios.get("useserial") == "yes" and not _devices(root, "serial"):
+        yield Problem(f"{bios.path}/@useserial", "needs a serial port")
 
 
 def _accelerator(root: Node) -> Iterator[Problem]:

@@ -312,6 +312,21 @@ REFUSED: Final = {
         f"{DEVICES}/controller/driver/@iommu",
     ),
     "a controller of another": (document("<controller type='xenbus'/>"), f"{DEVICES}/controller/@type"),
+    "a feature of no model": (document(inside="<cpu><feature policy='require' name='aes'/></cpu>"), "/domain/cpu/model"),
+    "no model": (document(inside="<cpu mode='custom'/>"), "/domain/cpu/model"),
+    "a model beside the node's": (document(inside="<cpu mode='host-passthrough'><model>Nehalem</model></cpu>"), "/domain/cpu/model"),
+    "a model that is to migrate": (document(inside="<cpu migratable='on'/>"), "/domain/cpu/@migratable"),
+    "a cache of some level": (document(inside="<cpu><cache mode='emulate'/></cpu>"), "/domain/cpu/cache/@level"),
+    "a cache of the node": (document(inside="<cpu><cache mode='passthrough'/></cpu>"), "/domain/cpu/cache/@mode"),
+    "queues of no virtio": (
+        document("<controller type='scsi' model='lsilogic'><driver queues='2'/></controller>"),
+        f"{DEVICES}/controller/driver",
+    ),
+    "IDE in a q35": (document("<controller type='ide'/>"), f"{DEVICES}/controller/@type"),
+    "a disk of IDE in a q35": (document(disk(bus="ide")), f"{DEVICES}/disk/target/@bus"),
+    "a tablet of PS/2": (document("<input type='tablet' bus='ps2'/>"), f"{DEVICES}/input/@bus"),
+    "words of a BIOS to nobody": (document(system=f"{OPERATING}<bios useserial='yes'/>"), "/domain/os/bios/@useserial"),
+    "a time zone without a name": (document(inside="<clock offset='timezone'/>"), "/domain/clock/@timezone"),
     "a name of many lines": (document(inside="<title>a\nb</title>"), "/domain/title"),
 }
 
