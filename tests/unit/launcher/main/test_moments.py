@@ -32,8 +32,8 @@ async def test_a_sigterm_at_the_last_moment_of_what_is_being_made_ends_the_pod(
     def terminated(call: str) -> None:
         done = getattr(world.hypervisor, call)
 
-        async def and_sigterm(*arguments: object) -> None:
-            await done(*arguments)
+        async def and_sigterm(*arguments: object, **also: object) -> None:
+            await done(*arguments, **also)
             world.pod.terminate()
 
         monkeypatch.setattr(world.hypervisor, call, and_sigterm)
@@ -63,7 +63,8 @@ async def test_a_sigterm_at_the_moment_in_which_a_start_fails_waits_for_no_libvi
     world: World,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async def failing(_name: str, _xml: str) -> None:
+    async def failing(_name: str, _xml: str, *, validate: bool) -> None:
+        del validate
         world.pod.terminate()
         raise HypervisorError("no such device")
 
@@ -81,7 +82,7 @@ async def test_a_second_sigterm_changes_nothing(world: World, monkeypatch: pytes
     """Before, a RuntimeError out of the signal's handler."""
     creating = asyncio.Event()
 
-    async def hangs(*_arguments: object) -> None:
+    async def hangs(*_arguments: object, **_also: object) -> None:
         creating.set()
         await asyncio.Event().wait()
 

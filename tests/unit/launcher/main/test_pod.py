@@ -72,8 +72,8 @@ async def test_an_invalid_specification_is_a_failed_start(world: World) -> None:
 async def test_a_start_of_unknown_outcome_leaves_no_domain(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     create = world.hypervisor.create
 
-    async def lost(name: str, xml: str) -> None:
-        await create(name, xml)
+    async def lost(name: str, xml: str, *, validate: bool) -> None:
+        await create(name, xml, validate=validate)
         raise Unavailable("the connection broke")
 
     monkeypatch.setattr(world.hypervisor, "create", lost)
@@ -115,7 +115,7 @@ async def test_the_agent_is_asked_first_where_there_is_one(world: World) -> None
     assert world.hypervisor.calls.index("ask agent") < world.hypervisor.calls.index("press power button")
 
 
-async def hangs(*_arguments: object) -> None:
+async def hangs(*_arguments: object, **_also: object) -> None:
     await asyncio.Event().wait()
 
 
@@ -571,9 +571,9 @@ async def test_addresses_are_served_before_there_is_a_guest_to_ask(world: World,
     created: list[int] = []
     create = world.hypervisor.create
 
-    async def creating(name: str, xml: str) -> None:
+    async def creating(name: str, xml: str, *, validate: bool) -> None:
         created.append(len(world.served))
-        await create(name, xml)
+        await create(name, xml, validate=validate)
 
     monkeypatch.setattr(world.hypervisor, "create", creating)
     await world.pod.handle(SYNC)
