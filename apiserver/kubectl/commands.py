@@ -15,7 +15,7 @@ import sys
 
 from apiserver.apis.meta import errors
 from apiserver.apis.virt.resources import VIRTUAL_MACHINES
-from apiserver.kubectl import access, console, flags, verbs, vnc
+from apiserver.kubectl import access, console, flags, guestinfo, verbs, vnc
 from apiserver.kubectl.access import Access
 from apiserver.kubectl.messages import Failure, describe, first
 
@@ -97,6 +97,9 @@ async def _do(parsed: argparse.Namespace, ended_by: list[signal.Signals]) -> int
             return await console.attach(console.Settings(parsed.name, parsed.wait, parsed.reconnect, parsed.linger), load)
         case "vnc":
             return await vnc.show(parsed.name, load, port=parsed.port, proxy_only=parsed.proxy_only)
+        case "guestinfo":
+            print(await guestinfo.show(await load(), parsed.name, parsed.output))
+            return 0
         case verb:
             print(await verbs.act(await load(), parsed.name, verb))
             return 0

@@ -78,6 +78,10 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     vnc = command("vnc", "show the screen in a viewer of this machine")
     vnc.add_argument("--proxy-only", action="store_true", help="start no viewer; print the port as JSON and serve it until Ctrl-C")
     vnc.add_argument("--port", type=_port, default=0, help="port of 127.0.0.1 (default: any that is free)")
+    guest = command("guestinfo", "show what the guest says of itself", "Its agent is asked, so it has to run one: qemu-guest-agent.")
+    guest.add_argument(
+        "-o", "--output", choices=("table", "wide", "json"), default="table", help="wide: with all applications; json: all of it"
+    )
     for verb, text in VERBS.items():
         command(verb, text)
     parsed = parser.parse_args(arguments)

@@ -22,7 +22,7 @@ import yaml
 
 from apiserver.apis.meta import errors
 from apiserver.kubectl import __main__ as entry
-from apiserver.kubectl import access, console, flags, verbs, vnc
+from apiserver.kubectl import access, console, flags, guestinfo, verbs, vnc
 from apiserver.kubectl.access import Access, Selection
 from apiserver.kubectl.messages import Failure
 from tests.fakes.streams import RFB, SCREENFUL, FakeStreams
@@ -322,6 +322,19 @@ async def test_verbs_are_one_request_each(server: FakeStreams, way: Access) -> N
         ("PUT", "migrate"),
         ("PUT", "pause"),
     ]
+
+
+async def test_what_a_guest_says_of_itself_is_shown_as_a_table_or_as_it_came(server: FakeStreams, way: Access) -> None:
+    told = {"kind": "VirtualMachineGuestInfo", "hostname": "web-1\x1b[2J", "users": [{"userName": "alice"}], "nonsense": 1}
+    server.answers["guestinfo"] = told
+
+    assert "Host name:          web-1[2J" in await guestinfo.show(way, "testvm", "table")
+    assert json.loads(await guestinfo.show(way, "testvm", "json")) == told
+    server.refusals = [errors.Conflict("no guest agent is connected")]
+    with pytest.raises(Failure, match=r"\(Conflict\): read the guest's information of virtual machine default/testvm: no guest agent"):
+        await guestinfo.show(way, "testvm", "wide")
+
+    assert {(method, path.rsplit("/", 2)[-1]) for method, path, _ in server.requests} == {("GET", "guestinfo")}
 
 
 async def test_a_viewer_on_the_port_speaks_to_the_guest_and_each_has_a_websocket(

@@ -40,6 +40,7 @@ class FakeStreams:
         app = web.Application()
         app.router.add_get(PATH + "/{stream:console|vnc}", self._stream)
         app.router.add_put(PATH + "/{verb}", self._verb)
+        app.router.add_get(PATH + "/{verb}", self._verb)
         runner = web.AppRunner(app, shutdown_timeout=0.1)
         await runner.setup()
         await web.TCPSite(runner, "127.0.0.1", 0).start()

@@ -1,0 +1,83 @@
+"""What the guest of a machine says of itself, as a table or as JSON. It is the guest's word: no terminal obeys it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from apiserver.apis.meta.objects import Object
+from apiserver.apis.virt import guestinfo
+from apiserver.apis.virt.resources import VIRTUAL_MACHINES
+from apiserver.kubectl import verbs
+from apiserver.kubectl.access import Access
+
+_TABLES: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
+    "users": (("USER", "userName"), ("DOMAIN", "domain"), ("SINCE", "loginTime")),
+    "filesystems": (("MOUNT POINT", "mountPoint"), ("TYPE", "type"), ("SIZE", "totalBytes"), ("USED", "usedBytes"), ("NAME", "name")),
+    "interfaces": (("DEVICE", "device"), ("NAME", "name"), ("MAC", "mac"), ("ADDRESSES", "ipAddresses")),
+    "applications": (("APPLICATION", "name"), ("VERSION", "version")),
+}
+_BYTES: Final = frozenset({"totalBytes", "usedBytes"})
+_UNITS: Final = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
+
+
+async def show(access: Access, name: str, output: str) -> str:
+    """Return what to print: ``table``, ``wide`` (with applications) or ``json``.
+
+    Raises:
+        Failure: refused, or not answered.
+    """
+    doing = f"read the guest's information of virtual machine {access.namespace}/{name}"
+    answer = await verbs.request(access, "GET", VIRTUAL_MACHINES.path(access.namespace, name, guestinfo.NAME), doing)
+    if output == "json":
+        return json.dumps(answer, indent=2)
+    return table(guestinfo.bounded(answer), wide=output == "wide")
+
+
+def table(info: Object, *, wide: bool = False) -> str:
+    """Return bounded information as lines for people; ``wide``: with all applications instead of their number."""
+    agent, system, zone = (info.get(key) or {} for key in ("agent", "os", "timezone"))
+    lines = _aligned(
+        [
+            ("Guest agent:", agent.get("version")),
+            ("Operating system:", system.get("prettyName") or system.get("name")),
+            ("Kernel:", system.get("kernelRelease")),
+            ("Host name:", info.get("hostname")),
+            ("Time zone:", zone.get("name")),
+            ("Applications:", str(len(info.get("applications") or ())) if info.get("applications") else None),
+        ]
+    )
+    for field, columns in _TABLES.items():
+        if (rows := info.get(field)) and (wide or field != "applications"):
+            lines += ["", *_aligned([[title for title, _ in columns], *([_shown(row, key) for _, key in columns] for row in rows)])]
+    cut = frozenset(info.get("truncated") or ())
+    lines += [f"There are more {each} than are shown." for each in sorted(cut)]
+    lines += [f"Not told: {each.get('field')}: {each.get('reason')}" for each in info.get("unavailable") or ()]
+    return "\n".join(lines)
+
+
+def _aligned(rows: Sequence[Sequence[str | None]]) -> list[str]:
+    """Return lines whose columns begin below each other."""
+    shown = [[cell or "<none>" for cell in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*shown, strict=True)]
+    return ["   ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in shown]
+
+
+def _shown(row: Mapping[str, Any], key: str) -> str | None:
+    value = row.get(key)
+    if isinstance(value, list):
+        return ",".join(value)
+    if key in _BYTES and isinstance(value, int):
+        return _size(value)
+    return value if value is None else str(value)
+
+
+def _size(number: int) -> str:
+    """Return a number of bytes with three digits: 1.5Gi."""
+    size = float(number)
+    for unit in _UNITS[:-1]:
+        if abs(size) < 1000:
+            return f"{size:.0f}{unit}" if not unit or size >= 100 else f"{size:.3g}{unit}"
+        size /= 1024
+    return f"{size:.3g}{_UNITS[-1]}"
