@@ -1,0 +1,122 @@
+"""What guests say of themselves: through aggregator, virt-handler, virt-launcher and libvirt, from the qemu-ga of the tiny guest."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any, Final
+
+import pytest
+
+from apiserver.apis.meta import objects
+from apiserver.apis.virt.resources import VIRTUAL_MACHINES
+from tests import utmp
+from tests.cluster.kube import Kubectl, console, eventually
+from tests.cluster.manifests import tiny_vm
+from tests.cluster.test_stream_rights import bind
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(420)]
+
+VM: Final = "talkative"
+
+
+@pytest.fixture(scope="module")
+def machine(kubectl: Kubectl, testguest: None) -> Kubectl:
+    """A machine whose guest has an agent, and a user ``viewer`` by the role view."""
+    del testguest
+    kubectl.apply(tiny_vm(VM))
+    bind(kubectl, "viewer", "ClusterRole", "view")
+    kubectl("wait", "vm", VM, "--for=condition=AgentConnected", "--timeout=150s", timeout=160)
+    return kubectl
+
+
+def path(kubectl: Kubectl, name: str = VM) -> str:
+    vm = kubectl.json("get", "vm", name)
+    return VIRTUAL_MACHINES.path(objects.namespace_of(vm), name, "guestinfo")
+
+
+def guestinfo(kubectl: Kubectl, *more: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(kubectl("get", "--raw", path(kubectl), *more))
+    return found
+
+
+def status(kubectl: Kubectl) -> dict[str, Any]:
+    found: dict[str, Any] = kubectl.json("get", "vm", VM)["status"]
+    return found
+
+
+def test_the_status_says_what_the_guest_says_and_keeps_its_own_addresses(machine: Kubectl) -> None:
+    found = eventually(lambda: (status(machine).get("guest") or {}).get("hostname") and status(machine), timeout=90, what="status.guest")
+
+    assert found["guest"]["hostname"] == "testguest"
+    assert found["guest"]["agent"]["connected"] is True
+    assert found["guest"]["agent"]["version"]
+    assert found["guest"]["os"]["kernelRelease"]
+    assert found["interfaces"][0]["ipAddress"] == found["podIP"]
+    assert [each["name"] for each in found["guest"].get("interfaces") or ()] in ([], [found["interfaces"][0]["name"]])
+
+
+def test_whoever_may_view_a_machine_reads_what_its_guest_tells(machine: Kubectl) -> None:
+    with console(machine, VM) as guest:
+        guest.expect("GUEST-READY", timeout=60)
+        guest.run(utmp.login("alice", 1_767_225_600))
+    info = guestinfo(machine, "--as", "viewer")
+
+    assert (info["kind"], info["metadata"]["name"], info["hostname"]) == ("VirtualMachineGuestInfo", VM, "testguest")
+    assert info["agent"]["version"]
+    assert info["users"] == [{"userName": "alice", "loginTime": "2026-01-01T00:00:00Z"}]
+    told = {*info, *(each["field"] for each in info.get("unavailable") or ())}
+    assert {"os", "timezone", "interfaces", "applications"} <= told  # it has mounted no disk
+    assert any(each["mac"] == status(machine)["interfaces"][0]["mac"] for each in info["interfaces"])
+    (reason,) = [each["reason"] for each in info["unavailable"] if each["field"] == "applications"]  # a busybox has no packages
+    assert reason
+    printed = machine("virt", "guestinfo", VM, "--as", "viewer")
+    assert "Host name:          testguest" in printed
+    assert json.loads(machine("virt", "guestinfo", VM, "-o", "json"))["hostname"] == "testguest"
+
+
+def test_nobody_reads_it_in_a_namespace_of_others(machine: Kubectl, make_namespace: Callable[[str], Kubectl]) -> None:
+    elsewhere = make_namespace("guestinfo-elsewhere")
+    bind(elsewhere, "neighbour", "ClusterRole", "admin")
+
+    done = machine.try_run("get", "--raw", path(machine), "--as", "neighbour")
+
+    assert done.returncode == 1
+    assert 'User "neighbour" cannot get resource "virtualmachines/guestinfo" in API group "kubevirt.io"' in done.stderr
+
+
+def test_discovery_and_its_schema_have_it(machine: Kubectl) -> None:
+    listed = json.loads(machine("get", "--raw", "/apis/kubevirt.io/v1alpha1"))["resources"]
+    (found,) = [each for each in listed if each["name"] == "virtualmachines/guestinfo"]
+    assert (found["kind"], found["verbs"]) == ("VirtualMachineGuestInfo", ["get"])
+
+
+def test_an_agent_that_hangs_and_one_that_is_stopped_are_told(machine: Kubectl) -> None:
+    with console(machine, VM) as guest:
+        guest.expect("GUEST-READY", timeout=60)
+        guest.run("kill -STOP $(cat /run/qemu-ga.pid)")
+        done = eventually(
+            lambda: (each := machine.try_run("get", "--raw", path(machine))).returncode and each, timeout=60, what="a silent agent"
+        )
+        assert "talkative" in done.stderr
+        machine("virt", "pause", VM)  # nothing of the guest's life waits for its agent
+        machine("wait", "vm", VM, "--for=condition=Paused", "--timeout=30s")
+        machine("virt", "unpause", VM)
+        machine("wait", "vm", VM, "--for=condition=Ready", "--timeout=30s")
+        guest.run("kill -CONT $(cat /run/qemu-ga.pid); kill $(cat /run/qemu-ga.pid)")
+    machine("wait", "vm", VM, "--for=condition=AgentConnected=False", "--timeout=180s", timeout=190)
+
+    done = machine.try_run("get", "--raw", path(machine))
+    assert "no guest agent is connected" in done.stderr
+    assert status(machine)["guest"]["hostname"] == "testguest"  # what it said last
+
+
+def test_a_machine_that_is_off_has_nothing_to_tell(machine: Kubectl) -> None:
+    machine("virt", "stop", VM)
+    machine("wait", "vm", VM, "--for=jsonpath={.status.phase}=Stopped", "--timeout=120s", timeout=130)
+
+    done = machine.try_run("get", "--raw", path(machine))
+
+    assert "it is not running (phase Stopped)" in done.stderr
+    assert "guest" not in status(machine)
+    assert not [each for each in status(machine)["conditions"] if each["type"] == "AgentConnected"]

@@ -1,0 +1,102 @@
+"""The tiny guest with the real qemu-ga in it: a second archive behind the initial RAM disk of the first, which Linux unpacks over it.
+
+qemu-ga is started by who types ``agent``; it runs in a busybox, so dpkg-query, which it may be asked to run, is a script.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Final
+
+from tests.host.launcher.guest import Guest
+from tests.testbed import layout
+
+MODULES: Final = ("virtio_console", "ext4")
+AGENT: Final = """#!/bin/busybox sh
+for m in $(cat /lib/modules/order2); do insmod /lib/modules/$m 2>/dev/null; done
+port=
+while [ -z "$port" ]; do
+ for p in /sys/class/virtio-ports/*; do
+  [ "$(cat $p/name 2>/dev/null)" = org.qemu.guest_agent.0 ] && port=/dev/${p##*/}
+ done
+ sleep 0.1
+done
+mkdir -p /var/run /run /etc /var/log
+hostname web-1
+printf 'ID=tiny\\nPRETTY_NAME="Tiny Guest 1"\\nVERSION_ID=1\\n' > /etc/os-release
+exec qemu-ga --daemonize --method virtio-serial --path $port --pidfile /run/qemu-ga.pid --statedir /run "$@"
+"""
+DPKG_QUERY: Final = """#!/bin/busybox sh
+echo ran >> /tmp/listings
+printf 'busybox\\t1.35.0\\nqemu-guest-agent\\t7.2\\n'
+"""
+
+
+def build(base: Guest) -> Guest:
+    """Return the guest, made at the first call on this machine."""
+    made_of = hashlib.sha256(f"{base.directory.name}{MODULES}{AGENT}{DPKG_QUERY}".encode()).hexdigest()[:8]
+    cache = layout.cache() / f"test-guest-agent-{made_of}"
+    if not (cache / "initrd").exists():
+        work = cache.with_suffix(f".{os.getpid()}")
+        shutil.rmtree(work, ignore_errors=True)
+        work.mkdir(parents=True)
+        shutil.copy(base.directory / "vmlinuz", work)
+        (work / "initrd").write_bytes((base.directory / "initrd").read_bytes() + gzip.compress(_archive(base, work), 1))
+        shutil.rmtree(cache, ignore_errors=True)
+        work.rename(cache)
+    return Guest(cache)
+
+
+def _archive(base: Guest, work: Path) -> bytes:
+    root = work / "root"
+    for name in ("bin", "lib/modules", "lib64", "lib/x86_64-linux-gnu"):
+        (root / name).mkdir(parents=True)
+    _modules(base, work, root)
+    _run("apt-get", "download", "qemu-guest-agent", cwd=work)
+    package = work / "package"
+    _run("dpkg-deb", "-x", str(next(work.glob("qemu-guest-agent*.deb"))), str(package))
+    agent = next(path for path in package.rglob("qemu-ga") if path.is_file() and os.access(path, os.X_OK))
+    shutil.copy(agent, root / "bin/qemu-ga")
+    linked = _run("ldd", str(agent))
+    assert "not found" not in linked, linked
+    for library in re.findall(r"=> (/\S+)", linked):
+        shutil.copy(library, root / "lib/x86_64-linux-gnu")
+    shutil.copy("/lib64/ld-linux-x86-64.so.2", root / "lib64")
+    for name, script in (("agent", AGENT), ("dpkg-query", DPKG_QUERY)):
+        (root / "bin" / name).write_text(script)
+        (root / "bin" / name).chmod(0o755)
+    names = "\n".join(str(path.relative_to(root)) for path in sorted(root.rglob("*")))
+    archive = subprocess.run(
+        ["cpio", "-o", "-H", "newc", "--quiet"], cwd=root, input=names.encode(), capture_output=True, check=True
+    ).stdout
+    for path in (root, package):
+        shutil.rmtree(path)
+    return archive
+
+
+def _modules(base: Guest, work: Path, root: Path) -> None:
+    """Take the modules of the kernel that the first guest has."""
+    kernel = work / "kernel"
+    _run("dpkg-deb", "-x", str(next(base.directory.glob("linux-image*.deb"))), str(kernel))
+    version = next((kernel / "lib/modules").iterdir()).name
+    _run("depmod", "-b", str(kernel), version)
+    order: list[str] = []
+    for module in MODULES:
+        listed = _run("modprobe", "-d", str(kernel), "-S", version, "--show-depends", module)
+        for path in re.findall(r"^insmod (\S+)", listed, re.MULTILINE):
+            if Path(path).name not in order:
+                order.append(Path(path).name)
+                shutil.copy(path, root / "lib/modules")
+    (root / "lib/modules/order2").write_text("\n".join(order))
+    shutil.rmtree(kernel)
+
+
+def _run(*arguments: str, cwd: Path | None = None) -> str:
+    environment = {**os.environ, "PATH": f"{os.environ['PATH']}:/usr/sbin:/sbin"}
+    return subprocess.run(arguments, cwd=cwd, env=environment, check=True, capture_output=True, text=True).stdout
