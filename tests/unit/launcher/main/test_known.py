@@ -364,6 +364,17 @@ def test_what_the_agent_said_last_stays_when_it_goes() -> None:
     assert known.agent_gone(gone) is gone
 
 
+def test_an_agent_that_does_not_answer_has_a_bounded_reason_until_it_answers_or_goes() -> None:
+    agent = messages.AgentStatus(connected=True, hostname="guest")
+    answered = known.agent_answered(STARTED, agent, ())
+    silent = known.agent_silent(answered, "timed\x1b out" + "x" * 1000)
+    told = silent.status.agent
+    assert (told.connected, told.hostname, told.problem[:9], len(told.problem)) == (True, "guest", "timed out", known.MAX_PROBLEM)
+    assert known.agent_answered(silent, agent, ()).status.agent == agent
+    assert known.agent_gone(silent).status.agent == dataclasses.replace(agent, connected=False)
+    assert known.agent_silent(STARTED, "no").status.agent == messages.AgentStatus(connected=True, problem="no")
+
+
 def test_viewers_are_counted() -> None:
     assert known.viewed(STARTED, 2).status == dataclasses.replace(STARTED.status, consoles=2, revision=4)
 
