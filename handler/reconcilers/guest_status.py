@@ -32,6 +32,9 @@ RESULTS: Final[Mapping[messages.EndingKind, str]] = {
 }
 """``migrated`` is no end: the guest runs on elsewhere."""
 
+WATCHDOG_FIRED: Final = "WatchdogFired"
+"""Reason of an Event, and of Ready where that ended the attempt."""
+
 PAUSES: Final[Mapping[str, tuple[str, str]]] = {
     "user": ("User", words.PAUSED_ON_REQUEST),
     "I/O error": ("IOError", "a disk could not be read or written; unpause lets the guest try again once it can"),
@@ -70,8 +73,8 @@ def end_of(ending: messages.Ending) -> End | None:
         "crashed": "Crashed",
         "start-failed": "StartFailed",
     }[ending.kind]
-    if ending.kind == "crashed" and ending.panicked:
-        reason = words.GUEST_PANICKED
+    if ending.kind == "crashed" and (ending.panicked or ending.watchdog):
+        reason = words.GUEST_PANICKED if ending.panicked else WATCHDOG_FIRED
     message = ending.message or {"shutdown": "the guest powered itself off", "shutdown-requested": "the guest shut down"}.get(
         ending.kind, reason
     )

@@ -133,8 +133,8 @@ class RunGuest:
         spelling must not be told again and again."""
         self._starting: dict[str, Pending] = {}
         """By uid of the pod: the start that its launcher has not answered yet."""
-        self._reboots: dict[str, int] = {}
-        """By uid of the pod: how many of its guest's reboots were told, or are older than this process."""
+        self._told: dict[str, tuple[int, int]] = {}
+        """By uid of the pod: how many of its guest's reboots, and firings of its watchdog, were told, or are older than this process."""
         self._answered: dict[str, str] = {}
         """By uid of the pod whose guest stands still: the time of the request that was answered (``guest_plan.Observed``)."""
         self._writes: dict[Request, TokenBucket] = {}
@@ -286,9 +286,7 @@ class RunGuest:
         connection, observed = link.connection, link.status
         if connection is None or observed is None:
             return Result()
-        if observed.reboots > self._reboots.setdefault(link.pod_uid, observed.reboots):
-            self._say(vm, "Normal", "Rebooted", "the guest rebooted")
-        self._reboots[link.pod_uid] = observed.reboots
+        self._tell(vm, link.pod_uid, observed)
         if (fault := await self._wiring.make_sure(vm, link.pod_uid, connection)) is not None:
             self._say(vm, "Warning", fault.reason, guest_status.printable(fault.message))
         now, interfaces = self._ports.clock.now(), self._wiring.interfaces(link.pod_uid)
@@ -306,11 +304,19 @@ class RunGuest:
             self._say(vm, "Normal", "Started", f"the guest runs ({kind})")
         return rest
 
+    def _tell(self, vm: Object, pod_uid: str, observed: messages.Status) -> None:
+        reboots, watchdogs = self._told.setdefault(pod_uid, (observed.reboots, observed.watchdogs))
+        if observed.watchdogs > watchdogs:
+            self._say(vm, "Warning", guest_status.WATCHDOG_FIRED, "the guest's watchdog fired")
+        if observed.reboots > reboots:
+            self._say(vm, "Normal", "Rebooted", "the guest rebooted")
+        self._told[pod_uid] = (observed.reboots, observed.watchdogs)
+
     def _forget(self) -> None:
         self._wiring.forget(self._ports.links.is_alive)
         self._accelerators = {uid: which for uid, which in self._accelerators.items() if self._ports.links.is_alive(uid)}
         self._starting = {uid: pending for uid, pending in self._starting.items() if self._ports.links.is_alive(uid)}
-        self._reboots = {uid: count for uid, count in self._reboots.items() if self._ports.links.is_alive(uid)}
+        self._told = {uid: counts for uid, counts in self._told.items() if self._ports.links.is_alive(uid)}
         self._answered = {uid: time for uid, time in self._answered.items() if self._ports.links.is_alive(uid)}
         self._agreed = {uid: agreed for uid, agreed in self._agreed.items() if self._ports.links.is_alive(uid)}
 

@@ -18,6 +18,7 @@ import libvirt_qemu
 from launcher.domain import guest_agent
 from launcher.domain.states import ACTIVE, State, reason_of, state_of
 from launcher.hypervisor import eventloop, facts
+from launcher.hypervisor.occurrences import Occurrences
 from launcher.hypervisor.port import (
     AgentRefused,
     AgentSilent,
@@ -31,7 +32,6 @@ from launcher.hypervisor.port import (
     Progress,
     Unavailable,
 )
-from launcher.hypervisor.reboots import Reboots
 from launcher.hypervisor.translate import errors
 
 logger = logging.getLogger(__name__)
@@ -85,7 +85,10 @@ class LibvirtHypervisor:
         self._agents: dict[str, bool] = {}
         self._panicked: set[str] = set()
         """Domains whose guest panicked: only an event says so of one that libvirt destroyed for it."""
-        self._reboots = Reboots()
+        self._powered_off: set[str] = set()
+        """Domains whose watchdog fired and had QEMU end: to libvirt they crashed."""
+        self._reboots = Occurrences()
+        self._watchdogs = Occurrences()
         self._ready = asyncio.Event()
         self._lost = asyncio.Event()
         # One for a migration, one for an agent that does not answer when it is to shut the guest down, two for everything else.
@@ -139,8 +142,9 @@ class LibvirtHypervisor:
                 domain.UUIDString(),
                 _type(connection, domain),
                 state,
-                "panicked" if state is State.SHUTOFF and word == "crashed" and name in self._panicked else word,
+                self._cause(name) if state is State.SHUTOFF and word == "crashed" else word,
                 reboots=self._reboots.of(name),
+                watchdogs=self._watchdogs.of(name),
                 agent_connected=self._agents.get(name, False),
                 disk_errors=_disk_errors(domain) if (state, reason) == (State.PAUSED, libvirt.VIR_DOMAIN_PAUSED_IOERROR) else (),
             )
@@ -149,6 +153,10 @@ class LibvirtHypervisor:
             return await self._call(f"look at domain {name}", look)
         except DomainNotFound:  # it went between two questions
             return None
+
+    def _cause(self, name: str) -> str:
+        """Return what only an event says of a domain that crashed."""
+        return "panicked" if name in self._panicked else "watchdog" if name in self._powered_off else "crashed"
 
     async def create(self, name: str, xml: str, *, validate: bool = False) -> None:
         """See the port."""
@@ -330,7 +338,13 @@ class LibvirtHypervisor:
             later(self._changed)
 
         def on_reboot(_connection: object, domain: libvirt.virDomain, _opaque: object) -> None:
-            self._reboots.take_reset(domain.name(), time.monotonic())
+            self._reboots.take(domain.name(), time.monotonic())
+            later(self._changed)
+
+        def on_watchdog(_connection: object, domain: libvirt.virDomain, action: int, _opaque: object) -> None:
+            if action == libvirt.VIR_DOMAIN_EVENT_WATCHDOG_POWEROFF:
+                self._powered_off.add(domain.name())
+            self._watchdogs.take(domain.name(), time.monotonic())
             later(self._changed)
 
         def on_close(closed: object, _reason: int, _opaque: object) -> None:
@@ -342,6 +356,7 @@ class LibvirtHypervisor:
             connection.domainEventRegisterAny(None, libvirt.VIR_DOMAIN_EVENT_ID_AGENT_LIFECYCLE, on_agent, None)
         connection.domainEventRegisterAny(None, libvirt.VIR_DOMAIN_EVENT_ID_LIFECYCLE, on_lifecycle, None)
         connection.domainEventRegisterAny(None, libvirt.VIR_DOMAIN_EVENT_ID_REBOOT, on_reboot, None)
+        connection.domainEventRegisterAny(None, libvirt.VIR_DOMAIN_EVENT_ID_WATCHDOG, on_watchdog, None)
 
     def _on_close(self, closed: object) -> None:
         if self._connection is None or closed is self._connection or not self._connection.isAlive():

@@ -74,10 +74,13 @@ class Observation:
     """``qemu``, ``kvm``, or ``test``."""
     state: State
     reason: str
-    """libvirt's word; ``panicked`` also of a domain that is off because its guest panicked, which libvirt calls crashed by then."""
+    """libvirt's word; ``panicked`` also of a domain that is off because its guest panicked, which libvirt calls crashed by then, and
+    ``watchdog`` of one that its watchdog powered off, which to libvirt crashed, too."""
     agent_connected: bool = False
     reboots: int = 0
     """Number of the guest's reboots since this process watches it."""
+    watchdogs: int = 0
+    """How often its watchdog fired since then."""
     disk_errors: tuple[tuple[str, str], ...] = ()
     """Of a domain that is paused by an I/O error: libvirt's name of the disk, and its word for the error."""
 

@@ -207,6 +207,7 @@ def ended(known: Known, kind: messages.EndingKind, message: str, now: float) -> 
     """Return what is known once the domain's run is over; the first ending counts. ``now`` is Unix time."""
     if not known.ended:
         ending = messages.Ending(kind, message, known.run.migrated_to, (), now, panicked=message == life.PANICKED)
+        ending = dataclasses.replace(ending, watchdog=message == life.WATCHDOG_FIRED)
         known = _with_status(known, ending=ending, domain=None)
     return dataclasses.replace(known, over=True)
 
@@ -234,7 +235,7 @@ def _observed_active(known: Known, seen: Observation, now: float) -> Known:
     kind: messages.Accelerator = "kvm" if seen.type == "kvm" else "qemu"
     names = _disk_names(known.machine) if seen.disk_errors and known.machine is not None else {}
     domain = messages.DomainStatus(seen.name, seen.uuid, kind, NAMES[seen.state], seen.reason, life.fault_of(seen, names))
-    return _with_status(known, domain=domain, reboots=seen.reboots)
+    return _with_status(known, domain=domain, reboots=seen.reboots, watchdogs=seen.watchdogs)
 
 
 def _disk_names(machine: messages.Machine) -> Mapping[str, str]:

@@ -25,6 +25,7 @@ NOT_RUN: Final = "the pod was asked to end before its guest ran"
 STANDS_STILL: Final = frozenset({"user", "I/O error", "watchdog"})
 """libvirt's reasons for a pause in which a guest can be left for good, and has to be resumed in order to shut down."""
 PANICKED: Final = "the guest panicked"
+WATCHDOG_FIRED: Final = "the guest's watchdog fired, and powered it off"
 MAX_LOG_LINES: Final = 20
 MAX_TERMINATION_MESSAGE: Final = 4096
 """The kubelet cuts longer ones."""
@@ -124,8 +125,8 @@ def ending_of(run: Run, last: Observation | None) -> tuple[messages.EndingKind, 
         return "destroyed", "the guest was powered off without its consent" if run.ran else NOT_RUN
     if reason == "destroyed":
         return "destroyed", "the domain was destroyed, not by virt-launcher"
-    if reason in ("crashed", "failed", "panicked"):
-        return "crashed", "QEMU ended unexpectedly" if reason != "panicked" else PANICKED
+    if reason in ("crashed", "failed", "panicked", "watchdog"):
+        return "crashed", {"panicked": PANICKED, "watchdog": WATCHDOG_FIRED}.get(reason, "QEMU ended unexpectedly")
     return "crashed", f"the domain is {reason}: QEMU ended while nobody looked"
 
 

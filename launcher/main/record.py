@@ -59,5 +59,7 @@ def _tell(before: Known, after: Known) -> None:
         logger.info("the guest is %s (%s)", now.domain.state, now.domain.detail or now.domain.reason, extra={"domain": now.domain.name})
     if now.reboots > was.reboots:
         logger.info("the guest rebooted")
+    if now.watchdogs > was.watchdogs:
+        logger.warning("the guest's watchdog fired")
     if now.ending is not None and was.ending is None:
         logger.info("the run of the domain is over", extra={"ending": now.ending.kind, "reason": now.ending.message})

@@ -206,6 +206,8 @@ class Ending:
     """Unix time."""
     panicked: bool = False
     """Of ``crashed``: the guest's kernel said that it panicked."""
+    watchdog: bool = False
+    """Of ``crashed``: the guest's watchdog powered it off."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,6 +285,8 @@ class Status:
     """Connections to the console socket."""
     reboots: int = 0
     """Number of the guest's reboots in this pod."""
+    watchdogs: int = 0
+    """How often the guest's watchdog fired in this pod."""
     interfaces: tuple[InterfaceStatus, ...] = ()
     agent: AgentStatus = field(default_factory=AgentStatus)
     authorized_keys: AuthorizedKeysStatus = field(default_factory=AuthorizedKeysStatus)

@@ -235,6 +235,17 @@ async def test_a_panic_ends_the_attempt_as_a_failure_and_is_told(world: World) -
     assert ready["reason"] == "GuestPanicked"
 
 
+async def test_a_guest_that_its_watchdog_powered_off_has_failed_and_says_why(world: World) -> None:
+    await world.vm()
+    launcher = await world.launcher("pod-1")
+    async with world.handler():
+        await eventually(lambda: phase_is(world, "Running"))
+        launcher.change(domain=None, ending=messages.Ending("crashed", "the guest's watchdog fired", watchdog=True))
+        await eventually(lambda: phase_is(world, "Failed"))
+    ready = objects.condition(world.status()["conditions"], "Ready") or {}
+    assert (ready["reason"], ready["message"]) == ("WatchdogFired", "the guest's watchdog fired")
+
+
 @pytest.mark.parametrize(
     ("strategy", "on"), [("Always", True), ("RerunOnFailure", True), ("Once", False), ("Manual", False), ("Halted", False)]
 )
@@ -245,6 +256,16 @@ def test_after_a_panic_the_strategy_decides(strategy: str, *, on: bool) -> None:
     end = guest_status.end_of(messages.Ending("crashed", "the guest panicked", panicked=True))
     assert end is not None
     assert power.decide({**vm, "status": guest_status.ended(vm, end, NOW)}).on is on
+
+
+async def test_a_watchdog_that_fires_in_a_guest_that_goes_on_is_told(world: World) -> None:
+    await world.vm()
+    launcher = await world.launcher("pod-1")
+    async with world.handler():
+        await eventually(lambda: phase_is(world, "Running"))
+        launcher.change(watchdogs=1)
+        await eventually(lambda: "WatchdogFired" in world.events())
+    assert "Rebooted" not in world.events()
 
 
 async def test_reboots_are_told_and_those_before_this_process_are_not(world: World) -> None:

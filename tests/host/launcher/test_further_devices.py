@@ -79,6 +79,20 @@ def test_every_further_device_is_seen_by_the_guest(start: Start) -> None:
         assert client.status.domain.reason == "watchdog"
         client.ask(messages.Resume())
         assert viewer.sh("echo it goes on") == "it goes on"
+        assert client.status.watchdogs == 1
+
+
+def test_a_watchdog_that_fires_does_what_was_asked(start: Start) -> None:
+    pod = start()
+    machine = a_machine(machine={"type": "pc"}, devices={**NO_GRAPHICS, "watchdog": {"action": "poweroff"}})
+    with pod.client() as client, pod.console() as viewer:
+        client.ask(messages.Sync(machine))
+        viewer.expect("GUEST-READY", seconds=120)
+        let_it_run_out(viewer)
+        ending = client.until(lambda status: status.ending, seconds=60).ending
+        assert ending is not None
+        assert (ending.kind, ending.watchdog, ending.message) == ("crashed", True, "the guest's watchdog fired, and powered it off")
+    assert pod.wait() == 1
 
 
 def words(model: Any, field: str) -> tuple[str, ...]:

@@ -248,6 +248,12 @@ def test_an_ending_is_said_once() -> None:
     assert known.ended(found, "shutdown", "later", 10.0) == found
 
 
+def test_an_ending_by_the_watchdog_says_so() -> None:
+    ending = known.ended(STARTED, "crashed", life.WATCHDOG_FIRED, 9.0).status.ending
+    assert ending is not None
+    assert (ending.watchdog, ending.panicked) == (True, False)
+
+
 def test_a_pod_whose_run_is_over_has_to_end() -> None:
     found = known.ended(dataclasses.replace(ENDED, over=False), "crashed", "later", 10.0)
     assert found == ENDED
@@ -272,10 +278,10 @@ def described(seen: Observation, detail: str = "") -> messages.DomainStatus:
 @pytest.mark.parametrize("seen", [RUNNING, PAUSED, dataclasses.replace(RUNNING, type="kvm"), dataclasses.replace(RUNNING, type="test")])
 @pytest.mark.parametrize("before", [STARTED, LEAVING, Known(machine=MACHINE), Known()])
 def test_an_active_domain_is_described(before: Known, seen: Observation) -> None:
-    found = known.observed(before, dataclasses.replace(seen, reboots=2), 9.0)
+    found = known.observed(before, dataclasses.replace(seen, reboots=2, watchdogs=3), 9.0)
     revision = before.status.revision + 1
-    expected = dataclasses.replace(before.status, domain=described(seen), reboots=2, revision=revision)
-    assert found == dataclasses.replace(before, status=expected, domain=dataclasses.replace(seen, reboots=2))
+    expected = dataclasses.replace(before.status, domain=described(seen), reboots=2, watchdogs=3, revision=revision)
+    assert found == dataclasses.replace(before, status=expected, domain=dataclasses.replace(seen, reboots=2, watchdogs=3))
 
 
 def test_a_second_look_at_the_same_changes_nothing() -> None:

@@ -133,6 +133,7 @@ def test_how_a_run_ended(run: Run, last: Observation | None, kind: str) -> None:
         (Run(ran=True), off("crashed"), "QEMU ended unexpectedly"),
         (Run(ran=True), off("failed"), "QEMU ended unexpectedly"),
         (Run(ran=True), off("panicked"), life.PANICKED),
+        (Run(ran=True), off("watchdog"), life.WATCHDOG_FIRED),
         (Run(ran=True), off("daemon"), "the domain is daemon: QEMU ended while nobody looked"),
         (Run(ran=True), None, "the domain is gone: QEMU ended while nobody looked"),
     ],

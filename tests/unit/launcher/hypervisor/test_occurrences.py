@@ -1,31 +1,31 @@
-"""Reboots, told from resets."""
+"""Reboots, told from resets, and the like."""
 
 from __future__ import annotations
 
-from launcher.hypervisor.reboots import Reboots
+from launcher.hypervisor.occurrences import Occurrences
 
 
 def test_the_firmwares_own_reset_belongs_to_the_reboot() -> None:
-    reboots = Reboots()
+    reboots = Occurrences()
     assert reboots.of("a") == 0
     for now in (1.0, 1.2, 3.9):
-        reboots.take_reset("a", now)
+        reboots.take("a", now)
     assert reboots.of("a") == 1
 
-    reboots.take_reset("a", 4.0)
+    reboots.take("a", 4.0)
 
     assert reboots.of("a") == 2
     assert reboots.of("b") == 0
 
 
 def test_a_guest_that_resets_in_a_loop_is_counted_at_intervals() -> None:
-    reboots = Reboots()
+    reboots = Occurrences()
     for hundredth in range(1000):
-        reboots.take_reset("a", hundredth / 100)
+        reboots.take("a", hundredth / 100)
     assert reboots.of("a") == 4
 
 
 def test_the_first_reset_counts_on_a_clock_that_has_just_begun() -> None:
-    reboots = Reboots()
-    reboots.take_reset("a", 0.0)
+    reboots = Occurrences()
+    reboots.take("a", 0.0)
     assert reboots.of("a") == 1
