@@ -8,9 +8,9 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from apiserver.apis.virt.hardware import disks, interfaces
+from apiserver.apis.virt.hardware import disks, host_devices, interfaces, memory
 from apiserver.apis.virt.hardware.described import domain_of
-from handler.devices import ownership
+from handler.devices import ownership, passthrough
 from handler.network import setup
 from handler.network.setup import Interface
 from handler.pods import hanging
@@ -50,10 +50,13 @@ class Node:
             OSError: refused.
         """
         nodes = list(device_nodes(vm))
+        domain = domain_of(vm)
+        passes = bool(host_devices.passed_through(domain))
+        lock = functools.partial(passthrough.allow_locking, connection.process.pid, memory.guest_bytes(domain)) if passes else None
 
         def begin() -> Callable[[], messages.Accelerator]:
             root = os.dup(connection.process.root)  # the connection may be gone before the call is over
-            return functools.partial(_give, root, nodes)
+            return functools.partial(_give, root, nodes, lock)
 
         return await self._calls.run(pod_uid, begin)
 
@@ -68,8 +71,12 @@ class Node:
             return await setup.prepare(vm, connection.process)
 
 
-def _give(root: int, nodes: Sequence[ownership.Node]) -> messages.Accelerator:
+def _give(root: int, nodes: Sequence[ownership.Node], lock: Callable[[], None] | None) -> messages.Accelerator:
+    """Give the nodes; ``lock`` lets the guest's memory be locked, for devices of this node, and is None without any."""
     try:
+        if lock is not None:
+            nodes = [*nodes, *passthrough.groups(root)]
+            lock()
         given = {node for node in nodes if ownership.give(root, node)}
     finally:
         os.close(root)

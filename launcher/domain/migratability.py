@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from launcher.domain import disk_origins, firmware_files
+from launcher.domain import disk_origins, firmware_files, passed_through
 
 
 def not_migratable(specification: Mapping[str, Any]) -> str:
     """Return all that keeps a domain of this ``spec.domain`` from live migration, or an empty string."""
-    barriers = disk_origins.not_migratable(specification), firmware_files.not_migratable(specification)
-    return "; ".join(filter(None, barriers))
+    families = (disk_origins, firmware_files, passed_through)
+    return "; ".join(filter(None, (each.not_migratable(specification) for each in families)))

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections.abc import Callable
 from typing import Final
 
-from launcher.domain import document, filling
+from launcher.domain import document, filling, passed_through
 from launcher.domain.definition import Definition, Tap
 from launcher.domain.values import InvalidSpecification
 from launcher.hypervisor.port import Hypervisor, HypervisorError, OperationTimeout, Unavailable
@@ -54,7 +55,15 @@ class Preparation:
         await asyncio.to_thread(zones.require, machine.domain)
         own = await asyncio.to_thread(processors.look, machine.domain)
         definition = Definition(
-            machine.namespace, machine.name, machine.uid, machine.domain, machine.accelerator, list(taps.values()), found, own
+            machine.namespace,
+            machine.name,
+            machine.uid,
+            machine.domain,
+            machine.accelerator,
+            list(taps.values()),
+            found,
+            own,
+            passed_through.variables(os.environ),
         )
         for path in () if machine.domain_xml else document.left_out(definition):
             logger.warning("only KVM can do this, and the machine is emulated: it is left out", extra={"field": f"spec.domain.{path}"})

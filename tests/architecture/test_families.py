@@ -32,6 +32,7 @@ SHARED = {
         "filling",
         "firmware_files",
         "migratability",
+        "passed_through",
         "smbios",
         "states",
         "values",

@@ -21,6 +21,7 @@ from controller.reconcilers.launcher_pods import (
     domain_xml,
     firmware,
     graphics,
+    host_devices,
     inputs,
     interfaces,
     io_threads,
@@ -38,7 +39,21 @@ GRACE_MARGIN_SECONDS: Final = 15
 """Beyond the machine's own grace period: for virt-launcher to power the guest off (it gives up 8 s after the deadline) and end."""
 
 _RESERVED: Final = (names.COMPONENT_LABEL, names.VM_NAME_LABEL, names.CREATED_BY_LABEL, names.MIGRATION_LABEL)
-_FAMILIES: Final = (launcher, cpu, memory, disks, io_threads, firmware, interfaces, graphics, video, inputs, sound, tpm)
+_FAMILIES: Final = (
+    launcher,
+    cpu,
+    memory,
+    disks,
+    io_threads,
+    firmware,
+    interfaces,
+    graphics,
+    video,
+    inputs,
+    sound,
+    tpm,
+    host_devices,
+)
 
 
 def launcher_pod(vm: Object, attempt: int, claims: Claims, settings: Settings, placement: Placement) -> Object:

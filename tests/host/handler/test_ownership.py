@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+import resource
+import signal
 import stat
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from apiserver.apis.virt import layout
-from handler.devices import ownership
+from handler.devices import ownership, passthrough
 from handler.devices.ownership import NotTheDevice
 
 pytestmark = pytest.mark.host
@@ -82,3 +85,36 @@ def test_a_file_in_place_of_a_block_device_is_refused(pod: tuple[Path, int]) -> 
     with pytest.raises(NotTheDevice):
         ownership.give(pod[1], ownership.disk("data"))
     assert path.stat().st_uid == 0
+
+
+def test_groups_of_devices_that_the_guest_gets_are_found(pod: tuple[Path, int]) -> None:
+    assert passthrough.groups(pod[1]) == []
+    (pod[0] / "dev/vfio").mkdir()
+    path = node(pod[0] / "dev/vfio/12", stat.S_IFCHR, 243, 0)
+    node(pod[0] / "dev/vfio/vfio", stat.S_IFCHR, 10, 196)
+    (pod[0] / "dev/vfio/devices").mkdir()
+
+    found = passthrough.groups(pod[1])
+
+    assert [each.path for each in found] == ["/dev/vfio/12", "/dev/vfio/vfio"]
+    assert all(ownership.give(pod[1], each) for each in found)
+    assert path.stat().st_uid == 107
+
+
+def test_a_launcher_and_its_children_may_lock_the_guests_memory(caplog: pytest.LogCaptureFixture) -> None:
+    """Where this process may allow it; else that is told, and nothing is broken."""
+    program = "ulimit -l 64; sleep 60 & echo $!; wait"
+    with subprocess.Popen(["sh", "-c", program], user=107, stdout=subprocess.PIPE, text=True) as launcher:
+        assert launcher.stdout is not None
+        child = int(launcher.stdout.readline())
+        try:
+            passthrough.allow_locking(launcher.pid, 1 << 30)
+            limits = [resource.prlimit(pid, resource.RLIMIT_MEMLOCK) for pid in (launcher.pid, child)] if not caplog.records else []
+        finally:
+            os.kill(child, signal.SIGKILL)
+            launcher.kill()
+    refused = [each.getMessage() for each in caplog.records]
+    assert limits == [(3 << 30, 3 << 30)] * 2 or [str(pid) in told for pid, told in zip((launcher.pid, child), refused, strict=True)] == [
+        True,
+        True,
+    ]

@@ -8,7 +8,9 @@ from apiserver.apis.meta.objects import Object
 from apiserver.apis.virt.hardware import (
     consoles,
     disks,
+    gpus,
     graphics,
+    host_devices,
     inputs,
     interfaces,
     memory,
@@ -24,6 +26,8 @@ from apiserver.apis.virt.hardware.given import Domain
 
 LISTS: Final = ("disks", "interfaces", "graphics", "consoles")
 _UNWRITTEN: Final = {
+    "gpus": gpus.meant,
+    "hostDevices": host_devices.meant,
     "inputs": inputs.meant,
     "panic": panic.meant,
     "rng": rng.meant,

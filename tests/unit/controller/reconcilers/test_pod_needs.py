@@ -63,3 +63,13 @@ def test_each_overlay_has_its_room_on_the_node() -> None:
 )
 def test_a_device_has_its_memory_in_the_pod(devices: Object, more: int) -> None:
     assert needs(a_vm(domain={"devices": devices}), {}).overhead_bytes == needs(a_vm(domain={}), {}).overhead_bytes + (more << 20)
+
+
+def test_each_device_of_the_node_is_one_of_its_resource() -> None:
+    devices = {
+        "gpus": [{"name": "a", "deviceName": "nvidia.com/A10"}],
+        "hostDevices": [{"name": "b", "deviceName": "intel.com/qat"}, {"name": "c", "deviceName": "intel.com/qat"}],
+    }
+    found = needs(a_vm(domain={"devices": {**devices, "interfaces": []}}), {})
+    assert found.resources == {"nvidia.com/A10": 1, "intel.com/qat": 2}
+    assert found.overhead_bytes == needs(a_vm(domain={"devices": {"interfaces": []}}), {}).overhead_bytes + (192 << 20)

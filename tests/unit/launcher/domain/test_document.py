@@ -64,10 +64,11 @@ def defined(
     taps: tuple[Tap, ...] = (),
     found: dict[str, Found] | None = None,
     processors: tuple[int, ...] = (),
+    environment: dict[str, str] | None = None,
     **specification: Any,
 ) -> Definition:
     whole = {"memory": {"guest": "512Mi"}, **specification}
-    return Definition("default", "testvm", "u-1", whole, accelerator, taps, found or {}, processors)
+    return Definition("default", "testvm", "u-1", whole, accelerator, taps, found or {}, processors, environment or {})
 
 
 def xml(**arguments: Any) -> ET.Element:
@@ -130,6 +131,18 @@ CASES = {
             "sound": {"model": "ac97"},
             "watchdog": {"action": "poweroff"},
             "rng": {"rate": {"bytes": 4096, "period": 500}},
+        },
+    ),
+    "host-devices": defined(
+        devices={
+            "graphics": [],
+            "gpus": [{"name": "gpu", "deviceName": "nvidia.com/A10"}, {"name": "part", "deviceName": "nvidia.com/GRID_A10-4Q"}],
+            "hostDevices": [{"name": "one", "deviceName": "intel.com/qat"}, {"name": "two", "deviceName": "intel.com/qat"}],
+        },
+        environment={
+            "PCI_RESOURCE_NVIDIA_COM_A10": "0000:41:00.0",
+            "MDEV_PCI_RESOURCE_NVIDIA_COM_GRID_A10-4Q": "5D307CA9-b3ef-428c-8861-06e72d69f223",
+            "PCI_RESOURCE_INTEL_COM_QAT": "0000:3d:01.0,0000:3d:1f.7",
         },
     ),
     "virtio-video": defined(

@@ -15,7 +15,9 @@ from apiserver.apis.virt.v1alpha1.domain import (
     disks,
     features,
     firmware,
+    gpus,
     graphics,
+    host_devices,
     inputs,
     interfaces,
     io_threads,
@@ -36,7 +38,9 @@ from apiserver.apis.virt.v1alpha1.domain.cpu import CPU
 from apiserver.apis.virt.v1alpha1.domain.disks import Disk
 from apiserver.apis.virt.v1alpha1.domain.features import Features
 from apiserver.apis.virt.v1alpha1.domain.firmware import Firmware
+from apiserver.apis.virt.v1alpha1.domain.gpus import GPU
 from apiserver.apis.virt.v1alpha1.domain.graphics import Graphics
+from apiserver.apis.virt.v1alpha1.domain.host_devices import HostDevice
 from apiserver.apis.virt.v1alpha1.domain.inputs import Input
 from apiserver.apis.virt.v1alpha1.domain.interfaces import Interface
 from apiserver.apis.virt.v1alpha1.domain.io_threads import IOThreads
@@ -72,6 +76,8 @@ _FAMILIES = (
     rng,
     panic,
     tpm,
+    gpus,
+    host_devices,
 )
 
 
@@ -111,6 +117,13 @@ class Devices(Model):
     )
     autoattach_mem_balloon: bool | None = Field(
         None, description="There is a balloon, through which the guest gives memory back that it does not use. Default true."
+    )
+    gpus: list[GPU] | None = Field(None, description="Graphics processors of the node. Default: none.", json_schema_extra=ATOMIC)
+    host_devices: list[HostDevice] | None = Field(
+        None,
+        description="Other devices of the node. A machine with one, or with a graphics processor, does not move to another node. "
+        "Default: none.",
+        json_schema_extra=ATOMIC,
     )
 
 

@@ -16,6 +16,10 @@ Object = Mapping[str, Any]
 MAX_DEVICE_NAME: Final = 50
 """Names of disks are part of names of pod volumes, which are labels of at most 63 bytes."""
 MAX_PATH: Final = 1024
+MAX_HOST_DEVICES: Final = 16
+"""Of each list of devices of the node."""
+_MAX_RESOURCE: Final = 253 - len("requests.")
+"""A quota of a resource is named after it, with a prefix."""
 
 MAX_SMBIOS: Final = 64
 """Characters of a string in SMBIOS tables: what the specification once allowed, and firmware still counts on (SMBIOS 2.6, 3.1.3)."""
@@ -86,6 +90,24 @@ def validate_smbios(given: Object, fields: Sequence[str], path: Path) -> list[Fi
             found.append(too_long(path.child(field), MAX_SMBIOS))
         elif value is not None and not _SMBIOS.fullmatch(value):
             found.append(invalid(path.child(field), value, "must consist of printable ASCII characters, and not begin or end with a space"))
+    return found
+
+
+def validate_host_device(device: Object, path: Path) -> list[FieldError]:
+    """Return what is wrong with a device of the node: its name, and the name of its resource."""
+    found = validate_device_name(device.get("name") or "", path.child("name"))
+    resource, path = str(device.get("deviceName") or ""), path.child("deviceName")
+    if not resource:
+        return [*found, required(path, "the name of a resource that a device plugin offers")]
+    domain, slash, _ = resource.partition("/")
+    if len(resource) > _MAX_RESOURCE:
+        found.append(too_long(path, _MAX_RESOURCE))
+    elif not slash:
+        found.append(invalid(path, resource, "must be the name of a device plugin's resource such as vendor.example/device"))
+    elif errors := names.qualified_name_errors(resource):
+        found += [invalid(path, resource, each) for each in errors]
+    elif f".{domain}".endswith((".kubernetes.io", ".kubevirt.io")) or domain.startswith("requests."):
+        found.append(invalid(path, resource, "must be a device plugin's: those of Kubernetes and of KubeVirt are no devices for a guest"))
     return found
 
 

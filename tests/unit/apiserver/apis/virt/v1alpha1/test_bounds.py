@@ -37,6 +37,10 @@ def interfaces(count: int) -> dict[str, Any]:
     return {"devices": {"interfaces": [{"name": f"i{each}"} for each in range(count)]}}
 
 
+def host_devices(*resources: str) -> dict[str, Any]:
+    return {"devices": {"hostDevices": [{"name": f"d{index}", "deviceName": each} for index, each in enumerate(resources)]}}
+
+
 def device(name: str, **fields: Any) -> dict[str, Any]:
     return {"devices": {name: fields}}
 
@@ -191,6 +195,23 @@ def dedicated(**of: Any) -> dict[str, Any]:
             device("rng", rate={"bytes": 1, "period": 86_400_000}),
             device("rng", rate={"bytes": 1, "period": 86_400_001}),
             "devices.rng.rate.period",
+        ),
+        (host_devices(*["vendor.example/card"] * 16), host_devices(*["vendor.example/card"] * 17), "devices.hostDevices"),
+        (host_devices("a.b/" + "c" * 63), host_devices("a.b/" + "c" * 64), "devices.hostDevices[0].deviceName"),
+        (host_devices("vendor.example/card"), host_devices("card"), "devices.hostDevices[0].deviceName"),
+        (host_devices("notkubevirt.io/card"), host_devices("devices.kubevirt.io/kvm"), "devices.hostDevices[0].deviceName"),
+        (host_devices("a.b/c"), host_devices("kubernetes.io/c"), "devices.hostDevices[0].deviceName"),
+        (host_devices("a.b/c"), host_devices("requests.b/c"), "devices.hostDevices[0].deviceName"),
+        (host_devices("a.b/c"), host_devices("a.b/c\n"), "devices.hostDevices[0].deviceName"),
+        (
+            {"devices": {"gpus": [{"name": "a", "deviceName": "a.b/c"}], "hostDevices": [{"name": "b", "deviceName": "a.b/c"}]}},
+            {"devices": {"gpus": [{"name": "a", "deviceName": "a.b/c"}], "hostDevices": [{"name": "a", "deviceName": "a.b/c"}]}},
+            "devices.hostDevices[0].name",
+        ),
+        (
+            {"devices": {"gpus": [{"name": "a", "deviceName": "a.b/c"}]}},
+            {"devices": {"gpus": [{"name": "a", "deviceName": ""}]}},
+            "devices.gpus[0].deviceName",
         ),
         (device("rng", model="none"), device("rng", model="none", rate={"bytes": 1}), "devices.rng.rate"),
     ],

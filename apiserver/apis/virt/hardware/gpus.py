@@ -1,0 +1,12 @@
+"""Graphics processors of the node: ``devices.gpus``."""
+
+from __future__ import annotations
+
+from apiserver.apis.meta.objects import Object
+from apiserver.apis.virt.hardware import given
+from apiserver.apis.virt.hardware.given import Domain
+
+
+def meant(domain: Domain) -> list[Object]:
+    """Return ``devices.gpus``."""
+    return given.devices(domain, "gpus", [])

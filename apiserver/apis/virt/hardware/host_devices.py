@@ -1,0 +1,18 @@
+"""Devices of the node: ``devices.hostDevices``."""
+
+from __future__ import annotations
+
+from apiserver.apis.meta.objects import Object
+from apiserver.apis.virt.hardware import given, gpus
+from apiserver.apis.virt.hardware.given import Domain
+
+
+def meant(domain: Domain) -> list[Object]:
+    """Return ``devices.hostDevices``."""
+    return given.devices(domain, "hostDevices", [])
+
+
+def passed_through(domain: Domain) -> dict[str, Object]:
+    """Return all devices of the node that the guest gets, by their place in ``spec.domain``: ``devices.gpus[0]``."""
+    lists = {"gpus": gpus.meant(domain), "hostDevices": meant(domain)}
+    return {f"devices.{field}[{index}]": each for field, devices in lists.items() for index, each in enumerate(devices)}

@@ -1,0 +1,26 @@
+"""Graphics processors of the node: ``devices.gpus``."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from apiserver.apis.meta.schema import Model
+from apiserver.apis.meta.validation import FieldError, Path
+from apiserver.apis.virt.hardware import gpus as hardware
+from apiserver.apis.virt.v1alpha1.domain.rules import MAX_HOST_DEVICES, Object, validate_count, validate_host_device, validate_unique
+
+
+class GPU(Model):
+    """A graphics processor of the node, or a part of one, that the guest gets for itself."""
+
+    name: str = Field(description="Its name, unique among the devices of the node that the machine has.")
+    device_name: str = Field(
+        description="The resource that a device plugin offers on nodes, such as nvidia.com/GA102GL_A10; the machine runs where one is free."
+    )
+
+
+def validate(domain: Object, path: Path) -> list[FieldError]:
+    """Return what is wrong with ``devices.gpus``."""
+    devices, path = hardware.meant(domain), path.child("devices", "gpus")
+    found = validate_count(devices, MAX_HOST_DEVICES, path) + validate_unique(devices, "name", path)
+    return found + [error for position, each in enumerate(devices) for error in validate_host_device(each, path.index(position))]

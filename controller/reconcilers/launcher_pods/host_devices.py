@@ -1,0 +1,20 @@
+"""Devices of the node: ``devices.hostDevices`` and ``devices.gpus``."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Final
+
+from apiserver.apis.meta.objects import Object
+from apiserver.apis.virt.hardware import host_devices
+from controller.reconcilers.launcher_pods.needs import MIB, Claims, Needs
+
+HOST_DEVICE_BYTES: Final = 64 * MIB
+"""QEMU's and the kernel's books about a device that reaches all of the guest's memory."""
+
+
+def needs(domain: Object, claims: Claims) -> Needs:
+    """Return one of its resource for each device."""
+    del claims
+    devices = host_devices.passed_through(domain).values()
+    return Needs(overhead_bytes=HOST_DEVICE_BYTES * len(devices), resources=dict(Counter(str(each["deviceName"]) for each in devices)))

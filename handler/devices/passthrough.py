@@ -1,0 +1,69 @@
+"""Give a pod what its guest's devices of the node need beside themselves: their groups' device nodes, and the right to lock memory.
+
+QEMU reaches a device by its IOMMU group, ``/dev/vfio/<number>``, which the kubelet put into the pod as root's. And such a device writes to
+the guest's memory at any time, so all of it is locked, which the limit of an ordinary process does not allow. libvirt raises that limit
+where it may, and leaves one that is high enough as it is; children inherit it.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import resource
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from apiserver.apis.virt import layout
+from handler.devices import ownership
+from handler.pods import opening
+
+logger = logging.getLogger(__name__)
+
+LOCKED_BEYOND_GUEST: Final = 2 << 30
+"""libvirt asks for the guest's memory and one GiB for the devices' own."""
+MAX_GROUPS: Final = 64
+_GROUP: Final = re.compile(r"vfio|\d{1,6}")
+
+
+def groups(root: int) -> list[ownership.Node]:
+    """Return the device nodes of the IOMMU groups that a pod has; ``root`` is a descriptor of its root directory."""
+    try:
+        directory = opening.openat2(root, "dev/vfio", os.O_RDONLY | os.O_DIRECTORY, resolve=opening.NO_SYMLINKS)
+    except FileNotFoundError:
+        return []
+    try:
+        names = sorted(name for name in os.listdir(directory) if _GROUP.fullmatch(name))  # noqa: PTH208 - of a descriptor
+    finally:
+        os.close(directory)
+    return [ownership.Node(f"/dev/vfio/{name}", "char", required=False) for name in names[:MAX_GROUPS]]
+
+
+def allow_locking(launcher: int, guest_bytes: int, *, proc: Path = Path("/proc")) -> None:
+    """Let a launcher and the processes below it lock the guest's memory; where that is refused, libvirt says what came of it."""
+    limit = guest_bytes + LOCKED_BEYOND_GUEST
+    for pid in (launcher, *_children(launcher, proc)):
+        try:
+            if (proc / str(pid)).stat().st_uid != layout.USER_ID:
+                continue
+            soft, hard = resource.prlimit(pid, resource.RLIMIT_MEMLOCK)
+            wanted = (_higher(soft, limit), _higher(hard, limit))
+            if (soft, hard) != wanted:
+                resource.prlimit(pid, resource.RLIMIT_MEMLOCK, wanted)
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        except PermissionError as error:
+            logger.warning("the limit of locked memory of process %d stays: %s", pid, error)
+
+
+def _higher(limit: int, wanted: int) -> int:
+    return limit if limit == resource.RLIM_INFINITY else max(limit, wanted)
+
+
+def _children(pid: int, proc: Path) -> Iterator[int]:
+    """Yield the processes below one, of all its threads."""
+    for listed in (proc / str(pid) / "task").glob("*/children"):
+        for child in listed.read_text().split():
+            yield int(child)
+            yield from _children(int(child), proc)

@@ -1,0 +1,83 @@
+"""Devices of the node that the pod was given for its guest, by what their device plugins said of them.
+
+A plugin puts the addresses of the devices that it allocated into a variable of the container, ``PCI_RESOURCE_<NAME>`` or
+``MDEV_PCI_RESOURCE_<NAME>``, between commas; ``<NAME>`` is the resource's in capitals, with ``_`` for ``/`` and ``.`` (as KubeVirt has it).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+from xml.etree.ElementTree import SubElement
+
+from apiserver.apis.virt.hardware import host_devices
+from launcher.domain.definition import Definition, Tree
+from launcher.domain.values import InvalidSpecification
+
+_PCI: Final = "PCI_RESOURCE"
+_MEDIATED: Final = "MDEV_PCI_RESOURCE"
+_MAX_VALUE: Final = 4096
+_ADDRESS: Final = re.compile(r"([0-9a-fA-F]{4}):([0-9a-fA-F]{2}):([01][0-9a-fA-F])\.([0-7])")
+_UUID: Final = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+
+
+def variables(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return what device plugins said: their variables of an environment."""
+    return {name: value for name, value in environment.items() if name.startswith((f"{_PCI}_", f"{_MEDIATED}_"))}
+
+
+def not_migratable(specification: Mapping[str, Any]) -> str:
+    """Return why a domain of this specification cannot be migrated live, or an empty string."""
+    first = next(iter(host_devices.passed_through(specification).values()), None)
+    return f"the device {first.get('name')!r} is one of its node's" if first is not None else ""
+
+
+def append(tree: Tree, definition: Definition, field: str) -> None:
+    """Append a ``<hostdev>`` for each device of ``devices.<field>``.
+
+    Raises:
+        InvalidSpecification: the pod was not given the device, or its address is none.
+    """
+    for path, (kind, address) in _addresses(definition).items():
+        if not path.startswith(f"devices.{field}["):
+            continue
+        element = SubElement(tree.devices, "hostdev", mode="subsystem", type=kind)
+        if kind == "pci":
+            element.set("managed", "no")  # the plugin has bound it to vfio-pci; nobody in the pod could
+        else:
+            element.set("model", "vfio-pci")
+        SubElement(SubElement(element, "source"), "address", address)
+
+
+def _addresses(definition: Definition) -> dict[str, tuple[str, dict[str, str]]]:
+    """Return kind and address of each device, by its place; devices of one resource take its addresses in their order."""
+    left: dict[str, list[tuple[str, str]]] = {}
+    found = {}
+    for path, device in host_devices.passed_through(definition.specification).items():
+        resource = str(device.get("deviceName"))
+        given = left.setdefault(resource, _given(resource, definition.environment))
+        if not given:
+            raise InvalidSpecification(f"{path}.deviceName: no device of {resource} is named in {_variable(_PCI, resource)} of the pod")
+        variable, address = given.pop(0)
+        found[path] = _parsed(variable, address, f"{path}.deviceName")
+    return found
+
+
+def _given(resource: str, environment: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Return pairs of a prefix and an address."""
+    said = ((prefix, environment.get(_variable(prefix, resource), "")[:_MAX_VALUE]) for prefix in (_PCI, _MEDIATED))
+    return [(prefix, each.strip()) for prefix, value in said for each in value.split(",") if each.strip()]
+
+
+def _variable(prefix: str, resource: str) -> str:
+    return f"{prefix}_{resource.upper().replace('/', '_').replace('.', '_')}"
+
+
+def _parsed(prefix: str, address: str, path: str) -> tuple[str, dict[str, str]]:
+    if prefix == _MEDIATED and _UUID.fullmatch(address):
+        return "mdev", {"uuid": address.lower()}
+    if prefix == _PCI and (match := _ADDRESS.fullmatch(address)):
+        parts = zip(("domain", "bus", "slot", "function"), match.groups(), strict=True)
+        return "pci", {name: f"0x{each.lower()}" for name, each in parts}
+    raise InvalidSpecification(f"{path}: the device plugin named {address[:64]!r}, which is no address of a device")

@@ -1,0 +1,70 @@
+"""Devices of the node: whom a device plugin's variables name, and which of them are believed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from launcher.domain import migratability
+from launcher.domain.definition import Definition
+from launcher.domain.document import to_xml
+from launcher.domain.passed_through import variables
+from launcher.domain.values import InvalidSpecification
+
+DEVICE = {"name": "card", "deviceName": "vendor.example/card"}
+TWO: dict[str, Any] = {"devices": {"hostDevices": [DEVICE, {**DEVICE, "name": "other"}]}}
+
+
+def xml(environment: dict[str, str], specification: dict[str, Any]) -> str:
+    return to_xml(Definition("ns", "vm", "u", specification, "qemu", environment=environment))
+
+
+@pytest.mark.parametrize(
+    "environment",
+    [
+        {},
+        {"PCI_RESOURCE_VENDOR_EXAMPLE_CARD": ""},
+        {"PCI_RESOURCE_VENDOR_EXAMPLE_CARD": " , "},
+        {"PCI_RESOURCE_VENDOR_EXAMPLE_CARDS": "0000:01:00.0,0000:01:00.1"},
+        {"PCI_RESOURCE_VENDOR_EXAMPLE_CARD": "0000:01:00.0,0000:01:20.0"},
+        {"PCI_RESOURCE_VENDOR_EXAMPLE_CARD": "0000:01:00.0,0000:01:00.8"},
+        {"PCI_RESOURCE_VENDOR_EXAMPLE_CARD": "0000:01:00.0,01:00.1"},
+        {"PCI_RESOURCE_VENDOR_EXAMPLE_CARD": "0000:01:00.0,'/><x"},
+        {"PCI_RESOURCE_VENDOR_EXAMPLE_CARD": "0000:01:00.0,5d307ca9-b3ef-428c-8861-06e72d69f223"},
+        {"PCI_RESOURCE_VENDOR_EXAMPLE_CARD": "0000:01:00.0", "MDEV_PCI_RESOURCE_VENDOR_EXAMPLE_CARD": "0000:01:00.1"},
+        {"PCI_RESOURCE_VENDOR_EXAMPLE_CARD": "0000:01:00.0", "MDEV_PCI_RESOURCE_VENDOR_EXAMPLE_CARD": "5d307ca9"},
+    ],
+    ids=str,
+)
+def test_a_device_that_is_not_there_or_has_no_address_is_named_by_its_place(environment: dict[str, str]) -> None:
+    with pytest.raises(InvalidSpecification, match=r"^devices\.hostDevices\[[01]\]\.deviceName: "):
+        xml(environment, TWO)
+
+
+def test_a_variable_of_absurd_length_is_cut() -> None:
+    with pytest.raises(InvalidSpecification) as refused:
+        xml({"PCI_RESOURCE_VENDOR_EXAMPLE_CARD": "x" * 10**6}, TWO)
+    assert len(str(refused.value)) < 300
+
+
+def test_both_kinds_of_a_resource_are_taken() -> None:
+    found = xml(
+        {
+            "PCI_RESOURCE_VENDOR_EXAMPLE_CARD": "0000:01:00.0",
+            "MDEV_PCI_RESOURCE_VENDOR_EXAMPLE_CARD": "5d307ca9-b3ef-428c-8861-06e72d69f223",
+        },
+        TWO,
+    )
+    assert found.count("<hostdev ") == 2
+
+
+def test_a_device_of_the_node_stays_on_it() -> None:
+    assert migratability.not_migratable(TWO) == "the device 'card' is one of its node's"
+    assert migratability.not_migratable({"devices": {"gpus": [DEVICE]}}) == "the device 'card' is one of its node's"
+    assert migratability.not_migratable({}) == ""
+
+
+def test_only_what_device_plugins_say_is_taken_from_the_environment() -> None:
+    ours = {"PCI_RESOURCE_A": "1", "MDEV_PCI_RESOURCE_B": "2"}
+    assert variables({**ours, "PATH": "/bin", "XPCI_RESOURCE_C": "3"}) == ours
