@@ -10,7 +10,7 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Self, TypeVar
@@ -74,6 +74,7 @@ class Launcher:
         disks: str = "",
         state: Path | None = None,
         hugepages: bool = False,
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         """Start it.
 
@@ -85,6 +86,7 @@ class Launcher:
             disks: size of the file system that the disks lie on, as mount takes it; of the machine's own where nothing is said.
             state: the claim of ``firmware.persistentState``; one of its own where nothing is said.
             hugepages: with a volume of huge pages, of 2 MiB each.
+            environment: further variables of its container.
         """
         self.run_directory = directory / "run"
         self.disks = directory / "disks"
@@ -139,6 +141,7 @@ class Launcher:
             *(f"mount -o remount,bind,ro {path}" for path in ("/run", "/var/lib", "/var/cache", "/")),  # readOnlyRootFilesystem
             f"exec setpriv --reuid {uid} --regid {uid} --clear-groups --bounding-set=-all --inh-caps=-all --no-new-privs"
             f" env -i PATH=/usr/bin:/bin PYTHONPATH=/var/lib/kubevirt/program MALLOC_ARENA_MAX=1"
+            f" {shlex.join(f'{name}={value}' for name, value in (environment or {}).items())}"
             f" {shlex.join(command)}",
         ]
         with self.log.open("wb") as log:

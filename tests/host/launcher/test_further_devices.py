@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Final, get_args
 
 import pytest
@@ -13,6 +14,7 @@ from apiserver.apis.virt.v1alpha1.domain.sound import Sound
 from apiserver.apis.virt.v1alpha1.domain.video import Video
 from apiserver.apis.virt.v1alpha1.domain.watchdog import Watchdog
 from launcher.protocol import messages
+from tests.host.launcher import guest, sandbox
 from tests.host.launcher.sandbox import NO_GRAPHICS, Launcher, Viewer, a_machine
 
 pytestmark = [pytest.mark.host, pytest.mark.timeout(240)]
@@ -122,3 +124,21 @@ def test_libvirt_takes_every_device_that_virt_api_does(start: Start, devices: di
     displays = {"interfaces": [], "graphics": [{"type": each} for each in graphics]}
     with start().client() as client:
         client.ask(messages.Sync(a_machine(machine={"type": machine}, devices={**given, **displays})))
+
+
+@pytest.mark.parametrize(
+    ("environment", "told"),
+    [
+        ({}, "devices.hostDevices[0].deviceName: no device of vendor.example/card is named in PCI_RESOURCE_VENDOR_EXAMPLE_CARD of the pod"),
+        ({"PCI_RESOURCE_VENDOR_EXAMPLE_CARD": "0000:ff:1f.7"}, "pci"),
+    ],
+)
+def test_a_device_that_the_node_has_not_is_told(
+    program: Path, test_guest: guest.Guest, tmp_path: Path, environment: dict[str, str], told: str
+) -> None:
+    pods = [Launcher(program, tmp_path / "pod", test_guest, environment=environment)]
+    devices = {**NO_GRAPHICS, "hostDevices": [{"name": "card", "deviceName": "vendor.example/card"}]}
+    with sandbox.killed_afterwards(pods), pods[0].client() as client:
+        refused = client.call(messages.Sync(a_machine(devices=devices)))
+        assert isinstance(refused, messages.Refusal)
+        assert told.lower() in refused.message.lower()

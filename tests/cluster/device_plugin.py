@@ -1,0 +1,66 @@
+"""A device plugin of the test bed: it offers a card that there is not, as a vendor's plugin offers one that there is."""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from grpclib.server import Stream
+
+from handler.devices.plugin import Device, Plugin
+from handler.devices.v1beta1 import api_pb2
+from tests.testbed import layout, processes
+
+DOMAIN: Final = "devices.example.org"
+
+
+class NamingPlugin(Plugin):
+    """Says which device it gave in variables of the container, and puts ``/dev/null`` into it in the device's place."""
+
+    def __init__(self, name: str, directory: Path, environment: Mapping[str, str]) -> None:
+        super().__init__(Device(f"{DOMAIN}/{name}", "/dev/null", 1, 3), directory, offered=True)
+        self._environment = environment
+
+    async def _allocate(self, stream: Stream[api_pb2.AllocateRequest, api_pb2.AllocateResponse]) -> None:
+        request = await stream.recv_message()
+        asked = request.container_requests if request else []
+        answers = [api_pb2.ContainerAllocateResponse(envs=self._environment) for _ in asked]
+        await stream.send_message(api_pb2.AllocateResponse(container_responses=answers))
+
+
+@contextmanager
+def offered(node: layout.Node, plugins: Mapping[str, Mapping[str, str]]) -> Iterator[None]:
+    """Offer resources on a node: for each name, the variables that its allocation brings."""
+    directory = _directory(node)
+    begun: queue.SimpleQueue[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = queue.SimpleQueue()
+
+    async def serve() -> None:
+        over = asyncio.Event()
+        begun.put((asyncio.get_running_loop(), over))
+        async with asyncio.TaskGroup() as tasks:
+            serving = [tasks.create_task(NamingPlugin(name, directory, each).run()) for name, each in plugins.items()]
+            await over.wait()
+            for each in serving:
+                each.cancel()
+
+    thread = threading.Thread(target=lambda: asyncio.run(serve()), daemon=True)
+    thread.start()
+    loop, over = begun.get(timeout=10)
+    try:
+        yield
+    finally:
+        loop.call_soon_threadsafe(over.set)
+        thread.join(10)
+
+
+def _directory(node: layout.Node) -> Path:
+    """Return the directory of device plugins as the node sees it, whose file systems are its own."""
+    holder = processes.find(f"{node.name}-init")
+    assert holder is not None, f"{node.name} does not run"
+    first = processes.children(holder)[0]
+    return Path(f"/proc/{first.pid}/root/var/lib/kubelet/device-plugins")
