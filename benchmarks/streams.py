@@ -16,7 +16,7 @@ import os
 import ssl
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -60,8 +60,9 @@ class Direct(Connect):
         self._port = port
         self._tls = tls
 
-    async def locate(self, obj: Object) -> Destination:
+    async def locate(self, obj: Object, query: Mapping[str, str]) -> Destination:
         """Return virt-handler's address."""
+        del query
         path = streams.handler_path("default", "testvm", obj["metadata"]["uid"], "console")
         return Destination(f"https://127.0.0.1:{self._port}{path}", names.handler_server_name(NODE), self._tls)
 

@@ -94,7 +94,7 @@ async def _do(parsed: argparse.Namespace, ended_by: list[signal.Signals]) -> int
 
     match parsed.command:
         case "console":
-            return await console.attach(console.Settings(parsed.name, parsed.wait, parsed.reconnect, parsed.linger), load)
+            return await console.attach(console.Settings(parsed.name, parsed.wait, parsed.reconnect, parsed.linger, parsed.port), load)
         case "vnc":
             return await vnc.show(parsed.name, load, port=parsed.port, proxy_only=parsed.proxy_only)
         case "guestinfo":

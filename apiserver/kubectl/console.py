@@ -1,4 +1,4 @@
-"""``kubectl virt console``: the first serial port of a guest on this terminal.
+"""``kubectl virt console``: a serial port of a guest on this terminal.
 
 Several people can be attached to one console; whoever comes late gets the last screenful first. Ctrl-] leaves. When the
 connection breaks (virt-api restarts, the guest moves to another node), it is dialled again for a while; the guest does not notice, and
@@ -51,6 +51,8 @@ class Settings:
     """After a connection broke."""
     linger_seconds: float = 1.0
     """After the end of the input of a script."""
+    port: int = 0
+    """The serial port."""
 
 
 class Left(Exception):
@@ -123,7 +125,7 @@ class Session:
         renewed = waiting = False
         while True:
             try:
-                async with streams.opened(access, self._settings.name, "console") as connection:
+                async with streams.opened(access, self._settings.name, "console", self._settings.port) as connection:
                     self._welcome(streams.warnings_of(connection))
                     end = await self._pass_on(connection)
                 if end.wanted:

@@ -8,6 +8,7 @@ import sys
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from apiserver.apis.meta import times
+from apiserver.apis.virt import layout
 from apiserver.kubectl.access import Selection
 from apiserver.kubectl.verbs import VERBS
 
@@ -75,6 +76,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
         metavar="DURATION",
         help="how long output is copied after the end of an input that is no terminal (default 1s)",
     )
+    console.add_argument("--port", type=int, choices=range(layout.SERIAL_PORTS), default=0, help="serial port, from 0 (default 0)")
     vnc = command("vnc", "show the screen in a viewer of this machine")
     vnc.add_argument("--proxy-only", action="store_true", help="start no viewer; print the port as JSON and serve it until Ctrl-C")
     vnc.add_argument("--port", type=_port, default=0, help="port of 127.0.0.1 (default: any that is free)")

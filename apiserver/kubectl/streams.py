@@ -69,8 +69,8 @@ class End:
 
 
 @asynccontextmanager
-async def opened(access: Access, name: str, stream: streams.Stream) -> AsyncIterator[ClientConnection]:
-    """Yield an open websocket; an end by the peer inside shows as ``websockets.ConnectionClosed``.
+async def opened(access: Access, name: str, stream: streams.Stream, port: int = 0) -> AsyncIterator[ClientConnection]:
+    """Yield an open websocket; an end by the peer inside shows as ``websockets.ConnectionClosed``. ``port`` is a console's.
 
     Raises:
         Refused: the server's answer.
@@ -78,6 +78,8 @@ async def opened(access: Access, name: str, stream: streams.Stream) -> AsyncIter
     """
     doing = f"open the {stream} of virtual machine {access.namespace}/{name}"
     url = "ws" + access.server.removeprefix("http") + VIRTUAL_MACHINES.path(access.namespace, name, stream)
+    if port:
+        url += f"?port={port}"
     hostname: dict[str, Any] = {"server_hostname": access.server_hostname} if access.server_hostname else {}
     try:
         connection = await connect(

@@ -30,7 +30,10 @@ from handler.streams.reading import Reading, Waiting
 logger = logging.getLogger(__name__)
 
 CLIENT: Final = "virt-api"
-SOCKETS: Final[Mapping[str, str]] = {"console": layout.CONSOLE_SOCKET, "vnc": layout.VNC_SOCKET}
+SOCKETS: Final[Mapping[str, str]] = {
+    **{streams.console(port): layout.console_socket(port) for port in range(layout.SERIAL_PORTS)},
+    "vnc": layout.VNC_SOCKET,
+}
 PATH: Final = "/v1/namespaces/{namespace}/virtualmachines/{name}/{uid}/{stream}"
 CLOSE_SECONDS: Final = 3.0
 
@@ -150,7 +153,8 @@ class Server:
         asked = socket.can_prepare(request)
         if not asked.ok or asked.protocol != streams.SUBPROTOCOL:
             raise errors.BadRequest(f"{stream} is a websocket with the sub-protocol {streams.SUBPROTOCOL}")
-        with self._counted.one(Wanted(what, info["uid"], stream, request.headers.get(streams.HOLDER_HEADER, ""))):
+        kind = "vnc" if stream == "vnc" else "console"  # the ports of a machine share what one may have
+        with self._counted.one(Wanted(what, info["uid"], kind, request.headers.get(streams.HOLDER_HEADER, ""))):
             return await self._joined(request, socket, target)
 
     async def _joined(self, request: web.Request, socket: web.WebSocketResponse, target: Target) -> web.WebSocketResponse:

@@ -7,12 +7,15 @@ from xml.etree.ElementTree import SubElement
 from apiserver.apis.virt import layout
 from apiserver.apis.virt.hardware import consoles as hardware
 from launcher.domain.definition import Definition, Tree
-from launcher.domain.values import socket
+from launcher.domain.values import InvalidSpecification, one_of, socket
 
 
 def append(tree: Tree, definition: Definition) -> None:
-    """Append the first serial port."""
-    if hardware.meant(definition.specification):
+    """Append the serial ports."""
+    for port, wanted in enumerate(hardware.meant(definition.specification)):
+        if port >= layout.SERIAL_PORTS:
+            raise InvalidSpecification(f"devices.consoles: a machine has at most {layout.SERIAL_PORTS}")
+        one_of(("pty",), wanted.get("type", "pty"), f"devices.consoles[{port}].type")
         serial = SubElement(tree.devices, "serial", type="unix")
-        SubElement(serial, "source", mode="bind", path=socket(layout.SERIAL_SOCKET))
-        SubElement(serial, "target", port="0")
+        SubElement(serial, "source", mode="bind", path=socket(layout.serial_socket(port)))
+        SubElement(serial, "target", port=str(port))

@@ -71,9 +71,9 @@ class Known:
         return next((each for each in self.status.migrations if each.direction == "outgoing" and each.state == "running"), None)
 
     @property
-    def has_console(self) -> bool:
-        """True if the machine has a serial port."""
-        return self.machine is not None and bool(consoles.meant(self.machine.domain))
+    def serial_ports(self) -> int:
+        """Return how many serial ports the machine has."""
+        return len(consoles.meant(self.machine.domain)) if self.machine is not None else 0
 
 
 # --- the start -------------------------------------------------------------------------------------------------------------------

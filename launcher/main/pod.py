@@ -19,6 +19,7 @@ from launcher.main.console import Console
 from launcher.main.known import Termination
 from launcher.main.making import Making
 from launcher.main.migrations import Migrations
+from launcher.main.ports import Ports
 from launcher.main.preparation import Preparation
 from launcher.main.record import Record
 from launcher.main.starting import Start
@@ -36,6 +37,7 @@ class Pod:
         self,
         hypervisor: Hypervisor,
         console: Callable[[Callable[[], None]], Console],
+        ports: Callable[[Callable[[], None]], Ports],
         children: Children,
         *,
         qemu_log: Callable[[str], Path],
@@ -47,6 +49,7 @@ class Pod:
         Args:
             hypervisor: where the domain lives.
             console: makes the console, given what to call when the number of viewers changed.
+            ports: makes those of further serial ports, given the same.
             children: runs commands.
             qemu_log: the file with QEMU's output, by name of the domain.
             serve_addresses: answers the guest's DHCP from then on; OSError where that cannot be.
@@ -54,11 +57,12 @@ class Pod:
         """
         self._record = Record(qemu_log=qemu_log, status_changed=status_changed)
         self.console = console(self._viewers_changed)
+        self.ports = ports(self._viewers_changed)
         self._agent = Agent(hypervisor, told=self._agent_told, silent=self._agent_silent, gone=self._agent_gone, stopping=self._is_stopping)
         self._keys = AuthorizedKeys(self._agent, machine=self._own_machine, told=self._keys_told)
-        self._watch = Watch(hypervisor, self._record, self.console, self._agent)
+        self._watch = Watch(hypervisor, self._record, self.console, self.ports, self._agent)
         self._making = Making(hypervisor, self._record, Preparation(hypervisor, children, serve_addresses))
-        self._start = Start(hypervisor, self._watch, self.console, self._making)
+        self._start = Start(hypervisor, self._watch, self.console, self.ports, self._making)
         self._suspension = Suspension(hypervisor, self._watch)
         self._migrations = Migrations(hypervisor, self._watch, self._making)
         self._stop = Stop(hypervisor, self._watch, self._migrations)
@@ -123,7 +127,7 @@ class Pod:
         return requests.given_xml(self._record.known)
 
     def _viewers_changed(self) -> None:
-        self._record.take(known.viewed, self.console.viewers)
+        self._record.take(known.viewed, self.console.viewers + self.ports.viewers)
 
     def _agent_told(self, told: Object) -> None:
         names = agent.names_of(self._record.known.machine)

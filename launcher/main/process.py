@@ -25,6 +25,7 @@ from launcher.main import libvirtd_log, life, qemu_log
 from launcher.main.children import Children, terminate
 from launcher.main.console import Console
 from launcher.main.pod import Pod
+from launcher.main.ports import Ports
 from launcher.main.wire import Server
 from launcher.protocol import messages
 
@@ -54,6 +55,7 @@ async def run(directory: Path = Path(layout.RUN_DIRECTORY), cache: Path = Path(l
     pod = Pod(
         hypervisor,
         lambda changed: Console(directory / layout.SERIAL_SOCKET, changed),
+        lambda changed: Ports(directory, changed),
         children,
         qemu_log=daemon.qemu_log,
         serve_addresses=dhcp.serve,
@@ -75,6 +77,7 @@ async def run(directory: Path = Path(layout.RUN_DIRECTORY), cache: Path = Path(l
                 hypervisor.run(),
                 pod.console.run(),
                 pod.console.serve(directory / layout.CONSOLE_SOCKET),
+                pod.ports.run(),
                 server.run(directory / layout.LAUNCHER_SOCKET),
             )
             tasks = [group.create_task(part) for part in parts]

@@ -11,6 +11,7 @@ from launcher.hypervisor.port import DomainExists, Hypervisor
 from launcher.main import files, known, requests
 from launcher.main.console import Console
 from launcher.main.making import Making
+from launcher.main.ports import Ports
 from launcher.main.preparation import StartFailure
 from launcher.main.refusal import Refused
 from launcher.main.watching import Watch
@@ -24,11 +25,12 @@ CONSOLE_SECONDS: Final = 5.0
 class Start:
     """Starts the domain."""
 
-    def __init__(self, hypervisor: Hypervisor, watch: Watch, console: Console, making: Making) -> None:
+    def __init__(self, hypervisor: Hypervisor, watch: Watch, console: Console, ports: Ports, making: Making) -> None:
         self._hypervisor = hypervisor
         self._watch = watch
         self._record = watch.record
         self._console = console
+        self._ports = ports
         self._making = making
 
     async def start(self, request: messages.Sync) -> None:
@@ -64,9 +66,11 @@ class Start:
         self._record.take(known.created)
         try:
             async with asyncio.timeout(CONSOLE_SECONDS):
-                if self._record.known.has_console:
+                if ports := self._record.known.serial_ports:
                     self._console.attach()
+                    self._ports.attach(ports)
                     await self._console.connected.wait()
+                    await self._ports.connected(ports)
         except TimeoutError:
             logger.warning("the serial port cannot be reached; the guest starts without its console")
         if not request.paused:

@@ -11,6 +11,7 @@ from launcher.hypervisor.port import Hypervisor, HypervisorError, Observation
 from launcher.main import known, qemu_log
 from launcher.main.agent import Agent
 from launcher.main.console import Console
+from launcher.main.ports import Ports
 from launcher.main.record import Record
 
 logger = logging.getLogger(__name__)
@@ -22,10 +23,11 @@ POLL_SECONDS: Final = 10.0
 class Watch:
     """Looks at the domain; what is seen goes into the record, and to console and agent, which follow the domain."""
 
-    def __init__(self, hypervisor: Hypervisor, record: Record, console: Console, agent: Agent) -> None:
+    def __init__(self, hypervisor: Hypervisor, record: Record, console: Console, ports: Ports, agent: Agent) -> None:
         self._hypervisor = hypervisor
         self.record = record
         self._console = console
+        self._ports = ports
         self._agent = agent
         self._looking = asyncio.Lock()
         self._changed = asyncio.Event()
@@ -64,5 +66,7 @@ class Watch:
         self.record.take(known.observed, seen, time.time())
         if seen is None or not seen.active:
             self._console.detach()
-        elif self.record.known.has_console:
+            self._ports.detach()
+        elif ports := self.record.known.serial_ports:
             self._console.attach()
+            self._ports.attach(ports)

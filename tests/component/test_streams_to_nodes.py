@@ -74,7 +74,7 @@ class Scene:
 
     @asynccontextmanager
     async def console(self, node: str = "node1") -> AsyncIterator[ClientConnection]:
-        destination = await self.stream.locate(self.vm(node))
+        destination = await self.stream.locate(self.vm(node), {})
         async with joining.dialled(destination, self.stream) as server:
             yield server
 
@@ -159,4 +159,4 @@ async def test_a_certificate_from_before_the_revocations_time_is_refused(scene: 
 
 async def test_a_node_whose_name_fits_into_no_certificate_is_told(scene: Scene) -> None:
     with pytest.raises(errors.ServiceUnavailable, match="can have no certificate"):
-        await scene.stream.locate(scene.vm("a" * 64))
+        await scene.stream.locate(scene.vm("a" * 64), {})

@@ -52,6 +52,8 @@ CONSOLE_REPLAY_BYTES: Final = 64 << 10
 """Newest output that each connection to the console gets first: ten full screens of 80 by 50 characters with colours."""
 SERIAL_SOCKET: Final = "serial.sock"
 """QEMU's end of the first serial port; virt-launcher alone connects to it."""
+SERIAL_PORTS: Final = 4
+"""Serial ports of a PC."""
 VNC_SOCKET: Final = "vnc.sock"
 SPICE_SOCKET: Final = "spice.sock"
 LIBVIRT_SOCKET: Final = "libvirt/libvirt-sock"
@@ -84,3 +86,13 @@ TPM_DIRECTORY: Final = f"{RUN_DIRECTORY}/config/libvirt/qemu/swtpm"
 
 USER_ID: Final = 107
 """uid and gid of everything in a launcher pod (``qemu`` in the image's passwd)."""
+
+
+def console_socket(port: int) -> str:
+    """Return virt-launcher's console of a serial port, counted from 0."""
+    return CONSOLE_SOCKET if port == 0 else f"console{port}.sock"
+
+
+def serial_socket(port: int) -> str:
+    """Return QEMU's end of a serial port, counted from 0."""
+    return SERIAL_SOCKET if port == 0 else f"serial{port}.sock"

@@ -31,6 +31,11 @@ CLOSE_POLICY_VIOLATION: Final = 1008
 """The right to the stream was withdrawn: dialling again is of no use."""
 
 
+def console(port: int) -> str:
+    """Return the name of the stream of a serial port, counted from 0, between virt-api and virt-handler."""
+    return "console" if port == 0 else f"console{port}"
+
+
 def handler_path(namespace: str, name: str, uid: str, stream: str) -> str:
     """Return the path that virt-handler serves for one stream of one virtual machine, or for what can be read of it (``noderead``).
 

@@ -51,7 +51,7 @@ async def connect(served: Served, call: Call, stream: Connect, streams: Streams)
         raise BadRequest("dryRun is not supported")
     item = await served.store.get(call.info.namespace, call.info.name)
     await served.store.connecting(call.info.namespace, call.info.name, call.info.subresource, call.caller)
-    destination = await stream.locate(item.object)
+    destination = await stream.locate(item.object, call.request.query)
     if not upgrade.is_upgrade(call.request):
         raise BadRequest("Upgrade request required")
     if not upgrade.is_well_formed(call.request):

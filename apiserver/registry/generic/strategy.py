@@ -124,8 +124,8 @@ class Connect:
     holder_header: ClassVar[str] = ""
     """The header that tells the destination whose stream it is: a token, the same for all streams of a user, that says nothing else."""
 
-    async def locate(self, obj: Object) -> Destination:
-        """Return where the stream of ``obj`` is served now.
+    async def locate(self, obj: Object, query: Mapping[str, str]) -> Destination:
+        """Return where the stream of ``obj`` is served now; ``query`` is the request's, of which a stream may know parameters.
 
         Raises:
             StatusError: BadRequest or Conflict while there is nothing to connect to, ServiceUnavailable while its server cannot be found.

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import ClassVar, Final
 
 from apiserver.apis.meta import errors, objects
 from apiserver.apis.meta.objects import Object
-from apiserver.apis.virt import conditions, phases, streams
+from apiserver.apis.virt import conditions, layout, phases, streams
 from apiserver.apis.virt.hardware import consoles, graphics
 from apiserver.apis.virt.hardware.described import domain_of
 from apiserver.apis.virt.resources import VIRTUAL_MACHINES
@@ -20,11 +20,14 @@ CONNECTABLE: Final = frozenset({phases.RUNNING, phases.STOPPING})
 """A guest that shuts down still has something to say."""
 
 
-def refuse(vm: Object, stream: streams.Stream) -> str | None:
-    """Say why nobody can connect to this stream now; None: one can."""
+def refuse(vm: Object, stream: streams.Stream, port: int = 0) -> str | None:
+    """Say why nobody can connect to this stream now, of a console to this serial port; None: one can."""
     domain = domain_of(vm)
-    if stream == "console" and not consoles.meant(domain):
+    ports = len(consoles.meant(domain))
+    if stream == "console" and not ports:
         return "it has no serial port (spec.domain.devices.consoles is empty)"
+    if stream == "console" and port >= ports:
+        return f"it has no serial port {port}: they are counted from 0, and spec.domain.devices.consoles has {ports}"
     if stream == "vnc" and not any(each.get("type") == "vnc" for each in graphics.meant(domain)):
         return "it has no display of type vnc (spec.domain.devices.graphics)"
     return absent(vm)
@@ -40,14 +43,20 @@ def absent(vm: Object) -> str | None:
     return None
 
 
-def check(vm: Object, stream: streams.Stream) -> None:
+def check(vm: Object, stream: streams.Stream, port: int = 0) -> None:
     """Raise BadRequest, with the reason, unless one can connect."""
-    reason = refuse(vm, stream)
+    reason = refuse(vm, stream, port)
     if reason is None:
         return
     name = vm["metadata"]["name"]
     details = errors.Details(name=name, group=VIRTUAL_MACHINES.group, kind=VIRTUAL_MACHINES.plural)
     raise errors.BadRequest(f'cannot connect to {stream} of virtual machine "{name}": {reason}', details)
+
+
+def _port(text: str) -> int:
+    if len(text) == 1 and text.isdecimal() and text.isascii():
+        return int(text)
+    raise errors.BadRequest(f"port must be the number of a serial port, from 0 to {layout.SERIAL_PORTS - 1}")
 
 
 def warnings(vm: Object) -> tuple[str, ...]:
@@ -72,10 +81,11 @@ class HandlerStream(Connect):
         self._stream = stream
         self._handlers = Handlers(locate_handler, tls, revoked)
 
-    async def locate(self, obj: Object) -> Destination:
+    async def locate(self, obj: Object, query: Mapping[str, str]) -> Destination:
         """Return virt-handler's address for this stream of ``obj``, and the name of its node that it has to prove."""
-        check(obj, self._stream)
-        return await self._handlers.destination(obj, self._stream)
+        port = _port(query.get("port", "0")) if self._stream == "console" else 0
+        check(obj, self._stream, port)
+        return await self._handlers.destination(obj, streams.console(port) if self._stream == "console" else self._stream)
 
     def warnings(self, obj: Object) -> tuple[str, ...]:
         """Return that the guest is paused, if it is."""

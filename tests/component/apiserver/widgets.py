@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final, Literal
 
@@ -108,7 +109,8 @@ class Tap(Connect):
         self.destination: Destination | None = None
         self.told: tuple[str, ...] = ()
 
-    async def locate(self, obj: Object) -> Destination:
+    async def locate(self, obj: Object, query: Mapping[str, str]) -> Destination:
+        del query
         if self.destination is None:
             raise BadRequest("the widget is off")
         return self.destination

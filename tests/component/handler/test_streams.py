@@ -72,7 +72,7 @@ class Scene:
         async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=context)) as session:
             yield session
 
-    def url(self, uid: str = "uid-1", stream: streams.Stream = "console") -> str:
+    def url(self, uid: str = "uid-1", stream: str = "console") -> str:
         return f"https://127.0.0.1:{self.server.port}{streams.handler_path('default', 'testvm', uid, stream)}"
 
     @asynccontextmanager
@@ -116,6 +116,31 @@ async def test_a_console_carries_bytes_both_ways(scene: Scene) -> None:
         assert scene.server.count == 1
 
     assert scene.guest.received == b"root\n"
+
+
+async def test_a_further_serial_port_has_a_console_of_its_own(scene: Scene) -> None:
+    other = Guest()
+    directory = os.open(run_directory(scene.root, "pod-1"), os.O_PATH)
+    second = await asyncio.start_unix_server(other.serve, f"/proc/self/fd/{directory}/{layout.console_socket(1)}")
+    try:
+        async with (
+            scene.session() as session,
+            session.ws_connect(
+                scene.url(stream=streams.console(1)), protocols=(streams.SUBPROTOCOL,), server_hostname="n.virt-handler"
+            ) as socket,
+        ):
+            assert await socket.receive_bytes() == b"login: "
+            await socket.send_bytes(b"root\n")
+            assert await socket.receive_bytes() == b"ROOT\n"
+        assert (scene.guest.received, other.received) == (b"", b"root\n")
+        absent = await scene.refused(scene.url(stream=streams.console(2)))
+        assert (absent["code"], absent["reason"]) == (400, "BadRequest")
+        unknown = await scene.refused(scene.url(stream=streams.console(9)))
+        assert unknown["code"] == 404
+    finally:
+        other.power_off()
+        second.close()
+        os.close(directory)
 
 
 async def test_several_may_attach_to_one_console(scene: Scene) -> None:

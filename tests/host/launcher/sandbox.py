@@ -164,9 +164,9 @@ class Launcher:
         """Connect to the wire."""
         return Client(self.socket(layout.LAUNCHER_SOCKET))
 
-    def console(self) -> Viewer:
-        """Connect to the console."""
-        return Viewer(self.socket(layout.CONSOLE_SOCKET))
+    def console(self, port: int = 0) -> Viewer:
+        """Connect to the console of a serial port."""
+        return Viewer(self.socket(layout.console_socket(port)))
 
     def socket(self, name: str, seconds: float = 20.0) -> socket.socket:
         """Return a connection to a socket of the pod, once it is there."""

@@ -9,6 +9,7 @@ from typing import Any, Final, get_args
 
 import pytest
 
+from apiserver.apis.virt import layout
 from apiserver.apis.virt.v1alpha1.domain.inputs import Input
 from apiserver.apis.virt.v1alpha1.domain.sound import Sound
 from apiserver.apis.virt.v1alpha1.domain.video import Video
@@ -62,8 +63,9 @@ def test_every_further_device_is_seen_by_the_guest(start: Start) -> None:
         "watchdog": {"action": "pause"},
         "rng": {"rate": {"bytes": MIB}},
         "panic": {"model": "none"},
+        "consoles": [{"type": "pty"}, {"type": "pty"}],
     }
-    with pod.client() as client, pod.console() as viewer:
+    with pod.client() as client, pod.console() as viewer, pod.console(1) as other:
         client.ask(messages.Sync(a_machine(devices=devices)))
         viewer.expect("GUEST-READY", seconds=120)
         found = cards(viewer)
@@ -74,6 +76,12 @@ def test_every_further_device_is_seen_by_the_guest(start: Start) -> None:
         assert viewer.sh("head -c 64 /dev/hwrng | wc -c") == "64"
         assert "virtio" in viewer.sh("cat /sys/class/misc/hw_random/rng_current")
         assert viewer.sh("ls -d /sys/bus/acpi/devices/QEMU0001*") == "ls: /sys/bus/acpi/devices/QEMU0001*: No such file or directory"
+
+        viewer.type("exec 5<>/dev/ttyS1; echo from-the-second-port >&5; read said <&5; echo heard $said\n")
+        other.expect("from-the-second-port")
+        other.type("an-answer\n")
+        viewer.expect("heard an-answer")
+        assert client.ask(messages.GetStatus()).consoles == 2
 
         let_it_run_out(viewer)
         client.until(lambda status: status.domain is not None and status.domain.state == "paused", seconds=60)
@@ -112,6 +120,7 @@ EVERY: Final[dict[str, list[Any]]] = {
     "watchdog": [{"action": each} for each in words(Watchdog, "action")],
     "rng": [{"model": "none"}, {"rate": {"bytes": 1, "period": 1}}, {"rate": {"bytes": 1 << 30, "period": 86_400_000}}],
     "panic": [{"model": "none"}],
+    "consoles": [[], [{"type": "pty"}] * layout.SERIAL_PORTS],
 }
 TOGETHER: Final = [dict(zip(EVERY, row, strict=True)) for row in itertools.zip_longest(*EVERY.values())]
 """Every device once or more, each time beside others: as few guests as possible."""

@@ -153,6 +153,7 @@ CASES = {
             "sound": {},
             "rng": {"model": "none"},
             "panic": {"model": "none"},
+            "consoles": [{"type": "pty"}, {"type": "pty"}],
         },
     ),
     "disks-made-in-the-pod": defined(
@@ -262,6 +263,8 @@ def test_memory_is_a_quantity_in_bytes(text: str, expected: int) -> None:
         {"devices": {"rng": {"rate": {"bytes": 0}}}},
         {"devices": {"rng": {"rate": {"bytes": True}}}},
         {"devices": {"panic": {"model": ["isa"]}}},
+        {"devices": {"consoles": [{"type": "dev"}]}},
+        {"devices": {"consoles": [{"type": "pty"}] * 5}},
     ],
     ids=str,
 )

@@ -50,19 +50,20 @@ def test_a_domain_has_the_name_of_its_machine() -> None:
 @pytest.mark.parametrize(
     ("domain", "expected"),
     [
-        ({}, True),
-        ({"devices": None}, True),
-        ({"devices": {}}, True),
-        ({"devices": {"consoles": [{}]}}, True),
-        ({"devices": {"consoles": []}}, False),
+        ({}, 1),
+        ({"devices": None}, 1),
+        ({"devices": {}}, 1),
+        ({"devices": {"consoles": [{}]}}, 1),
+        ({"devices": {"consoles": [{}, {}]}}, 2),
+        ({"devices": {"consoles": []}}, 0),
     ],
 )
-def test_a_machine_has_a_console_unless_it_wants_none(domain: dict[str, Any], *, expected: bool) -> None:
-    assert Known(machine=dataclasses.replace(MACHINE, domain=domain)).has_console is expected
+def test_a_machine_has_a_serial_port_unless_it_wants_none_or_more(domain: dict[str, Any], expected: int) -> None:
+    assert Known(machine=dataclasses.replace(MACHINE, domain=domain)).serial_ports == expected
 
 
 def test_without_a_machine_there_is_no_console() -> None:
-    assert not Known().has_console
+    assert Known().serial_ports == 0
 
 
 @pytest.mark.parametrize(

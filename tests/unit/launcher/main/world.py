@@ -11,6 +11,7 @@ from launcher.domain.states import State
 from launcher.main.children import Children
 from launcher.main.console import Console
 from launcher.main.pod import Pod
+from launcher.main.ports import Ports
 from launcher.protocol import messages
 from tests.fakes.hypervisor import FakeHypervisor
 
@@ -40,6 +41,7 @@ class World:
         self.pod = Pod(
             self.hypervisor,
             lambda changed: ConnectedConsole(directory / "serial", changed),
+            lambda changed: Ports(directory, changed),
             Children(),
             qemu_log=lambda _name: directory / "log",
             serve_addresses=self.serve_addresses,

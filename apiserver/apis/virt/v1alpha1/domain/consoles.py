@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Final, Literal
+from typing import Literal
 
 from pydantic import Field
 
 from apiserver.apis.meta.schema import Model
 from apiserver.apis.meta.validation import FieldError, Path
+from apiserver.apis.virt import layout
 from apiserver.apis.virt.hardware import consoles as hardware
 from apiserver.apis.virt.v1alpha1.domain.rules import Object, validate_count
-
-MAX_CONSOLES: Final = 4
-"""Serial ports of a PC."""
 
 
 class Console(Model):
@@ -23,4 +21,4 @@ class Console(Model):
 
 def validate(domain: Object, path: Path) -> list[FieldError]:
     """Return what is wrong with ``devices.consoles``."""
-    return validate_count(hardware.meant(domain), MAX_CONSOLES, path.child("devices", "consoles"))
+    return validate_count(hardware.meant(domain), layout.SERIAL_PORTS, path.child("devices", "consoles"))

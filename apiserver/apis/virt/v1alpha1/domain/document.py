@@ -92,7 +92,9 @@ class Devices(Model):
         None, description="Displays. Default: one of type vnc; [] means none.", json_schema_extra=ATOMIC
     )
     consoles: list[Console] | None = Field(
-        None, description="Serial ports; the first is the one that the console subresource shows. Default: one.", json_schema_extra=ATOMIC
+        None,
+        description="Serial ports. The console subresource shows the first, and with ?port=1 the second. Default: one.",
+        json_schema_extra=ATOMIC,
     )
     video: Video | None = Field(None, description="The video card. Default: one of type vga where there are displays.")
     inputs: list[Input] | None = Field(

@@ -506,10 +506,30 @@ async def test_a_stream_leads_to_the_handler_of_the_machines_node() -> None:
 
     context: Any = object()
     revoked = _revoked()
-    destination = await streams.HandlerStream("console", locate, lambda: context, revoked).locate(_vm())
+    destination = await streams.HandlerStream("console", locate, lambda: context, revoked).locate(_vm(), {})
     assert destination.url == "https://[fd00::1]:8444/v1/namespaces/acc/virtualmachines/vm1/u1/console"
     assert destination.server_name == "node1.virt-handler"
     assert destination.tls is context
+
+
+async def test_a_port_of_the_console_leads_to_its_own_stream_and_only_one_that_is_there() -> None:
+    async def locate(node: str) -> tuple[str, int]:
+        return node, 8444
+
+    context: Any = object()
+    console, vnc = (streams.HandlerStream(each, locate, lambda: context, _revoked()) for each in ("console", "vnc"))
+    vm = _vm()
+    vm["spec"]["domain"] = {"devices": {"consoles": [{"type": "pty"}, {"type": "pty"}]}}
+    assert (await console.locate(vm, {"port": "1"})).url.endswith("/console1")
+    assert (await console.locate(vm, {"port": "0"})).url.endswith("/console")
+    assert (await vnc.locate(vm, {"port": "x"})).url.endswith("/vnc")
+    with pytest.raises(
+        errors.BadRequest, match=r"it has no serial port 2: they are counted from 0, and spec\.domain\.devices\.consoles has 2"
+    ):
+        await console.locate(vm, {"port": "2"})
+    for wrong in ("", "-1", "x", "10", "\u0661", "../vnc"):
+        with pytest.raises(errors.BadRequest, match="port must be the number of a serial port, from 0 to 3"):
+            await console.locate(vm, {"port": wrong})
 
 
 async def test_no_stream_leads_to_a_revoked_node_and_whoever_removes_the_config_map_pardons_none() -> None:
@@ -522,7 +542,7 @@ async def test_no_stream_leads_to_a_revoked_node_and_whoever_removes_the_config_
     for config_map in ({"data": {"revoked.node1": "stolen"}}, None):
         revoked._changed(config_map)
         with pytest.raises(errors.ServiceUnavailable, match='node "node1" is revoked'):
-            await stream.locate(_vm())
+            await stream.locate(_vm(), {})
 
 
 async def test_before_it_is_known_who_is_revoked_nobody_is_believed() -> None:
@@ -532,7 +552,7 @@ async def test_before_it_is_known_who_is_revoked_nobody_is_believed() -> None:
     context: Any = object()
     revoked = _revoked(is_read=False)
     with pytest.raises(errors.ServiceUnavailable, match='not known yet whether node "node1" is revoked'):
-        await streams.HandlerStream("console", locate, lambda: context, revoked).locate(_vm())
+        await streams.HandlerStream("console", locate, lambda: context, revoked).locate(_vm(), {})
 
     def addresses(_: str) -> list[str]:
         return []
