@@ -89,11 +89,22 @@ def _image(disk: Mapping[str, Any], position: int, machine: messages.Machine) ->
         if kind in cloud_init.TYPES:
             return _Image(name, cloud_init.LABELS[kind], _for_cloud_init(kind, source, name, machine))
         label = source.get("volumeLabel") or cloud_init.DEFAULT_LABEL
-        return _Image(name, str(label), mounted.read(Path(layout.SOURCES_DIRECTORY, name)))
+        return _Image(name, str(label), _named(mounted.read(Path(layout.SOURCES_DIRECTORY, name))))
     except InvalidSpecification as error:
         raise InvalidSpecification(f"{path}.source.{error}") from None
     except mounted.Unreadable as error:
         raise SourceUnusable(f"disk {name!r}: {kind}: {error}") from None
+
+
+def _named(files: Mapping[str, bytes]) -> Mapping[str, bytes]:
+    """Return files whose names an image can hold.
+
+    Raises:
+        mounted.Unreadable: one is too long.
+    """
+    if too_long := [each for each in files if len(each) > cloud_init.MAX_FILE_NAME]:
+        raise mounted.Unreadable(f"the key {too_long[0][:32]}… has more than {cloud_init.MAX_FILE_NAME} characters")
+    return files
 
 
 def _for_cloud_init(kind: str, source: Mapping[str, Any], name: str, machine: messages.Machine) -> dict[str, bytes]:

@@ -30,6 +30,8 @@ MAX_VALUES: Final = 1 << 20
 """Bytes of all values of a Secret or ConfigMap: Kubernetes takes no more."""
 MAX_FILES: Final = 512
 """Keys of a Secret or ConfigMap that become files."""
+MAX_FILE_NAME: Final = 103
+"""Characters of such a key: Joliet has room for no more, and libisofs 1.5.4 writes directories of hundreds of names of 180 wrongly."""
 
 
 def inline(source: Mapping[str, Any], datum: str) -> bytes | None:

@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from apiserver.apis.virt import cloud_init
+from controller.reconcilers.launcher_pods.disks import made_bytes
 from launcher.protocol import messages
 from tests.host.launcher.sandbox import NO_GRAPHICS, Launcher, Viewer, a_machine
 from tests.mounted import mount
@@ -48,7 +50,7 @@ FIXED: Mapping[str, Any] = {
     "type": "CloudInitNoCloud",
     "source": {"metaDataBase64": base64.b64encode(b"instance-id: theirs\n").decode()},
 }
-LONG = "a" * 100 + ".d"
+LONG = "a" * (cloud_init.MAX_FILE_NAME - 2) + ".d"
 
 
 def a_machine_of(*disks: Mapping[str, Any]) -> messages.Machine:
@@ -140,6 +142,21 @@ def test_the_same_content_makes_the_same_bytes_and_wrong_content_is_told_without
         images += [(pod.made / f"{each}.iso").read_bytes() for each in ("answers", "seed")]
         assert files_of(pod.made / "answers.iso") == ["'/a'", "'/b'"]
     assert images[:2] == images[2:]
+
+
+def test_as_many_files_with_as_long_names_as_are_taken_fit_in_the_room_that_is_counted_for_them(start: Callable[[], Launcher]) -> None:
+    pod = start()
+    size = cloud_init.MAX_VALUES // cloud_init.MAX_FILES
+    names = [f"{number:03}{'n' * (cloud_init.MAX_FILE_NAME - 3)}" for number in range(cloud_init.MAX_FILES)]
+    mount(pod.sources / "answers", {name: bytes(size) for name in names})
+    mount(pod.access_credentials / "1", {"keys": b"\xff"})
+    machine = a_machine_of({"name": "answers", "type": "Secret", "source": {"name": "s"}}, DRIVE)
+    with pod.client() as client:
+        client.call(messages.Sync(machine))  # refused for the second disk: the first is made by then
+    image = pod.made / "answers.iso"
+    assert len(files_of(image)) == cloud_init.MAX_FILES
+    taken = made_bytes({"devices": {"disks": [{"type": "Secret", "source": {"name": "s"}}]}})
+    assert image.stat().st_size + cloud_init.MAX_VALUES + 4096 * cloud_init.MAX_FILES <= taken
 
 
 def files_of(image: Path) -> list[str]:
