@@ -25,6 +25,7 @@ from controller.runtime.validating import Validated
 from controller.serving.health import Checks, Health
 from controller.serving.metrics import MetricsServer
 from handler import heartbeat
+from handler.cpu.publishing import Labels
 from handler.devices.acceleration import Verdict
 from handler.devices.judging import Judging
 from handler.identity.keeping import Identity
@@ -79,6 +80,8 @@ class Agent:
         self.metrics = Metrics()
         self.metrics.verdict(judging.verdict)
         judging.subscribe(self.metrics.verdict)
+        self._labels = Labels(client, name, options.cpu_capabilities, lambda: judging.verdict.accelerated)
+        judging.subscribe(lambda _: self._labels.changed())
         self._clock = clock
         self._recorder = Recorder(client, names.HANDLER, clock, host=name)
         connect = functools.partial(launcher.connect, kubelet=options.kubelet, identify=identify)
@@ -113,7 +116,7 @@ class Agent:
         # A change of the VM can be what its migration away waits for.
         self.machines.subscribe(lambda _, new: self._machine_changed(new))
         async with asyncio.TaskGroup() as tasks:
-            for part in (self.identity, self.machines, self.leaving, self.coming, self._recorder, self.links, self._relays):
+            for part in (self.identity, self.machines, self.leaving, self.coming, self._recorder, self.links, self._relays, self._labels):
                 tasks.create_task(part.run())
             for loop in self._loops.values():
                 tasks.create_task(loop.run(self._synced))

@@ -25,6 +25,7 @@ class Options:
     pod_ip: str
     kubeconfig: str | None
     certificates: Path
+    cpu_capabilities: Path
     kubelet: Path
     acceleration: Choice
     streams_port: int
@@ -50,6 +51,7 @@ def parse(arguments: Sequence[str] | None = None, environ: Mapping[str, str] = o
         pod_ip=given.pod_ip,
         kubeconfig=given.kubeconfig,
         certificates=given.cert_dir,
+        cpu_capabilities=given.cpu_capabilities,
         kubelet=given.kubelet_directory,
         acceleration=given.acceleration,
         streams_port=given.streams_port,
@@ -80,6 +82,12 @@ def _parser(environ: Mapping[str, str]) -> argparse.ArgumentParser:
         type=Path,
         default=Path("/run/kubevirt-handler/tls"),
         help="where key, certificate and the authorities to trust are kept, below the node's name; memory that outlives the pod",
+    )
+    add(
+        "--cpu-capabilities",
+        type=Path,
+        default=Path("/run/kubevirt-handler/cpu/kvm.json"),
+        help="file with what libvirt says that guests with KVM can have of this node's processors, for the Node's labels",
     )
     add("--kubelet-directory", type=Path, default=places.KUBELET_DIRECTORY, help="the kubelet's directory, with pods and device-plugins")
     add(

@@ -30,6 +30,17 @@ HOSTNAME_SELECTOR: Final = "kubevirt.io/hostname"
 KVM_RESOURCE: Final = "devices.kubevirt.io/kvm"
 TUN_RESOURCE: Final = "devices.kubevirt.io/tun"
 
+CPU_MODEL_LABELS: Final = "cpu-model.node.kubevirt.io/"
+"""Prefix of labels on a Node, by the name of each CPU model of libvirt that guests with KVM can have there. The value is ``true``."""
+CPU_FEATURE_LABELS: Final = "cpu-feature.node.kubevirt.io/"
+"""The same by the name of each feature."""
+HOST_MODEL_LABELS: Final = "host-model-cpu.node.kubevirt.io/"
+"""The same by the one model that libvirt takes there for ``host-model``."""
+HOST_MODEL_FEATURE_LABELS: Final = "host-model-required-features.node.kubevirt.io/"
+"""The same by each feature that ``host-model`` has there beyond that model."""
+CPU_LABELS: Final = (CPU_MODEL_LABELS, CPU_FEATURE_LABELS, HOST_MODEL_LABELS, HOST_MODEL_FEATURE_LABELS)
+"""What virt-handler writes of the processors of its node, and all that it may write on it."""
+
 HANDLER_SIGNER: Final = f"{GROUP}/{HANDLER}"
 """``spec.signerName`` of the CertificateSigningRequests of virt-handlers; virt-controller signs them."""
 HANDLER_USAGES: Final = ("digital signature", "server auth", "client auth")

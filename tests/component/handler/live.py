@@ -118,6 +118,7 @@ def options(kubelet: Path) -> Options:
         pod_ip="127.0.0.1",
         kubeconfig=None,
         certificates=kubelet / "certificates",
+        cpu_capabilities=kubelet / "certificates" / "kvm.json",
         kubelet=kubelet,
         acceleration="emulation",
         streams_port=0,

@@ -290,6 +290,7 @@ def test_virt_handler_and_virt_api_may_do_little() -> None:
         ("leases", "create"),
         ("leases", "patch"),
         ("certificatesigningrequests", "create"),
+        ("nodes", "patch"),
     }
     assert {verb for _, _, _, verb, _ in rbac.permissions("virt-api")} == {"get", "list", "watch"}
 

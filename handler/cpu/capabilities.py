@@ -1,0 +1,79 @@
+"""The CPU models and features that guests can have on this node: libvirt's words for them, and the labels that say so. Pure."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+from xml.etree.ElementTree import Element, ParseError, fromstring
+
+from apiserver.apis.virt import names
+
+MAX_LABELS: Final = 512
+"""All of them together: libvirt 11 knows 250 features and 150 models, and no processor has all of either."""
+TRUE: Final = "true"
+_LABEL: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
+"""The name of a label behind its prefix; what libvirt names otherwise has none."""
+
+
+class UnknownCapabilities(Exception):
+    """What is no answer of libvirt's; the text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """Of guests on this node."""
+
+    host_model: str = ""
+    """The model that libvirt takes for ``host-model``; empty where it can have none."""
+    host_features: tuple[str, ...] = ()
+    """Features that ``host-model`` has beyond that model."""
+    models: tuple[str, ...] = ()
+    features: tuple[str, ...] = ()
+    """All that ``host-model`` has, those of its model included."""
+
+
+def parse(text: str) -> Capabilities:
+    """Return what :mod:`launcher.hypervisor.capabilities` wrote.
+
+    Raises:
+        UnknownCapabilities: it did not write this.
+    """
+    try:
+        found = json.loads(text)
+        capabilities, expanded = (str(found[key] or "") for key in ("domainCapabilities", "hostModel"))
+        document = fromstring(capabilities)  # noqa: S314 - of our own pod: libvirt wrote it, where no guest is
+        host = fromstring(expanded or "<cpu/>")  # noqa: S314 - likewise
+    except (ValueError, KeyError, TypeError, ParseError) as error:
+        raise UnknownCapabilities(f"{type(error).__name__}: {error}") from error
+    mode = document.find("cpu/mode[@name='host-model'][@supported='yes']")
+    usable = document.findall("cpu/mode[@name='custom'][@supported='yes']/model[@usable='yes']")
+    return Capabilities(
+        host_model="" if mode is None else mode.findtext("model") or "",
+        host_features=() if mode is None else _required(mode),
+        models=tuple(sorted({each.text or "" for each in usable})),
+        features=_required(host),
+    )
+
+
+def _required(element: Element) -> tuple[str, ...]:
+    return tuple(sorted({each.get("name") or "" for each in element.findall("feature[@policy='require']")}))
+
+
+def labels(capabilities: Capabilities) -> dict[str, str]:
+    """Return the labels that say so; of more than ``MAX_LABELS``, the first, models before features."""
+    wanted: Iterable[tuple[str, tuple[str, ...]]] = (
+        (names.HOST_MODEL_LABELS, (capabilities.host_model,)),
+        (names.CPU_MODEL_LABELS, capabilities.models),
+        (names.HOST_MODEL_FEATURE_LABELS, capabilities.host_features),
+        (names.CPU_FEATURE_LABELS, capabilities.features),
+    )
+    found = [f"{prefix}{name}" for prefix, each in wanted for name in each if _LABEL.fullmatch(name)]
+    return dict.fromkeys(found[:MAX_LABELS], TRUE)
+
+
+def stale(present: Iterable[str], wanted: Iterable[str]) -> list[str]:
+    """Return those of a Node's labels that are ours and not true any more."""
+    return sorted({each for each in present if each.startswith(names.CPU_LABELS)} - set(wanted))

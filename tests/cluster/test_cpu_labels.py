@@ -1,0 +1,75 @@
+"""Labels of nodes: what virt-handler may write on them, what it writes where guests are emulated, and what libvirt says in its pod."""
+
+from __future__ import annotations
+
+import base64
+import http.client
+import json
+import ssl
+import urllib.parse
+
+import pytest
+import yaml
+
+from apiserver.apis.virt import names
+from tests.cluster.kube import Kubectl
+from tests.cluster.test_node_restriction import Stolen, handlers, other
+from tests.cluster.test_node_restriction import stolen as stolen  # noqa: PLC0414 - a fixture
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
+
+MODEL = f"{names.CPU_MODEL_LABELS}of-a-test"
+
+
+def patch(thief: Kubectl, node: str, **labels: str) -> tuple[int, str]:
+    """Patch labels of a node; return the code and the message. Not by kubectl, which reads first, as this account may not."""
+    config = yaml.safe_load(thief.kubeconfig.read_text())
+    cluster, user = config["clusters"][0]["cluster"], config["users"][0]["user"]
+    data = cluster.get("certificate-authority-data")
+    context = ssl.create_default_context(
+        cafile=cluster.get("certificate-authority"), cadata=base64.b64decode(data).decode() if data else None
+    )
+    server = urllib.parse.urlsplit(cluster["server"])
+    connection = http.client.HTTPSConnection(str(server.hostname), server.port, context=context, timeout=30)
+    headers = {"Content-Type": "application/merge-patch+json", "Authorization": f"Bearer {user['token']}"}
+    try:
+        connection.request("PATCH", f"/api/v1/nodes/{node}", json.dumps({"metadata": {"labels": labels}}), headers)
+        response = connection.getresponse()
+        return response.status, str(json.loads(response.read()).get("message"))
+    finally:
+        connection.close()
+
+
+def test_a_node_labels_what_its_processors_can_do_and_nothing_else(kubectl: Kubectl, system: Kubectl, stolen: Stolen) -> None:
+    node = min(handlers(system))
+    elsewhere = other(system, node)
+    thief = stolen(node)
+    try:
+        assert patch(thief, node, **{MODEL: "true"})[0] == http.client.OK
+        assert kubectl.json("get", "node", node)["metadata"]["labels"][MODEL] == "true"
+        for target, labels, why in (
+            (elsewhere, {MODEL: "true"}, "may update that Node and no other"),
+            (node, {MODEL: "false"}, "adds no labels"),
+            (node, {"node-role.kubernetes.io/control-plane": "true"}, "adds no labels"),
+        ):
+            code, message = patch(thief, target, **labels)
+            assert (code, why in message) == (http.client.FORBIDDEN, True), message
+        code, message = patch(stolen(None), node, **{MODEL: "true"})
+        assert (code, "names no node" in message) == (http.client.FORBIDDEN, True), message
+    finally:
+        kubectl("label", "node", node, f"{MODEL}-")
+
+
+def test_where_guests_are_emulated_a_node_has_no_labels_of_processors(kubectl: Kubectl, system: Kubectl) -> None:
+    for node, pod in handlers(system).items():
+        lease = kubectl.json("get", "lease", names.handler_lease(node), "-n", names.node_lease_namespace(pod["metadata"]["namespace"]))
+        found = [each for each in kubectl.json("get", "node", node)["metadata"]["labels"] if each.startswith(names.CPU_LABELS)]
+        assert bool(found) is lease["metadata"]["annotations"]["kubevirt.io/acceleration"].startswith("kvm")
+
+
+def test_libvirt_was_asked_before_virt_handler_began(system: Kubectl) -> None:
+    for pod in handlers(system).values():
+        (asking,) = pod["status"].get("initContainerStatuses", [])
+        assert asking["state"]["terminated"]["exitCode"] == 0
+        said = system("logs", pod["metadata"]["name"], "-c", asking["name"])
+        assert "is not known" not in said
