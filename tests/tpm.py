@@ -34,4 +34,4 @@ def _ask(shell: Callable[[str], str], command: str) -> bytes:
     rest = bytes.fromhex(command)
     octets = "".join(f"\\x{each:02x}" for each in b"\x80\x02" + (len(rest) + 6).to_bytes(4, "big") + rest)
     said = shell(f"exec 3<>/dev/tpm0; printf '{octets}' >/tmp/c; cat /tmp/c >&3; od -An -v -tx1 <&3; exec 3<&-")
-    return bytes.fromhex(" ".join(re.findall(r"^(?: [0-9a-f]{2})+", said.replace("\r", ""), re.MULTILINE)))
+    return bytes.fromhex(" ".join(re.findall(r"^ ?[0-9a-f]{2}(?: [0-9a-f]{2})* ?$", said.replace("\r", ""), re.MULTILINE)))

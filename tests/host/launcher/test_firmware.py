@@ -11,7 +11,7 @@ import pytest
 
 from launcher.protocol import messages
 from tests import tpm
-from tests.host.launcher import guest, sandbox
+from tests.host.launcher import guest, relay, sandbox
 from tests.host.launcher.sandbox import KERNEL_BOOT, NO_GRAPHICS, Launcher, Viewer, a_machine
 
 pytestmark = [pytest.mark.host, pytest.mark.timeout(900)]
@@ -35,6 +35,11 @@ def start(program: Path, test_guest: guest.Guest, tmp_path: Path) -> Iterator[St
 
 def dmi(viewer: Viewer, *names: str) -> list[str]:
     return viewer.sh("; ".join(f"cat /sys/class/dmi/id/{each}" for each in names)).split("\n")
+
+
+def write_variable(viewer: Viewer) -> None:
+    viewer.sh("mount -t efivarfs none /sys/firmware/efi/efivars")
+    viewer.sh(f"printf '\\007\\000\\000\\000remember' >{VARIABLE}")
 
 
 def power_off(pod: Launcher, client: sandbox.Client) -> None:
@@ -66,8 +71,7 @@ def test_uefi_tpm_and_names_are_seen_by_the_guest_and_what_is_persistent_is_foun
         assert viewer.sh("grep -c c-sku /sys/firmware/dmi/tables/DMI") == "1"
         assert viewer.sh("cat /sys/class/tpm/tpm0/tpm_version_major") == "2"
         tpm.write_word(viewer.sh)
-        viewer.sh("mount -t efivarfs none /sys/firmware/efi/efivars")
-        viewer.sh(f"printf '\\007\\000\\000\\000remember' >{VARIABLE}")
+        write_variable(viewer)
         assert viewer.sh(f"tail -c 8 {VARIABLE}") == "remember"
         power_off(first, client)
     second = start(first.state)
@@ -92,3 +96,25 @@ def test_secure_boot_is_seen_by_the_guest(start: Start, test_guest: guest.Guest,
     with pod.client() as client, pod.console() as viewer:
         client.ask(messages.Sync(a_machine(firmware={"bootloader": {"efi": {}}}, devices={**NO_GRAPHICS, "disks": disks})))
         viewer.expect("Access Denied", seconds=BOOT_SECONDS)
+
+
+def test_what_a_guest_wrote_to_uefi_and_tpm_that_are_not_persistent_moves_with_it(start: Start, tmp_path: Path) -> None:
+    source, target = start(tmp_path / "claim-1"), start(tmp_path / "claim-2")
+    firmware = {"bootloader": {"efi": {"secureBoot": False}}, "kernelBoot": KERNEL_BOOT}
+    machine = a_machine(memory={"guest": "256Mi"}, firmware=firmware, devices={**NO_GRAPHICS, "tpm": {}})
+    with source.client() as at_source, target.client() as at_target:
+        at_source.ask(messages.Sync(machine))
+        at_target.ask(messages.PrepareMigrationTarget("m1", machine))
+        with source.console() as viewer:
+            viewer.expect("GUEST-READY", seconds=BOOT_SECONDS)
+            tpm.write_word(viewer.sh)
+            write_variable(viewer)
+        with relay.connected(source, target):
+            at_source.ask(messages.Migrate("m1"))
+            ended = at_source.until(lambda status: status.ending, seconds=120).ending
+            assert ended is not None
+            assert ended.kind == "migrated", source.log.read_text()[-2000:]
+            at_target.ask(messages.ReleaseMigration("m1"))
+        with target.console() as viewer:
+            assert tpm.has_word(viewer.sh)
+            assert viewer.sh(f"tail -c 8 {VARIABLE}") == "remember"
