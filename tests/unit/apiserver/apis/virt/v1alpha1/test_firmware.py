@@ -31,7 +31,7 @@ def with_efi(*, firmware: dict[str, Any] | None = None, **efi: Any) -> dict[str,
     "domain",
     [
         with_efi(),
-        {**with_efi(), "machine": {"type": "pc-q35-9.2"}, "memory": {"guest": "64Mi"}},
+        {**with_efi(), "machine": {"type": "pc-q35-9.2"}, "memory": {"guest": "128Mi"}},
         with_efi(secureBoot=False, firmware={"kernelBoot": KERNEL}),
         with_efi(persistent=True, firmware={"persistentState": CLAIM}),
         {"firmware": {"persistentState": CLAIM}, "devices": {"tpm": {"persistent": True}}},
@@ -50,7 +50,7 @@ def test_what_a_machine_can_start_with_is_taken(domain: dict[str, Any]) -> None:
     ("domain", "start"),
     [
         ({**with_efi(), "machine": {"type": "pc"}}, "firmware.bootloader.efi: Forbidden: may be set only where machine.type is q35"),
-        ({**with_efi(), "memory": {"guest": "63Mi"}}, "memory.guest: Invalid value"),
+        ({**with_efi(), "memory": {"guest": "127Mi"}}, "memory.guest: Invalid value"),
         ({"firmware": {"bootloader": {"efi": {}, "bios": {}}}}, "firmware.bootloader.efi: Forbidden: may not be set beside bios"),
         (with_efi(firmware={"kernelBoot": KERNEL}), "firmware.bootloader.efi.secureBoot: Invalid value: true: must be false"),
         (with_efi(persistent=True), "firmware.persistentState: Required value: firmware.bootloader.efi.persistent is true"),
