@@ -31,7 +31,7 @@ CLOUD: Final = "cloud-init"
 START_SECONDS: Final = 300
 CLOUD_SECONDS: Final = 1500
 PROMPT: Final = "GUEST-READY"
-FINISHED: Final = r"Cloud-init v\.\S+ finished"
+FINISHED: Final = r"Cloud-init v\. \S+ finished at"
 
 _DISK: Final = {"name": "more", "type": "Image", "source": {"reference": GUEST_IMAGE}}
 _SEED: Final = {"name": "seed", "type": "CloudInitNoCloud", "source": {"userData": "#cloud-config\n"}}

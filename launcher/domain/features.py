@@ -11,8 +11,9 @@ from apiserver.apis.virt.hardware import features as hardware
 from launcher.domain.definition import Definition, Tree
 from launcher.domain.values import InvalidSpecification
 
-TRANSLATION_CACHE_MEBIBYTES: Final = 32
-"""QEMU's default is a quarter of a GiB or more, resident as the guest runs code. 32 MiB costs no time at boot of a small Linux."""
+TRANSLATION_CACHE_MEBIBYTES: Final = 64
+"""QEMU's default is a quarter of a GiB or more, resident as the guest runs code. A Debian boots with 64 as fast as with 256 (89 and 84 s of
+processor time until cloud-init has finished), and with 32 in nearly twice the time."""
 
 _LIBVIRTS: Final = {"synictimer": "stimer", "vendorid": "vendor_id"}
 """Names of enlightenments that are others in libvirt."""

@@ -23,16 +23,24 @@ def test_the_example_is_set_up_by_cloud_init_and_lets_its_owner_in(kubectl: Kube
     kubectl("apply", "-f", str(ROOT / "examples/cloud-init.yaml"))
     kubectl("wait", "vm", "debian", "--for=condition=Ready", "--timeout=180s", timeout=190)
     with console(kubectl, "debian") as guest:
-        guest.expect(r"Cloud-init v\.\S+ finished", timeout=BOOT_SECONDS)
+        guest.expect(r"Cloud-init v\. \S+ finished at", timeout=BOOT_SECONDS)
 
     def logged_in(port: int, key: Path, command: str) -> subprocess.CompletedProcess[str]:
         words = [*ssh.command(key, "debian", "127.0.0.1", port), command]
         return subprocess.run(words, capture_output=True, text=True, timeout=300, check=False)
 
+    looks = {
+        "cloud-init status": "status: done",
+        "cat /etc/motd": "Set up by cloud-init.",
+        "hostname": "debian",
+        "sudo id --user": "0",
+        "test $(df --output=size --block-size=1M / | tail -n 1) -gt 1800 && echo grown": "grown",  # to the 2 GiB of its disk
+        "systemctl list-units --failed --plain --no-legend | wc --lines": "0",
+    }
     with forwarded(kubectl, f"pod/{kubectl.json('get', 'vm', 'debian')['status']['podName']}", 22) as port:
-        told = logged_in(port, key, "cloud-init status && cat /etc/motd && hostname && sudo id --user")
+        told = logged_in(port, key, "; ".join(looks))
         stranger = logged_in(port, ssh.make_key(tmp_path / "stranger"), "id")
-    assert told.stdout.splitlines() == ["status: done", "Set up by cloud-init.", "debian", "0"], told.stderr
+    assert told.stdout.splitlines() == list(looks.values()), told.stderr
     assert stranger.returncode == 255
     assert "Permission denied (publickey)" in stranger.stderr
 

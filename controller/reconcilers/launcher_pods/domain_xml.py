@@ -8,7 +8,7 @@ from apiserver.apis.meta.objects import Object, dig
 from apiserver.apis.virt.domainxml import parsing, reading
 from controller.reconcilers.launcher_pods.needs import MIB, Needs
 
-COUNTED_CACHE_BYTES: Final = 32 * MIB
+COUNTED_CACHE_BYTES: Final = 64 * MIB
 """Of the translation cache, in what every QEMU is given (``launcher.QEMU_BYTES``)."""
 
 

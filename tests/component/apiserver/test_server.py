@@ -31,7 +31,7 @@ async def test_discovery_says_what_there_is(api: Api) -> None:
     assert (await api.get("/apis")).json["groups"][0]["name"] == "example.test"
     assert (await api.get("/apis/example.test")).json["preferredVersion"]["version"] == "v1"
     listed = (await api.get("/apis/example.test/v1")).json
-    subresources = ["paint", "scale", "status", "tap", "twin"]
+    subresources = ["paint", "scale", "shine", "status", "tap", "twin"]
     assert [each["name"] for each in listed["resources"]] == ["widgets", *(f"widgets/{each}" for each in subresources)]
     assert listed["resources"][0]["shortNames"] == ["wd"]
 
@@ -69,8 +69,8 @@ async def test_aggregated_discovery_is_served_once_by_its_tag(api: Api) -> None:
     )
     assert answer.headers["Content-Type"] == AGGREGATED
     resource = answer.json["items"][0]["versions"][0]["resources"][0]
-    assert (resource["resource"], resource["scope"], len(resource["subresources"])) == ("widgets", "Namespaced", 5)
-    assert {each["responseKind"]["kind"] for each in resource["subresources"]} == {"Scale", "Widget"}
+    assert (resource["resource"], resource["scope"], len(resource["subresources"])) == ("widgets", "Namespaced", 6)
+    assert {each["responseKind"]["kind"] for each in resource["subresources"]} == {"Scale", "Sheen", "Widget"}
     again = await api.get("/apis", Accept=AGGREGATED, If_None_Match=answer.headers["ETag"])
     assert (again.code, again.body) == (304, b"")
     beta = await api.get("/apis", Accept="application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,application/json")

@@ -18,7 +18,7 @@ def domain_of(vm: Mapping[str, Any]) -> Domain:
     spec = vm.get("spec") or {}
     domain: Domain = spec.get("domain") or {}
     xml = spec.get("domainXML")
-    if xml is None:
+    if not isinstance(xml, str):
         return domain
     try:
         return beside.meant(domain, reading.read(xml))

@@ -42,11 +42,11 @@ def test_memory_beside_the_xml_is_what_is_asked_for() -> None:
 @pytest.mark.parametrize(
     ("xml", "kvm", "mebibytes"),
     [
-        (document(inside=CACHE), False, 96 - 32),
-        (document(), False, 1024 - 32),
-        (document(attributes="type='@type@'"), False, 1024 - 32),
+        (document(inside=CACHE), False, 96 - 64),
+        (document(), False, 1024 - 64),
+        (document(attributes="type='@type@'"), False, 1024 - 64),
         (document(attributes="type='@type@'"), True, 0),
-        (document(), True, 1024 - 32),
+        (document(), True, 1024 - 64),
         (document("<video><model type='vga' vram='65536'/></video>", attributes="type='kvm'"), True, 64),
         (document(inside="<iothreads>4</iothreads>", attributes="type='kvm'"), True, 8),
         ("<domain", False, 0),

@@ -329,7 +329,7 @@ def test_all_that_keeps_a_domain_from_migrating_is_told(specification: dict[str,
 
 
 def test_only_the_emulator_has_a_translation_cache() -> None:
-    assert xml().findtext("features/tcg/tb-cache") == "32"
+    assert xml().findtext("features/tcg/tb-cache") == "64"
     assert xml(accelerator="kvm").find("features/tcg") is None
 
 
