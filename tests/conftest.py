@@ -1,4 +1,4 @@
-"""Groups of tests that may run beside each other (``--dist loadgroup``): those on the one test cluster, and all others.
+"""Groups of tests that run beside each other (``--dist loadscope``): those on the one test cluster, and all others.
 
 Tests on the cluster wait more than they compute, for kubelets above all, so that another process of tests beside them costs little time.
 Within a group the order is that of the files, as without groups.
@@ -6,11 +6,22 @@ Within a group the order is that of the files, as without groups.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
+from xdist.scheduler import LoadScopeScheduling
+
+if TYPE_CHECKING:
+    from xdist.remote import Producer
 
 
-@pytest.hookimpl(tryfirst=True)  # pytest-xdist reads the marks in the same hook
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Name the group of every test."""
-    for item in items:
-        item.add_marker(pytest.mark.xdist_group("cluster" if item.get_closest_marker("cluster") else "machine"))
+class Groups(LoadScopeScheduling):  # type: ignore[misc]  # pytest-xdist has no types
+    """Gives all tests of a group to one process. (The marks of ``--dist loadgroup`` do nothing with pytest 9.2 and pytest-xdist 3.8.)"""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return "cluster" if nodeid.startswith("tests/cluster/") else "machine"
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling | None:
+    """Return the scheduler of ``--dist loadscope``; of all other ways pytest-xdist has its own."""
+    return Groups(config, log) if config.getvalue("dist") == "loadscope" else None
