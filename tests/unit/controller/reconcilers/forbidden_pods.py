@@ -90,6 +90,35 @@ def _volume(**source: Any) -> Change:
     return lambda pod: pod["spec"]["volumes"].append({"name": "more", **source})
 
 
+def _mounted(path: str, **source: Any) -> Change:
+    def change(pod: Pod) -> None:
+        _volume(**source)(pod)
+        _container(pod)["volumeMounts"].append({"name": "more", "mountPath": path})
+
+    return change
+
+
+def _instead_of(path: str, **source: Any) -> Change:
+    """Return a change that has something else mounted where a launcher pod has an emptyDir."""
+
+    def change(pod: Pod) -> None:
+        for mount in _container(pod)["volumeMounts"]:
+            if mount["mountPath"] == path:
+                mount["name"] = "more"
+        _volume(**source)(pod)
+
+    return change
+
+
+def _device(path: str) -> Change:
+    def change(pod: Pod) -> None:
+        _volume(persistentVolumeClaim={"claimName": "c"})(pod)
+        _container(pod)["volumeDevices"] = [{"name": "more", "devicePath": path}]
+
+    return change
+
+
+_FOREIGN: Final = {"reference": "registry.example/evil:v1"}
 _PROBE: Final = {"exec": {"command": ["sh", "-c", "id"]}}
 
 
@@ -182,6 +211,15 @@ CREATIONS: Final = MappingProxyType[str, Change](
         "NFS": _volume(nfs={"server": "10.0.0.1", "path": "/"}),
         "an ephemeral claim": _volume(ephemeral={"volumeClaimTemplate": {"spec": _CLAIM}}),
         "a CSI volume": _volume(csi={"driver": "secrets-store.csi.k8s.io"}),
+        "an image over the program": _mounted("/usr/local/lib/python3.13/dist-packages", image=_FOREIGN),
+        "a ConfigMap over the program": _mounted(
+            "/usr/local/lib/python3.13/dist-packages/launcher", projected={"sources": [{"configMap": {"name": "c"}}]}
+        ),
+        "a claim over the system's programs": _mounted("/usr/bin", persistentVolumeClaim={"claimName": "c"}),
+        "an image over the program by way of the disks": _mounted("/var/lib/kubevirt/disks/../../../../usr/bin", image=_FOREIGN),
+        "an image with libvirtd's configuration": _instead_of("/run/kubevirt", image=_FOREIGN),
+        "a claim with libvirtd's configuration": _mounted("/run/kubevirt/config", persistentVolumeClaim={"claimName": "c"}),
+        "a device over the program": _device("/usr/local/bin/virt-launcher"),
         "claimed devices": _with(resourceClaims=[{"name": "gpu", "resourceClaimName": "gpu"}]),
     }
 )
