@@ -137,6 +137,15 @@ async def test_why_the_node_does_not_tell_is_passed_on(scene: Scene, kind: type[
     assert raised.value.details.retry_after_seconds == 3
 
 
+async def test_no_terminal_obeys_why_a_node_does_not_tell(scene: Scene) -> None:
+    scene.problem = errors.Conflict("\x1b[2J no\nvoice", errors.Details(retry_after_seconds=1 << 30))
+    async with scene.handler(scene.authority.node("node1")):
+        with pytest.raises(errors.Conflict, match=r"song of virtual machine default/vm1: \[2J no \| voice") as raised:
+            await scene.song.read(scene.vm())
+
+    assert raised.value.details.retry_after_seconds == errors.MAX_STRANGERS_RETRY_SECONDS
+
+
 @pytest.mark.parametrize(
     ("status", "words"), [({"phase": "Stopped"}, r"it is not running \(phase Stopped\)"), ({"nodeName": ""}, "not known which node")]
 )

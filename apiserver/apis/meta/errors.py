@@ -18,7 +18,12 @@ what was being done to what.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
+
+from apiserver.apis.meta.lines import one_line
+
+MAX_STRANGERS_MESSAGE: Final = 1024
+MAX_STRANGERS_RETRY_SECONDS: Final = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,6 +250,15 @@ def from_status(status: dict[str, Any], http_code: int = 0) -> StatusError:
         retry_after_seconds=_number(given.get("retryAfterSeconds")),
     )
     return cls(_text(status.get("message")) or f"the server answered {code}", details, dict(_members(status.get("metadata"))))
+
+
+def of_stranger(error: StatusError) -> StatusError:
+    """Return an error that somebody told who is not trusted: its kind, one short line of its message, and when to ask again, if soon.
+
+    A client prints the message to a terminal, and waits for as long as it is told.
+    """
+    details = Details(retry_after_seconds=min(error.details.retry_after_seconds, MAX_STRANGERS_RETRY_SECONDS))
+    return type(error)(one_line(error.message, MAX_STRANGERS_MESSAGE), details)
 
 
 def _text(value: object) -> str:

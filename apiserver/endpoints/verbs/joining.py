@@ -18,7 +18,7 @@ from websockets.frames import CloseCode
 from websockets.http11 import Response
 from websockets.typing import Subprotocol
 
-from apiserver.apis.meta.errors import Details, ServiceUnavailable, StatusError, UnknownStatus, from_http, from_status
+from apiserver.apis.meta.errors import Details, ServiceUnavailable, StatusError, UnknownStatus, from_http, from_status, of_stranger
 from apiserver.endpoints.http.upgrade import GOING_AWAY, Closed, End
 from apiserver.endpoints.http.websocket import WebSocket
 from apiserver.endpoints.verbs.bounded import Bounded
@@ -128,6 +128,7 @@ def _refusal(answer: Response) -> StatusError:
         error = from_status(status, answer.status_code)
     else:
         error = from_http(answer.status_code, answer.body[:_MAX_TEXT_BYTES].decode(errors="replace") or answer.reason_phrase)
+    error = of_stranger(error)
     return error if not isinstance(error, UnknownStatus) else ServiceUnavailable(error.message, error.details)
 
 

@@ -116,6 +116,7 @@ def _object(response: Response, body: bytes, where: str) -> dict[str, Any]:
         error = errors.from_status(found, response.status)
     else:
         error = errors.from_http(response.status, body[:MAX_ERROR_TEXT].decode(errors="replace"))
+    error = errors.of_stranger(error)  # root on one node has its virt-handler say what it likes
     if isinstance(error, errors.UnknownStatus) or response.status < 400:
         raise errors.ServiceUnavailable(f"{where} does not answer as one: {error.message}", error.details)
     raise error
