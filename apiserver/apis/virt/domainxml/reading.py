@@ -15,8 +15,11 @@ MIB: Final = 1 << 20
 REMEMBERED: Final = 256
 """Documents of which what was read is kept: every look at a machine asks for it."""
 
-_VIDEO_BYTES: Final = {"virtio": 256 * MIB, "qxl": 144 * MIB, "vga": 16 * MIB, "bochs": 16 * MIB, "cirrus": 16 * MIB, "none": 0}
-"""Upper bounds where nothing is said: of virtio what the guest may allocate (``max_hostmem``), of qxl vram, ram and vgamem."""
+_VIRTIO_BYTES: Final = 264 * MIB
+"""What the guest may allocate (``max_hostmem``), and the card's 8 MiB for text modes, whatever is said."""
+_VRAM_MIB: Final = 16
+_QXL_MIB: Final = {"ram": 64, "vram": 64, "vgamem": 16}
+"""libvirt's, where nothing is said."""
 _IO_THREAD_BYTES: Final = 2 * MIB
 _DEFAULT_CACHE_BYTES: Final = 1 << 30
 """QEMU's translation cache at most, where no ``<tb-cache>`` says less (tcg/region.c)."""
@@ -149,8 +152,22 @@ def _video_bytes(element: Node) -> int:
     model = element.child("model")
     if model is None:
         return 0
-    said = sum(int(model.get(each, "0")) for each in ("vram", "ram", "vgamem")) << 10
-    return max(said, _VIDEO_BYTES[model.get("type")])
+    match model.get("type"):
+        case "none":
+            return 0
+        case "virtio":
+            return _VIRTIO_BYTES
+        case "qxl":
+            ram, vram, vgamem = (_card_bytes(model, each, default) for each, default in _QXL_MIB.items())
+            return max(ram, 2 * vgamem) + vram + vgamem  # qxl_init_ramsize: ram is at least two pictures
+        case _:
+            return _card_bytes(model, "vram", _VRAM_MIB)
+
+
+def _card_bytes(model: Node, attribute: str, default_mib: int) -> int:
+    """Return the bytes of a memory of a card: libvirt and QEMU take the next power of two."""
+    said = int(model.get(attribute, "0")) << 10 or default_mib * MIB
+    return 1 << (said - 1).bit_length()
 
 
 def _cache_bytes(root: Node) -> int:

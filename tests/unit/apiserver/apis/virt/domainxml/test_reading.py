@@ -57,7 +57,7 @@ def test_processors_are_read_with_their_topology(cpu_element: str, expected: tup
 
 def test_what_takes_memory_of_the_pod_is_counted() -> None:
     video = "<video><model type='vga' vram='65536'/></video><video><model type='virtio'/></video>"
-    assert reading.read(document(video)).device_bytes == (64 + 256) * MIB
+    assert reading.read(document(video)).device_bytes == (64 + 264) * MIB
     assert reading.read(document(inside="<iothreads>4</iothreads>")).device_bytes == 8 * MIB
     assert reading.read(document()).cache_bytes == 1 << 30
     assert reading.read(document(inside="<features><tcg><tb-cache unit='MiB'>64</tb-cache></tcg></features>")).cache_bytes == 64 * MIB
