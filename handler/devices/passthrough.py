@@ -11,6 +11,7 @@ import logging
 import os
 import re
 import resource
+from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -24,6 +25,8 @@ logger = logging.getLogger(__name__)
 LOCKED_BEYOND_GUEST: Final = 2 << 30
 """libvirt asks for the guest's memory and one GiB for the devices' own."""
 MAX_GROUPS: Final = 64
+MAX_PROCESSES: Final = 64
+"""Whose children are looked at: those of libvirtd are among the first. A launcher that was taken over starts as many as it may."""
 _GROUP: Final = re.compile(r"vfio|\d{1,6}")
 
 
@@ -62,8 +65,15 @@ def _higher(limit: int, wanted: int) -> int:
 
 
 def _children(pid: int, proc: Path) -> Iterator[int]:
-    """Yield the processes below one, of all its threads."""
-    for listed in (proc / str(pid) / "task").glob("*/children"):
-        for child in listed.read_text().split():
-            yield int(child)
-            yield from _children(int(child), proc)
+    """Yield the processes below one, of all its threads, the nearest first; they may come and go meanwhile, and be hostile."""
+    found = deque([pid])
+    for _ in range(MAX_PROCESSES):
+        if not found:
+            return
+        for listed in (proc / str(found.popleft()) / "task").glob("*/children"):
+            try:
+                children = [int(each) for each in listed.read_text().split()[:MAX_PROCESSES]]
+            except (FileNotFoundError, ProcessLookupError):
+                continue
+            yield from children
+            found += children
