@@ -9,7 +9,7 @@ at, and the source's virt-handler writes ``Running`` before it lets libvirt begi
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -19,7 +19,7 @@ from apiserver.apis.virt import conditions as words
 from apiserver.apis.virt import names, phases, power, release
 from controller.reconcilers import disk_claims, ownership, pod_state
 from controller.reconcilers.actions import Action, CreatePod, DeletePod, Emit, LookAgain, RemoveFinalizer, WriteStatus
-from controller.reconcilers.launcher_pods import launcher_pod, scheduling
+from controller.reconcilers.launcher_pods import cpu, launcher_pod, scheduling
 from controller.reconcilers.settings import Settings
 
 PREPARE_SECONDS: Final = 120
@@ -49,6 +49,14 @@ class Observed:
     now: datetime
     settings: Settings
     refusal: str = ""
+    source_labels: Mapping[str, str] = field(default_factory=dict)
+    """Of the source's Node: what the target's has to have, too, while there is no target (:func:`relies_on_node`)."""
+
+
+def relies_on_node(migration: Object, vm: Object | None, source: Object | None) -> bool:
+    """Return whether a target is to be made for a guest that has what the processors of its node have."""
+    begins = phases.phase_of(migration) in ("", phases.PENDING)
+    return begins and vm is not None and source is not None and pod_state.has_kvm(source) and cpu.is_the_nodes(vm)
 
 
 def plan(seen: Observed) -> tuple[Action, ...]:
@@ -98,9 +106,9 @@ def _create_target(seen: Observed) -> tuple[Action, ...]:
         return _say(seen, phases.PENDING, "FailedCreate", seen.refusal)
     node = dig(seen.vm, "status", "nodeName") or pod_state.node_of(seen.source)
     # The domain needs on the target what it has on the source: a kvm guest goes nowhere without kvm.
-    kvm = names.KVM_RESOURCE in (dig(seen.source["spec"]["containers"][0], "resources", "limits") or {})
+    kvm = pod_state.has_kvm(seen.source)
     selector = dig(seen.migration, "spec", "nodeSelector") or {}
-    placement = scheduling.Placement(kvm=kvm, not_on_node=node, node_selector=selector)
+    placement = scheduling.Placement(kvm=kvm, not_on_node=node, node_selector=selector, source_labels=cpu.of_source(seen.source_labels))
     attempt = power.current_attempt(seen.vm)
     pod = launcher_pod.target_pod(seen.vm, seen.migration, attempt, seen.claims, seen.settings, placement)
     now = times.to_rfc3339(seen.now)
@@ -123,8 +131,7 @@ def _schedule(seen: Observed) -> tuple[Action, ...]:
     if (ended := _target_ended(seen)) is not None:
         return ended
     if target is None or not pod_state.is_running(target):
-        found = pod_state.obstacle(target) if target is not None else None
-        return _say(seen, phases.SCHEDULING, found[0], f"pod {name_of(target)}: {found[1]}") if found and target else ()
+        return _say_obstacle(seen, target) if target is not None else ()
     node = pod_state.node_of(target)
     status = {
         **phases.enter(_status(seen), phases.PREPARING_TARGET, seen.now),
@@ -137,6 +144,20 @@ def _schedule(seen: Observed) -> tuple[Action, ...]:
         Emit("Normal", "Scheduled", f"target pod {name_of(target)} runs on node {node}"),
         LookAgain(PREPARE_SECONDS),
     )
+
+
+def _say_obstacle(seen: Observed, target: Object) -> tuple[Action, ...]:
+    found = pod_state.obstacle(target)
+    if found is None:
+        return ()
+    told = [f"pod {name_of(target)}: {found[1]}"]
+    if seen.vm is not None and pod_state.is_unschedulable(target) and pod_state.has_kvm(target):
+        told += filter(None, [cpu.demands(seen.vm)])
+        if cpu.is_the_nodes(seen.vm):
+            source = dig(seen.migration, "status", "sourceNode")
+            both = " and ".join(f"{each}…" for each in (names.HOST_MODEL_LABELS, names.CPU_FEATURE_LABELS))
+            told.append(f"the guest has the processors of node {source} and goes only to nodes with all labels {both} of that one")
+    return _say(seen, phases.SCHEDULING, found[0], "; ".join(told))
 
 
 def _await_target(seen: Observed) -> tuple[Action, ...]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 
-from apiserver.apis.core.resources import PODS
+from apiserver.apis.core.resources import NODES, PODS
 from apiserver.apis.meta import errors
-from apiserver.apis.meta.objects import Object, dig, name_of, namespace_of
+from apiserver.apis.meta.objects import Object, dig, labels_of, name_of, namespace_of
 from apiserver.apis.virt import phases
 from apiserver.apis.virt.resources import MIGRATIONS, VIRTUAL_MACHINES
 from apiserver.client.rest import Client
@@ -85,15 +86,24 @@ class Migrations:
             vm = await self._live(namespace, selected)
         source, target = ownership.source_of(migration, vm), ownership.target_of(migration)
         known = phases.phase_of(migration) not in ("", phases.PENDING)
+        pod = await self._pod(namespace, source, vm, live=True) if source is not None else None
         return planning.Observed(
             migration=migration,
             vm=vm,
-            source=await self._pod(namespace, source, vm, live=True) if source is not None else None,
+            source=pod,
             target=await self._pod(namespace, target, vm, live=known),
             claims=claims_for(vm, self._informers.claims) if vm is not None else {},
             now=self._clock.now(),
             settings=self._settings,
+            source_labels=await self._labels_of_node(pod) if planning.relies_on_node(migration, vm, pod) else {},
         )
+
+    async def _labels_of_node(self, pod: Object | None) -> Mapping[str, str]:
+        """Return the labels of the Node that a pod runs on, as the server has them: the copy here has none, for they are long."""
+        if not (node := pod_state.node_of(pod)):
+            return {}
+        found = await self._client.page(NODES, "", field_selector=f"metadata.name={node}", limit=1)
+        return labels_of(found[0]) if found else {}
 
     async def _live(self, namespace: str, name: str) -> Object | None:
         """Return the machine as the server has it.

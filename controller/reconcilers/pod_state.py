@@ -8,7 +8,7 @@ from typing import Final
 
 from apiserver.apis.meta.lines import one_line
 from apiserver.apis.meta.objects import Object, condition, dig, name_of
-from apiserver.apis.virt import power
+from apiserver.apis.virt import names, power
 
 _NORMAL_WAITING: Final = frozenset({"", "ContainerCreating", "PodInitializing"})
 
@@ -97,6 +97,16 @@ def word(text: object, otherwise: str) -> str:
     """Return a reason out of a pod's status as one that a condition takes: kubelets and schedulers of any kind wrote it."""
     found = _NO_WORD.sub("", str(text or ""))[:MAX_REASON]
     return found if found[:1].isalpha() else otherwise
+
+
+def has_kvm(pod: Object) -> bool:
+    """Return whether the pod asks for KVM."""
+    return any(names.KVM_RESOURCE in (dig(each, "resources", "limits") or {}) for each in dig(pod, "spec", "containers") or ())
+
+
+def is_unschedulable(pod: Object) -> bool:
+    """Return whether the scheduler says that it has no node for the pod."""
+    return (condition(dig(pod, "status", "conditions"), "PodScheduled") or {}).get("status") == "False"
 
 
 def obstacle(pod: Object) -> tuple[str, str] | None:

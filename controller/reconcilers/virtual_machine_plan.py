@@ -45,7 +45,7 @@ from controller.reconcilers.actions import (
     RemoveFinalizer,
     WriteStatus,
 )
-from controller.reconcilers.launcher_pods import launcher_pod, scheduling
+from controller.reconcilers.launcher_pods import cpu, launcher_pod, scheduling
 from controller.reconcilers.observed import Observed, own_pod
 
 POD_END_SECONDS: Final = 30.0
@@ -213,7 +213,8 @@ def _say_obstacle(seen: Observed, pod: Object) -> tuple[Action, ...]:
     if found is None:
         return _wait_for_sources(seen, pod) or _say_slow(seen, pod)
     reason, message = found
-    return saying.say(seen, "False", reason, f"pod {name_of(pod)}: {message}", warn=True)
+    demands = cpu.demands(seen.vm) if pod_state.is_unschedulable(pod) and pod_state.has_kvm(pod) else ""
+    return saying.say(seen, "False", reason, "; ".join(filter(None, (f"pod {name_of(pod)}: {message}", demands))), warn=True)
 
 
 def _wait_for_sources(seen: Observed, pod: Object) -> tuple[Action, ...]:

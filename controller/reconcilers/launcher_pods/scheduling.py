@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from apiserver.apis.meta.objects import Object, dig
 from apiserver.apis.virt import names
+from controller.reconcilers.launcher_pods import cpu
 
 HOSTNAME_LABEL: Final = "kubernetes.io/hostname"
 _PASSED_ON: Final = ("tolerations", "topologySpreadConstraints", "priorityClassName", "schedulerName")
@@ -24,18 +25,27 @@ class Placement:
     """Never there: the source of a migration."""
     node_selector: Mapping[str, str] = field(default_factory=dict)
     """Of a Migration; it wins over the machine's."""
+    source_labels: Mapping[str, str] = field(default_factory=dict)
+    """Of the source of a migration: what its processors can do, and the guest has come to rely on."""
 
 
 def scheduling(vm: Object, placement: Placement) -> Object:
-    """Return the fields of a pod's spec by which it is placed."""
+    """Return the fields of a pod's spec by which it is placed.
+
+    What users say of a label wins over what the processors ask for. A pod with a node of its own asks for none: its kubelet would refuse
+    it in words about selectors, and libvirt says what is missing.
+    """
     spec = dig(vm, "spec") or {}
     result: Object = {key: spec[key] for key in _PASSED_ON if spec.get(key)}
     if spec.get("nodeName") and not placement.not_on_node:
         result["nodeName"] = spec["nodeName"]
-    selector = _translated({**(spec.get("nodeSelector") or {}), **placement.node_selector})
+    labels = cpu.node_labels(vm) if placement.kvm and "nodeName" not in result else ()
+    wanted = {each.key: cpu.TRUE for each in labels if each.present}
+    selector = {**wanted, **placement.source_labels, **_translated({**(spec.get("nodeSelector") or {}), **placement.node_selector})}
     if selector:
         result["nodeSelector"] = selector
-    if affinity := _affinity(spec.get("affinity") or {}, placement):
+    unwanted = [each.key for each in labels if not each.present]
+    if affinity := _affinity(spec.get("affinity") or {}, placement, unwanted):
         result["affinity"] = affinity
     return result
 
@@ -44,15 +54,20 @@ def _translated(selector: Mapping[str, str]) -> dict[str, str]:
     return {(HOSTNAME_LABEL if key == names.HOSTNAME_SELECTOR else key): value for key, value in selector.items()}
 
 
-def _affinity(given: Object, placement: Placement) -> Object:
+def _affinity(given: Object, placement: Placement, unwanted: Sequence[str]) -> Object:
     node: Object = dict(given.get("nodeAffinity") or {})
-    if placement.not_on_node:
+    rules = {
+        "matchFields": _not_on((placement.not_on_node,) if placement.not_on_node else ()),
+        "matchExpressions": [{"key": key, "operator": "DoesNotExist"} for key in unwanted],
+    }
+    if any(rules.values()):
         required = node.get("requiredDuringSchedulingIgnoredDuringExecution") or {}
-        terms = required.get("nodeSelectorTerms") or [{}]  # terms are alternatives: the rule has to stand in each of them
-        rule = _not_on((placement.not_on_node,))
+        terms = required.get("nodeSelectorTerms") or [{}]  # terms are alternatives: the rules have to stand in each of them
         node["requiredDuringSchedulingIgnoredDuringExecution"] = {
             **required,
-            "nodeSelectorTerms": [{**term, "matchFields": [*(term.get("matchFields") or []), *rule]} for term in terms],
+            "nodeSelectorTerms": [
+                {**term, **{key: [*(term.get(key) or []), *added] for key, added in rules.items() if added}} for term in terms
+            ],
         }
     if placement.avoid_nodes:
         preferred = node.get("preferredDuringSchedulingIgnoredDuringExecution") or []

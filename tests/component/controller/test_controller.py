@@ -377,6 +377,21 @@ async def test_a_migration_gets_a_target_pod_elsewhere_and_loses_the_source(api:
     assert [path for method, path, query in api.requests[asked:] if method == "GET" and not query and "/leases/" not in path] == []
 
 
+async def test_the_target_of_a_guest_with_kvm_has_what_the_processors_of_its_node_have(api: FakeAPI, cluster: Cluster) -> None:
+    def advertise(obj: dict[str, Any]) -> None:
+        obj["status"]["allocatable"] = {names.KVM_RESOURCE: "100"}
+        obj["metadata"]["labels"] = {"zone": "a", "cpu-feature.node.kubevirt.io/aes": "true"}
+
+    await api.edit(NODES, "", "node1", advertise)
+    await asyncio.sleep(0.1)
+    await cluster.running()
+    made = await api.put(MIGRATIONS, {"metadata": {"name": "m", "namespace": "ns"}, "spec": {"selector": {"name": "testvm"}}})
+    await api.edit(MIGRATIONS, "ns", "m", lambda obj: obj["metadata"].update(finalizers=[names.MIGRATION_FINALIZER]))
+    name = names.target_pod_name("testvm", made["metadata"]["uid"])
+    target = await cluster.until(lambda: api.get(PODS, "ns", name), "target pod")
+    assert target["spec"]["nodeSelector"] == {"cpu-feature.node.kubevirt.io/aes": "true"}
+
+
 async def test_a_migration_that_is_seen_to_succeed_before_its_machine_is_seen_to_move_keeps_the_guest(
     api: FakeAPI, cluster: Cluster
 ) -> None:

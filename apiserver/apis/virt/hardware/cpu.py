@@ -8,6 +8,8 @@ from typing import Final
 from apiserver.apis.virt.hardware.given import Domain
 
 COUNTS: Final = ("sockets", "cores", "threads")
+OF_THE_NODE: Final = frozenset({"host-model", "host-passthrough"})
+"""Names in place of a model's: with KVM the guest has what the node's own processors have, as it has where no model is named."""
 POLICY: Final = "require"
 """Of a feature that says none: libvirt's own default."""
 MAX_QUEUES: Final = 8
@@ -50,6 +52,12 @@ def highest_apic_id(domain: Domain) -> int:
 def queues(domain: Domain) -> int:
     """Return how many queues a device has that is to have several."""
     return min(vcpus(domain), MAX_QUEUES)
+
+
+def model(domain: Domain) -> str:
+    """Return the name of the CPU model that the guest has on every node; empty where that is the node's to say."""
+    name = str((domain.get("cpu") or {}).get("model") or "")
+    return "" if name in OF_THE_NODE else name
 
 
 def is_dedicated(domain: Domain) -> bool:

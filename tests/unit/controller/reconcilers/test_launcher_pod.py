@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -111,7 +112,34 @@ PAGES = a_vm(
     }
 )
 
+PROCESSOR = a_vm(
+    nodeSelector={"disk": "ssd", "cpu-feature.node.kubevirt.io/x2apic": "measured"},
+    affinity=PLACED["spec"]["affinity"],
+    domain={"cpu": {"model": "EPYC", "features": [{"name": "avx2"}, {"name": "x2apic", "policy": "require"}]}, "devices": {"graphics": []}},
+)
+LESS = a_vm(
+    affinity={"nodeAffinity": PLACED["spec"]["affinity"]["nodeAffinity"]},
+    domain={
+        "cpu": {
+            "model": "Skylake-Client",
+            "features": [
+                {"name": "hle", "policy": "disable"},
+                {"name": "rtm", "policy": "forbid"},
+                {"name": "aes"},
+                {"name": "pcid", "policy": "force"},
+                {"name": "ssbd", "policy": "optional"},
+            ],
+        },
+        "devices": {"graphics": []},
+    },
+)
+HOST = a_vm(domain={"cpu": {"model": "host-model"}, "devices": {"graphics": []}})
+MOVE_HOST = replace(MOVE, source_labels={"host-model-cpu.node.kubevirt.io/EPYC-Rome": "true", "cpu-feature.node.kubevirt.io/avx2": "true"})
+
 PODS = {
+    "processor": launcher_pod(PROCESSOR, 1, {}, SETTINGS, Placement(kvm=True)),
+    "processor-with-less": target_pod(LESS, a_migration(), 1, {}, SETTINGS, MOVE),
+    "processor-of-the-node": target_pod(HOST, a_migration(), 1, {}, SETTINGS, MOVE_HOST),
     "hugepages": launcher_pod(PAGES, 1, {}, SETTINGS, Placement()),
     "shares": launcher_pod(SHARES, 1, {}, SETTINGS, Placement()),
     "dedicated": launcher_pod(DEDICATED, 1, {}, SETTINGS, Placement()),

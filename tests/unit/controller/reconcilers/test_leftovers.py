@@ -9,7 +9,20 @@ from typing import Any
 import pytest
 
 from controller.reconcilers import leftovers
-from tests.unit.controller.reconcilers.test_launcher_pod import DEDICATED, DISKS, FIRST_BOOT, PAGES, PLACED, PODS, SHARES, TINY, UEFI
+from tests.unit.controller.reconcilers.test_launcher_pod import (
+    DEDICATED,
+    DISKS,
+    FIRST_BOOT,
+    HOST,
+    LESS,
+    PAGES,
+    PLACED,
+    PODS,
+    PROCESSOR,
+    SHARES,
+    TINY,
+    UEFI,
+)
 
 Change = Callable[[dict[str, Any]], Any]
 VMS = {
@@ -22,6 +35,9 @@ VMS = {
     "placed": PLACED,
     "target": PLACED,
     "persistent-uefi-and-tpm": UEFI,
+    "processor": PROCESSOR,
+    "processor-with-less": LESS,
+    "processor-of-the-node": HOST,
 }
 
 

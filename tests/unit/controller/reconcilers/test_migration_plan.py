@@ -14,7 +14,7 @@ from apiserver.apis.virt import names, phases, release
 from apiserver.apis.virt.v1alpha1 import status_validation
 from controller.reconcilers import pod_state
 from controller.reconcilers.actions import Action, CreatePod, DeletePod, LookAgain, RemoveFinalizer, WriteStatus
-from controller.reconcilers.migration_plan import LAST_WORDS_SECONDS, PREPARE_SECONDS, SOURCE_END_SECONDS, Observed, plan
+from controller.reconcilers.migration_plan import LAST_WORDS_SECONDS, PREPARE_SECONDS, SOURCE_END_SECONDS, Observed, plan, relies_on_node
 from controller.reconcilers.settings import Settings
 from tests.unit.controller.reconcilers.builders import UID, a_migration, a_pod, a_vm, an_attempt
 
@@ -79,6 +79,56 @@ def test_a_machine_with_kvm_asks_for_kvm_on_the_target() -> None:
     create = plan(seen(a_migration(), source=source))[0]
     assert isinstance(create, CreatePod)
     assert create.pod["spec"]["containers"][0]["resources"]["limits"][names.KVM_RESOURCE] == "1"
+
+
+def a_source_with_kvm() -> dict[str, Any]:
+    source = a_pod()
+    source["spec"]["containers"][0]["resources"]["limits"][names.KVM_RESOURCE] = "1"
+    return source
+
+
+SOURCE_LABELS = {"cpu-feature.node.kubevirt.io/aes": "true", "host-model-cpu.node.kubevirt.io/EPYC": "true"}
+
+
+def test_a_guest_with_the_nodes_processor_goes_only_where_there_is_no_lesser_one() -> None:
+    labels = {**SOURCE_LABELS, "cpu-model.node.kubevirt.io/EPYC": "true"}
+    create = plan(seen(a_migration(), source=a_source_with_kvm(), source_labels=labels))[0]
+    assert isinstance(create, CreatePod)
+    assert create.pod["spec"]["nodeSelector"] == SOURCE_LABELS
+
+
+@pytest.mark.parametrize(
+    ("phase", "source", "model", "relies"),
+    [
+        ("", a_source_with_kvm(), "host-model", True),
+        ("Pending", a_source_with_kvm(), "", True),
+        ("Scheduling", a_source_with_kvm(), "", False),
+        ("", a_pod(), "", False),
+        ("", a_source_with_kvm(), "EPYC", False),
+        ("", None, "", False),
+    ],
+)
+def test_the_source_is_asked_for_its_labels_where_they_count(phase: str, source: Any, model: str, *, relies: bool) -> None:
+    vm = a_running_vm()
+    vm["spec"]["domain"]["cpu"] = {"model": model}
+    assert relies_on_node(a_migration(phase=phase), vm, source) is relies
+    assert not relies_on_node(a_migration(phase=phase), None, source)
+
+
+def test_a_target_with_kvm_that_no_node_takes_is_told_of_with_what_the_guest_relies_on() -> None:
+    target = a_target(phase="Pending", node="")
+    target["spec"]["containers"][0]["resources"]["limits"][names.KVM_RESOURCE] = "1"
+    target["status"]["conditions"] = [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/1 nodes"}]
+    vm = a_running_vm()
+    migration = a_migration(phase="Scheduling", **SIDES)
+    assert outcome(plan(seen(migration, vm=vm, target=target)))[1] == (
+        f"pod {TARGET}: 0/1 nodes; the guest has the processors of node node1 and goes only to nodes with all labels "
+        "host-model-cpu.node.kubevirt.io/… and cpu-feature.node.kubevirt.io/… of that one"
+    )
+    vm["spec"]["domain"]["cpu"] = {"model": "EPYC"}
+    assert outcome(plan(seen(migration, vm=vm, target=target)))[1] == (
+        f"pod {TARGET}: 0/1 nodes; spec.domain.cpu.model: EPYC needs a node with the label cpu-model.node.kubevirt.io/EPYC"
+    )
 
 
 @pytest.mark.parametrize("phase", ["Pending", "Scheduling", "Scheduled", "Stopping", "Stopped", "Failed", "Unknown"])

@@ -186,6 +186,24 @@ def test_what_keeps_a_pod_from_running_is_said_and_nothing_else_happens() -> Non
     assert kinds(actions) == ["WriteStatus", "Emit"]
 
 
+def test_a_pod_that_no_node_takes_is_told_of_with_what_its_processors_ask_for() -> None:
+    vm, pod = a_vm(phase="Scheduling", attempts=[an_attempt()]), a_pod(phase="Pending", node="")
+    vm["spec"]["domain"]["cpu"] = {"model": "Skylake-Client"}
+    pod["status"]["conditions"] = [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/2 nodes"}]
+
+    def told() -> str:
+        ready = condition(written(plan(seen(vm, pod)))["conditions"], "Ready")
+        return ready["message"] if ready is not None else ""
+
+    assert told() == f"pod {name_of(pod)}: 0/2 nodes"  # emulated, it asks for nothing
+    pod["spec"]["containers"][0]["resources"]["limits"][names.KVM_RESOURCE] = "1"
+    label = "cpu-model.node.kubevirt.io/Skylake-Client"
+    assert told() == f"pod {name_of(pod)}: 0/2 nodes; spec.domain.cpu.model: Skylake-Client needs a node with the label {label}"
+    pod["status"]["conditions"][0]["status"] = "True"
+    pod["status"]["containerStatuses"][0]["state"] = {"waiting": {"reason": "ErrImagePull", "message": "denied"}}
+    assert told() == f"pod {name_of(pod)}: denied"
+
+
 def test_an_attempt_that_takes_too_long_loses_its_pod_and_counts_as_failed() -> None:
     vm, pod = a_vm(phase="Scheduled", attempts=[an_attempt(nodeName="node1")]), a_pod()
     late = NOW + timedelta(seconds=180)

@@ -16,8 +16,6 @@ MAX_CPUS: Final = 255
 """More need an interrupt controller (x2APIC behind an IOMMU) that the pc machine types and the older ones of q35 do not have."""
 MAX_FEATURES: Final = 128
 
-_HOSTS: Final = frozenset({"host-model", "host-passthrough"})
-
 
 class CPUFeature(Model):
     """One feature of the processors."""
@@ -44,7 +42,7 @@ class CPU(Model):
     model: str | None = Field(
         None,
         description="A CPU model that libvirt knows, host-model or host-passthrough. Empty: the host's own processor with KVM, and the "
-        "emulator's best without.",
+        "emulator's best without. With KVM, a machine that names a model starts only on nodes that can do it.",
     )
     features: list[CPUFeature] | None = Field(
         None, description="Features that the processors have, or have not, beside those of their model.", json_schema_extra=ATOMIC
@@ -63,7 +61,7 @@ def validate(domain: Object, path: Path) -> list[FieldError]:
     """Return what is wrong with ``cpu``."""
     cpu, path = domain["cpu"], path.child("cpu")
     found = _validate_counts(domain, cpu, path)
-    if (model := cpu.get("model")) and model not in cpu_names.MODELS | _HOSTS:
+    if (model := cpu.get("model")) and model not in cpu_names.MODELS | hardware.OF_THE_NODE:
         found.append(invalid(path.child("model"), model, "must be the name of a CPU model of libvirt, host-model or host-passthrough"))
     found += _validate_features(cpu.get("features") or [], path.child("features"))
     if cpu.get("isolateEmulatorThread") and not hardware.is_dedicated(domain):

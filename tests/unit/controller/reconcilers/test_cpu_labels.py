@@ -1,0 +1,125 @@
+"""What processors ask for in the labels of nodes, and what is said of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from apiserver.apis.virt import names
+from apiserver.apis.virt.v1alpha1.domain import cpu_names
+from controller.reconcilers.launcher_pods import cpu
+from controller.reconcilers.launcher_pods.scheduling import Placement, scheduling
+from handler.cpu import capabilities
+from handler.cpu.capabilities import Capabilities
+from tests.unit.controller.reconcilers.builders import a_vm
+
+KVM = Placement(kvm=True)
+SOURCE = {"host-model-cpu.node.kubevirt.io/EPYC": "true", "cpu-feature.node.kubevirt.io/aes": "true"}
+
+
+def with_cpu(model: str | None = None, *features: tuple[str, str | None], **spec: Any) -> dict[str, Any]:
+    given = [{"name": name, "policy": policy} for name, policy in features]
+    return a_vm(domain={"cpu": {"model": model, "features": given}, "devices": {}}, **spec)
+
+
+def selected(vm: dict[str, Any], placement: Placement = KVM) -> dict[str, str]:
+    found: dict[str, str] = scheduling(vm, placement).get("nodeSelector", {})
+    return found
+
+
+def test_a_model_and_its_features_are_asked_of_nodes_where_guests_run_with_kvm() -> None:
+    vm = with_cpu("EPYC", ("avx2", None), ("aes", "require"))
+    assert selected(vm) == {
+        "cpu-model.node.kubevirt.io/EPYC": "true",
+        "cpu-feature.node.kubevirt.io/avx2": "true",
+        "cpu-feature.node.kubevirt.io/aes": "true",
+    }
+    assert scheduling(vm, Placement()) == {}
+
+
+@pytest.mark.parametrize("model", [None, "", "host-model", "host-passthrough"])
+def test_the_nodes_own_processor_is_on_every_node_and_its_features_are_not(model: str | None) -> None:
+    assert selected(with_cpu(model)) == {}
+    assert selected(with_cpu(model, ("avx2", "require"))) == {"cpu-feature.node.kubevirt.io/avx2": "true"}
+
+
+@pytest.mark.parametrize("policy", ["disable", "forbid", "optional", "force"])
+def test_a_model_of_which_something_may_be_missing_may_be_on_nodes_that_have_not_all_of_it(policy: str) -> None:
+    assert selected(with_cpu("Skylake-Client", ("hle", policy), ("aes", None))) == {"cpu-feature.node.kubevirt.io/aes": "true"}
+
+
+def test_a_forbidden_feature_is_nowhere_among_the_alternatives() -> None:
+    terms = [{"matchExpressions": [{"key": "disk", "operator": "Exists"}]}, {"matchFields": []}]
+    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
+    rule = {"key": "cpu-feature.node.kubevirt.io/rtm", "operator": "DoesNotExist"}
+
+    def found(**spec: Any) -> Any:
+        node = scheduling(with_cpu("EPYC", ("rtm", "forbid"), **spec), KVM)["affinity"]["nodeAffinity"]
+        return node["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+
+    assert found() == [{"matchExpressions": [rule]}]
+    assert found(affinity=affinity) == [
+        {"matchExpressions": [{"key": "disk", "operator": "Exists"}, rule]},
+        {"matchFields": [], "matchExpressions": [rule]},
+    ]
+
+
+def test_what_a_user_says_of_a_label_stands() -> None:
+    vm = with_cpu("EPYC", nodeSelector={"cpu-model.node.kubevirt.io/EPYC": "mine"})
+    assert selected(vm) == {"cpu-model.node.kubevirt.io/EPYC": "mine"}
+
+
+def test_a_pod_with_a_node_of_its_own_asks_for_no_labels_until_it_moves() -> None:
+    vm = with_cpu("EPYC", ("rtm", "forbid"), nodeName="node1")
+    assert scheduling(vm, KVM) == {"nodeName": "node1"}
+    vm = with_cpu("EPYC", nodeName="node1")
+    assert selected(vm, Placement(kvm=True, not_on_node="node1")) == {"cpu-model.node.kubevirt.io/EPYC": "true"}
+
+
+def test_what_the_source_of_a_migration_has_is_asked_of_the_target() -> None:
+    assert selected(with_cpu(), Placement(kvm=True, source_labels=SOURCE)) == SOURCE
+
+
+def test_of_a_sources_labels_those_count_that_say_what_its_guests_have() -> None:
+    others = {"cpu-model.node.kubevirt.io/EPYC": "true", "host-model-required-features.node.kubevirt.io/aes": "true", "zone": "a"}
+    assert cpu.of_source(SOURCE | others) == SOURCE
+    many = {f"cpu-feature.node.kubevirt.io/f{number:04}": "true" for number in range(2000)}
+    assert list(cpu.of_source(many)) == sorted(many)[: cpu.MAX_LABELS]
+
+
+def test_a_machine_with_xml_has_its_processors_in_that() -> None:
+    vm = with_cpu("EPYC", ("avx2", None), domainXML="<domain/>")
+    assert cpu.node_labels(vm) == ()
+    assert not cpu.is_the_nodes(a_vm(domainXML="<domain/>"))
+
+
+@pytest.mark.parametrize(("model", "own"), [("", True), ("host-model", True), ("host-passthrough", True), ("EPYC", False)])
+def test_a_guest_has_the_nodes_processor_unless_it_names_a_model(model: str, *, own: bool) -> None:
+    assert cpu.is_the_nodes(with_cpu(model)) is own
+
+
+def test_what_is_asked_for_is_what_virt_handler_writes() -> None:
+    """A model or feature that makes no label would be on no node."""
+    models, features = sorted(cpu_names.MODELS), sorted(cpu_names.FEATURES)
+    written = {
+        *capabilities.labels(Capabilities(models=tuple(models))),
+        *capabilities.labels(Capabilities(features=tuple(features))),
+    }
+    assert {each.key for model in models for each in cpu.node_labels(with_cpu(model))} <= written
+    assert {each.key for name in features for each in cpu.node_labels(with_cpu(None, (name, None)))} <= written
+    assert len(written) == len(models) + len(features)
+
+
+def test_what_is_asked_for_is_told_with_the_fields_and_of_much_the_first() -> None:
+    assert cpu.demands(with_cpu("host-model")) == ""
+    assert cpu.demands(with_cpu("EPYC", ("aes", None))) == (
+        "spec.domain.cpu.model: EPYC needs a node with the label cpu-model.node.kubevirt.io/EPYC; "
+        "spec.domain.cpu.features[0]: aes needs a node with the label cpu-feature.node.kubevirt.io/aes"
+    )
+    assert cpu.demands(with_cpu(None, ("aes", "disable"), ("rtm", "forbid"))) == (
+        "spec.domain.cpu.features[1]: rtm needs a node without the label cpu-feature.node.kubevirt.io/rtm"
+    )
+    told = cpu.demands(with_cpu(None, *((f"f{number}", None) for number in range(9))))
+    assert names.CPU_FEATURE_LABELS + "f3;" in told
+    assert told.endswith("; and 5 more of spec.domain.cpu.features")
