@@ -56,7 +56,7 @@ class Observed:
 def relies_on_node(migration: Object, vm: Object | None, source: Object | None) -> bool:
     """Return whether a target is to be made for a guest that has what the processors of its node have."""
     begins = phases.phase_of(migration) in ("", phases.PENDING)
-    return begins and vm is not None and source is not None and pod_state.has_kvm(source) and cpu.is_the_nodes(vm)
+    return begins and vm is not None and pod_state.has_kvm(source) and cpu.is_the_nodes(vm)
 
 
 def plan(seen: Observed) -> tuple[Action, ...]:

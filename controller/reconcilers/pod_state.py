@@ -99,7 +99,7 @@ def word(text: object, otherwise: str) -> str:
     return found if found[:1].isalpha() else otherwise
 
 
-def has_kvm(pod: Object) -> bool:
+def has_kvm(pod: Object | None) -> bool:
     """Return whether the pod asks for KVM."""
     return any(names.KVM_RESOURCE in (dig(each, "resources", "limits") or {}) for each in dig(pod, "spec", "containers") or ())
 

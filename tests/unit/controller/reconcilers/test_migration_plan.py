@@ -129,6 +129,9 @@ def test_a_target_with_kvm_that_no_node_takes_is_told_of_with_what_the_guest_rel
     assert outcome(plan(seen(migration, vm=vm, target=target)))[1] == (
         f"pod {TARGET}: 0/1 nodes; spec.domain.cpu.model: EPYC needs a node with the label cpu-model.node.kubevirt.io/EPYC"
     )
+    target["status"]["conditions"][0]["status"] = "True"
+    target["status"]["containerStatuses"][0]["state"] = {"waiting": {"reason": "ErrImagePull", "message": "denied"}}
+    assert outcome(plan(seen(migration, vm=vm, target=target)))[1] == f"pod {TARGET}: denied"
 
 
 @pytest.mark.parametrize("phase", ["Pending", "Scheduling", "Scheduled", "Stopping", "Stopped", "Failed", "Unknown"])
