@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 
-from apiserver.apis.virt import names
+from apiserver.apis.virt import names, structure
 from apiserver.apis.virt.v1alpha1.domain import cpu_names
 from controller.reconcilers.launcher_pods import cpu
 from controller.reconcilers.launcher_pods.scheduling import Placement, scheduling
 from handler.cpu import capabilities
 from handler.cpu.capabilities import Capabilities
+from tests.hostile import CASES
 from tests.unit.controller.reconcilers.builders import a_vm
 
 KVM = Placement(kvm=True)
@@ -123,3 +124,15 @@ def test_what_is_asked_for_is_told_with_the_fields_and_of_much_the_first() -> No
     told = cpu.demands(with_cpu(None, *((f"f{number}", None) for number in range(9))))
     assert names.CPU_FEATURE_LABELS + "f3;" in told
     assert told.endswith("; and 5 more of spec.domain.cpu.features")
+
+
+def test_whatever_stands_in_a_machine_that_is_sound_something_can_be_said_of_its_processors() -> None:
+    """Objects of older releases, or of who writes to etcd, were never validated; what makes no label kube-apiserver refuses."""
+    machines = [each.object for each in CASES if each.kind == "VirtualMachine" and each.path.startswith("spec.domain")]
+    sound = [each for each in machines if structure.has_sound_domain(each)]
+    assert sound
+    for vm in sound:
+        scheduling(vm, KVM)
+        told = cpu.demands(vm)
+        assert len(told) <= 500
+        assert told.isprintable()
