@@ -43,7 +43,9 @@ def test_no_field_of_a_wrong_type_raises_or_is_passed_on(value: Any) -> None:
 
 def test_what_a_stranger_tells_is_one_line_that_no_terminal_obeys_and_no_client_waits_for() -> None:
     causes = (errors.Cause("FieldValueInvalid", "\x1b[2J", "spec.x"),)
-    told = errors.TooManyRequests("\x1b]0;pwned\x07 no\nvoice\u202e" + "x" * 5000, errors.Details("n", causes=causes, retry_after_seconds=1 << 30))
+    told = errors.TooManyRequests(
+        "\x1b]0;pwned\x07 no\nvoice\u202e" + "x" * 5000, errors.Details("n", causes=causes, retry_after_seconds=1 << 30)
+    )
     found = errors.of_stranger(told)
 
     assert isinstance(found, errors.TooManyRequests)

@@ -13,7 +13,9 @@ from apiserver.endpoints.verbs import joining
 SAID = "\x1b[2J no\nstream"
 
 
-@pytest.mark.parametrize("body", [orjson.dumps(errors.NotFound(SAID, errors.Details("n")).to_json()), SAID.encode()], ids=["Status", "text"])
+@pytest.mark.parametrize(
+    "body", [orjson.dumps(errors.NotFound(SAID, errors.Details("n")).to_json()), SAID.encode()], ids=["Status", "text"]
+)
 def test_no_terminal_obeys_why_a_stream_is_refused(body: bytes) -> None:
     found = joining._refusal(Response(404, "Not Found", Headers(), body))
 
