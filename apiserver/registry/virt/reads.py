@@ -26,7 +26,8 @@ from apiserver.registry.virt.handlers import Handlers
 
 MAX_WAITING: Final = 64
 MAX_WAITING_PER_MACHINE: Final = 8
-"""Each holds a seat of flow control: a guest whose agent is slow must not keep the seats of all."""
+"""Each holds a seat of flow control: a guest whose agent is slow must not keep the seats of all. Nor must all of a namespace together,
+which may have as many as half of those that are left."""
 RETRY_SECONDS: Final = 5
 CONNECT_SECONDS: Final = 10.0
 MAX_ERROR_TEXT: Final = 512
@@ -41,6 +42,7 @@ class HandlerRead(Read):
     def __init__(self, handlers: Handlers) -> None:
         self._handlers = handlers
         self._waiting: Counter[str] = Counter()
+        """By uid of the machine, and by namespace, behind a slash."""
 
     def fields(self, answer: Object) -> Object:
         """Return the fields of our object, all but ``metadata``, for what virt-handler answered; anything may stand there.
@@ -74,16 +76,17 @@ class HandlerRead(Read):
 
     @contextmanager
     def _one(self, vm: Object, name: str) -> Iterator[None]:
-        uid = vm["metadata"]["uid"]
-        if self._waiting[uid] >= MAX_WAITING_PER_MACHINE or self._waiting.total() >= MAX_WAITING:
+        machine, namespace = vm["metadata"]["uid"], f"/{vm['metadata']['namespace']}"
+        left = MAX_WAITING - sum(count for key, count in self._waiting.items() if key.startswith("/"))
+        if self._waiting[machine] >= MAX_WAITING_PER_MACHINE or self._waiting[namespace] >= (left + 1) // 2:
             raise errors.TooManyRequests(f"too many requests wait for {name} or its like: ask again later", _details(vm, RETRY_SECONDS))
-        self._waiting[uid] += 1
+        counted = (machine, namespace)
+        self._waiting.update(counted)
         try:
             yield
         finally:
-            self._waiting[uid] -= 1
-            if not self._waiting[uid]:
-                del self._waiting[uid]
+            self._waiting.subtract(counted)
+            self._waiting = +self._waiting
 
 
 async def _get(destination: Destination, name: str) -> dict[str, Any]:

@@ -1,0 +1,42 @@
+"""How many may wait for nodes to answer, and whose."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+
+from apiserver.apis.meta import errors
+from apiserver.registry.virt import reads
+from apiserver.registry.virt.guestinfo import GuestInfo
+
+
+def wait(stack: ExitStack, read: GuestInfo, namespace: str, most: int) -> int:
+    """Begin to wait for so many machines of a namespace; return for how many that was allowed."""
+    for number in range(most):
+        vm: dict[str, Any] = {"metadata": {"name": "vm", "namespace": namespace, "uid": f"{namespace}-{number}"}}
+        try:
+            stack.enter_context(read._one(vm, "vm"))
+        except errors.TooManyRequests:
+            return number
+    return most
+
+
+def test_machines_of_one_namespace_leave_places_to_those_of_others() -> None:
+    nobody: Any = None
+    read = GuestInfo(nobody)
+    with ExitStack() as stack:
+        greedy = [wait(stack, read, f"greedy{number}", reads.MAX_WAITING) for number in range(3)]
+        assert sum(greedy) < reads.MAX_WAITING
+        assert wait(stack, read, "modest", 2) == 2
+        while wait(stack, read, f"more{len(greedy)}", 1):
+            greedy.append(1)
+        assert sum(greedy) + 2 == reads.MAX_WAITING
+    assert not read._waiting
+
+
+def test_one_namespace_alone_has_a_third_of_all_places() -> None:
+    nobody: Any = None
+    with ExitStack() as stack:
+        assert wait(stack, GuestInfo(nobody), "one", reads.MAX_WAITING) == pytest.approx(reads.MAX_WAITING / 3, abs=1)
