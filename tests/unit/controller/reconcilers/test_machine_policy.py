@@ -1,0 +1,91 @@
+"""The policy of the chart about machines and Migrations, which virt-controller patches, evaluated by our own evaluator of policies."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from types import MappingProxyType
+from typing import Any, Final
+
+import pytest
+
+from apiserver.apis.meta.errors import StatusError
+from apiserver.apis.meta.objects import Object, name_of
+from apiserver.apis.meta.users import User
+from apiserver.apis.virt.resources import MIGRATIONS, VIRTUAL_MACHINES
+from apiserver.registry.generic.admission import Attributes
+from tests.unit.apiserver.admission.policy.test_policies import World
+from tests.unit.controller.reconcilers import forbidden_pods
+from tests.unit.controller.reconcilers.builders import a_migration
+from tests.unit.controller.reconcilers.forbidden_pods import ACCOUNT
+
+POLICY: Final = "virt-controller-machines.kubevirt.io"
+OBJECTS: Final = {VIRTUAL_MACHINES: forbidden_pods.examples(), MIGRATIONS: [a_migration()]}
+Change = Callable[[Object], Any]
+
+ALLOWED: Final = MappingProxyType[str, Change](
+    {
+        "nothing": lambda _: None,
+        "the finalizer comes": lambda found: found["metadata"].update(finalizers=["kubevirt.io/x"]),
+        "the finalizer goes": lambda found: found["metadata"].pop("finalizers", None),
+    }
+)
+FORBIDDEN: Final = MappingProxyType[str, Change](
+    {
+        "another spec": lambda found: found["spec"].update(domain={"devices": {"disks": [{"type": "Secret", "source": {"name": "s"}}]}}),
+        "no spec": lambda found: found.pop("spec"),
+        "a label": lambda found: found["metadata"].setdefault("labels", {}).update({"a": "b"}),
+        "an annotation": lambda found: found["metadata"].setdefault("annotations", {}).update({"a": "b"}),
+        "an owner, with whom it would go": lambda found: found["metadata"].update(
+            ownerReferences=[{"apiVersion": "v1", "kind": "ConfigMap", "name": "x", "uid": "x"}]
+        ),
+    }
+)
+
+
+@pytest.fixture(scope="module")
+def world() -> World:
+    made = World("validating")
+    for each in forbidden_pods.of_the_chart("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"):
+        if name_of(each) == POLICY:
+            (made.source._policy_changed if each["kind"] == "ValidatingAdmissionPolicy" else made.source._binding_changed)(None, each)
+    return made
+
+
+async def refusals(world: World, change: Change, *, user: str = ACCOUNT, operation: Any = "UPDATE", subresource: str = "") -> set[str]:
+    """Return why a change is refused of any machine of the examples, or of a Migration; empty for those of which it is not."""
+    said = set()
+    for resource, objects in OBJECTS.items():
+        for old in objects:
+            obj = copy.deepcopy(old)
+            change(obj)
+            given = Attributes(resource=resource, operation=operation, name=name_of(old), namespace="default", user=User(user, ()), obj=obj,
+                               old=old, subresource=subresource, warn=lambda _: None, annotate=lambda *_: None)  # fmt: skip
+            try:
+                await world.plugin.validate(given)
+            except StatusError as error:
+                said.add(str(error))
+            else:
+                said.add("")
+    assert not any("resulted in error" in each for each in said)
+    return said
+
+
+@pytest.mark.parametrize("change", ALLOWED.values(), ids=ALLOWED)
+async def test_virt_controller_keeps_its_finalizer(world: World, change: Change) -> None:
+    assert await refusals(world, change) == {""}
+
+
+@pytest.mark.parametrize("change", FORBIDDEN.values(), ids=FORBIDDEN)
+async def test_it_changes_nothing_else(world: World, change: Change) -> None:
+    assert all("and nothing else" in each for each in await refusals(world, change))
+
+
+@pytest.mark.parametrize("change", FORBIDDEN.values(), ids=FORBIDDEN)
+async def test_nobody_else_is_judged_and_no_status_is(world: World, change: Change) -> None:
+    assert await refusals(world, change, user="alice") == {""}
+    assert await refusals(world, change, subresource="status") == {""}
+
+
+async def test_it_makes_no_machines(world: World) -> None:
+    assert all("only updates" in each for each in await refusals(world, lambda _: None, operation="CREATE"))
