@@ -52,7 +52,7 @@ class Reads:
             self._asked.pop((pod_uid, what), None)
             raise errors.ServiceUnavailable(f"its virt-launcher hung up while it was asked for {what}", _AGAIN) from error
         if text is None:
-            raise errors.Timeout(f"its virt-launcher was asked for {what} and has not answered within {WAIT_SECONDS:.0f} s", _AGAIN)
+            raise errors.Timeout(f"its virt-launcher was asked for {what} and has not answered within {WAIT_SECONDS:.0f} s")
         return text
 
     def _begin(self, connection: Connection, pod_uid: str, what: str) -> Pending:
@@ -81,7 +81,7 @@ def _error(refused: Refused) -> errors.StatusError:
     message = one_line(str(refused), MAX_REFUSAL)
     match refused.reason:
         case "Timeout":
-            return errors.Timeout(message, _AGAIN)
+            return errors.Timeout(message)  # clients of Go's repeat on their own what says when, ten times: nobody would see this
         case "Conflict" | "NotReady":
             return errors.Conflict(message)
         case "Invalid":

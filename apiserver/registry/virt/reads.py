@@ -100,7 +100,7 @@ async def _get(destination: Destination, name: str) -> dict[str, Any]:
                 certificate = response.certificate
                 body = await response.read(noderead.MAX_BYTES)
     except TimeoutError as error:
-        raise errors.Timeout(f"{where} was asked for {name}: {error}", errors.Details(retry_after_seconds=RETRY_SECONDS)) from error
+        raise errors.Timeout(f"{where} was asked for {name}: {error}") from error
     except ExchangeFailed as error:
         raise errors.ServiceUnavailable(f"{where} was asked for {name}: {error}", errors.Details(retry_after_seconds=1)) from error
     if destination.trust is not None and (why := destination.trust.refusal(certificate)):
