@@ -222,7 +222,7 @@ def test_whenever_the_way_breaks_at_most_one_runs_and_in_the_end_exactly_one(
         for number, moment in enumerate(MOMENTS):
             uid, target = f"m{number}", start()
             at_target = stack.enter_context(target.client())
-            at_target.ask(messages.PrepareMigrationTarget(uid, a_machine()))
+            at_target.ask(messages.PrepareMigrationTarget(uid, MACHINE))
             with relay.connected(source, target) as relays, observing(source, target) as watch:
                 at_source.ask(messages.Migrate(uid))
                 moment(watch, relays)
