@@ -20,7 +20,8 @@ HARMLESS: Final = (
     b": info : libvirt version: ",
     b": info : hostname: ",
 )
-"""No device of KVM, no firmware tables, no D-Bus, no networks of libvirt's, no agent any more: none of it is anything that virt-launcher's libvirtd could miss."""
+"""No device of KVM, no firmware tables, no D-Bus, no networks of libvirt's, no agent any more: none of it is anything that virt-launcher's
+libvirtd could miss."""
 MAX_LINE: Final = 8 << 10
 READ_BYTES: Final = 64 << 10
 

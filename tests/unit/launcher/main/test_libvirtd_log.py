@@ -13,8 +13,8 @@ START = (
     b'2026-11-22 17:07:10.330+0000: 32432: warning : virSecurityManagerNew:194 : Configured security driver "none" disables default policy '
     b"to create confined guests",
     b"2026-11-22 17:07:10.330+0000: 32432: error : virHostCPUGetCPUID:1422 : Unable to open /dev/kvm: Permission denied",
-    b"2026-11-22 17:07:10.330+0000: 32432: error : dnsmasqCapsNewFromBinary:673 : Unable to find 'dnsmasq' binary in $PATH: No such file or "
-    b"directory",
+    b"2026-11-22 17:07:10.330+0000: 32432: error : dnsmasqCapsNewFromBinary:673 : Unable to find 'dnsmasq' binary in $PATH: No such file "
+    b"or directory",
     b"2026-11-22 17:07:10.330+0000: 32432: info : libvirt version: 11.3.0",
     b"2026-11-22 17:07:10.330+0000: 32432: error : qemuAgentIO:513 : internal error: End of file from agent socket",
     b"",
