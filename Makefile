@@ -47,6 +47,7 @@ test: check  ## every test, those on the real cluster with real guests included
 	@$(TESTBED) packages
 	@$(PY) -m tests.testbed.build kubernetes >/dev/null
 	@test -n "$$KUBECONFIG" || $(MAKE) --no-print-directory cluster-up
+	@$(TESTBED) images debian >/dev/null  # before two processes of tests want it at once
 	$(PY) -m pytest -q -n 2 --dist loadscope -m "slow or host or cluster" tests
 
 demo: python  ## a real two-node Kubernetes on this machine, our chart, a virtual machine with a console (DEMO=cloud: and a cloud image; KUBECONFIG=… uses that cluster)
