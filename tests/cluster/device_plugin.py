@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import queue
-import threading
+import json
+import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -35,27 +36,23 @@ class NamingPlugin(Plugin):
 
 @contextmanager
 def offered(node: layout.Node, plugins: Mapping[str, Mapping[str, str]]) -> Iterator[None]:
-    """Offer resources on a node: for each name, the variables that its allocation brings."""
-    directory = _directory(node)
-    begun: queue.SimpleQueue[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = queue.SimpleQueue()
+    """Offer resources on a node: for each name, the variables that its allocation brings.
 
-    async def serve() -> None:
-        over = asyncio.Event()
-        begun.put((asyncio.get_running_loop(), over))
-        async with asyncio.TaskGroup() as tasks:
-            serving = [tasks.create_task(NamingPlugin(name, directory, each).run()) for name, each in plugins.items()]
-            await over.wait()
-            for each in serving:
-                each.cancel()
+    In a process of its own: the kubelet keeps its connections for a moment after they are of no use, and they end with the process.
+    """
+    command = [sys.executable, "-m", __name__, str(_directory(node)), json.dumps(plugins)]
+    with subprocess.Popen(command, cwd=layout.REPOSITORY) as process:
+        try:
+            yield
+        finally:
+            process.terminate()
 
-    thread = threading.Thread(target=lambda: asyncio.run(serve()), daemon=True)
-    thread.start()
-    loop, over = begun.get(timeout=10)
-    try:
-        yield
-    finally:
-        loop.call_soon_threadsafe(over.set)
-        thread.join(10)
+
+async def serve(directory: Path, plugins: Mapping[str, Mapping[str, str]]) -> None:
+    """Offer the resources until cancelled."""
+    async with asyncio.TaskGroup() as tasks:
+        for name, environment in plugins.items():
+            tasks.create_task(NamingPlugin(name, directory, environment).run())
 
 
 def _directory(node: layout.Node) -> Path:
@@ -64,3 +61,7 @@ def _directory(node: layout.Node) -> Path:
     assert holder is not None, f"{node.name} does not run"
     first = processes.children(holder)[0]
     return Path(f"/proc/{first.pid}/root/var/lib/kubelet/device-plugins")
+
+
+if __name__ == "__main__":
+    asyncio.run(serve(Path(sys.argv[1]), json.loads(sys.argv[2])))

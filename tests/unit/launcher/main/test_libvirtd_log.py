@@ -43,9 +43,8 @@ def test_lines_come_in_pieces_and_have_a_length() -> None:
 async def test_what_is_forwarded_is_marked_and_cut_and_nobody_reads_afterwards(capfd: pytest.CaptureFixture[str]) -> None:
     loop, told = asyncio.get_running_loop(), ""
     with libvirtd_log.forwarding() as writer:
-        reader = next(
-            each for each in (int(each.name) for each in Path("/proc/self/fd").iterdir()) if each != writer and _same_pipe(each, writer)
-        )
+        mine = [int(each.name) for each in Path("/proc/self/fd").iterdir()]
+        reader = next(each for each in mine if each != writer and _same_pipe(each, writer))
         os.write(writer, b"\n" + START[2] + b"\nQEMU ended\n" + b"x" * (2 * libvirtd_log.MAX_LINE) + b"\n")
         async with asyncio.timeout(5):
             while not told.endswith("x\n"):
