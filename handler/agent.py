@@ -49,7 +49,7 @@ FIGURES_SECONDS: Final = 5.0
 KVM_NUMBER: Final = (10, 232)
 TUN_NUMBER: Final = (10, 200)
 CHECKS: Final[Mapping[str, Check]] = {guestinfo.NAME: guestinfo.parse, told.NAME: told.parse}
-"""What can be read of guests, by name, and what makes of a launcher's text what virt-api is answered with."""
+"""Reads by name, each with the check that turns a launcher's text into the answer to virt-api."""
 
 
 class Agent:

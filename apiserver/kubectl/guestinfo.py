@@ -1,4 +1,4 @@
-"""What the guest of a machine says of itself, as a table or as JSON. It is the guest's word: no terminal obeys it."""
+"""Printer of ``guestinfo``, as a table or as JSON. It is the guest's word: no terminal obeys it."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ class Observed:
     rivals: tuple[tuple[str, str], ...] = ()
     """Claims that this machine needs and that another one uses now, each with the name of that one."""
     mount_events: tuple[Object, ...] = ()
-    """What its pod's kubelet says of volumes that it cannot mount (:mod:`controller.reconcilers.mounted_sources`)."""
+    """Events of its pod's kubelet about volumes that it cannot mount (:mod:`controller.reconcilers.mounted_sources`)."""
 
 
 def own_pod(seen: Observed, pods: tuple[Object, ...]) -> Object | None:

@@ -19,7 +19,7 @@ _LABEL: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 
 
 class UnknownCapabilities(Exception):
-    """What is no answer of libvirt's; the text says why."""
+    """An answer that is none of libvirt's; the text says why."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ LOCKED_BEYOND_GUEST: Final = 2 << 30
 """libvirt asks for the guest's memory and one GiB for the devices' own."""
 MAX_GROUPS: Final = 64
 MAX_PROCESSES: Final = 64
-"""Whose children are looked at: those of libvirtd are among the first. A launcher that was taken over starts as many as it may."""
+"""Number of processes whose children are read: libvirtd is among the first. A launcher that was taken over starts as many as it can."""
 _GROUP: Final = re.compile(r"vfio|\d{1,6}")
 
 

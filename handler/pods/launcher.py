@@ -212,7 +212,7 @@ class Pending:
         self.connection = connection
         self.deadline = asyncio.get_running_loop().time() + seconds
         self.answered_at: float | None = None
-        """When the answer came, in the event loop's seconds."""
+        """Time of the answer, in the event loop's seconds."""
         self._what = what
         self._future = future
         future.add_done_callback(self._note_time)

@@ -24,7 +24,7 @@ RETRY_SECONDS: Final = 5
 
 
 class Reads:
-    """What launchers were asked for."""
+    """Reads of launchers, shared by all who ask for the same."""
 
     def __init__(self, links: Links) -> None:
         self._links = links

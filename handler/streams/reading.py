@@ -24,7 +24,7 @@ Check = Callable[[str], Object]
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What can be read of guests, and how."""
+    """Reads of guests, and their checks."""
 
     ask: Ask
     checks: Mapping[str, Check]

@@ -11,10 +11,6 @@ from apiserver.apis.virt.hardware import features as hardware
 from launcher.domain.definition import Definition, Tree
 from launcher.domain.values import InvalidSpecification
 
-TRANSLATION_CACHE_MEBIBYTES: Final = 64
-"""QEMU's default is a quarter of a GiB or more, resident as the guest runs code. A Debian boots with 64 as fast as with 256 (89 and 84 s of
-processor time until cloud-init has finished), and with 32 in nearly twice the time."""
-
 _LIBVIRTS: Final = {"synictimer": "stimer", "vendorid": "vendor_id"}
 """Names of enlightenments that are others in libvirt."""
 _VENDOR_ID: Final = re.compile(r"[A-Za-z0-9 ._-]{1,12}")
@@ -30,7 +26,7 @@ def append(tree: Tree, definition: Definition) -> None:
     if smm is not None and tree.features.find("smm") is None:  # the firmware's own wish comes first
         SubElement(tree.features, "smm", state=_state(is_on=smm))
     if definition.accelerator == "qemu":
-        SubElement(SubElement(tree.features, "tcg"), "tb-cache", unit="MiB").text = str(TRANSLATION_CACHE_MEBIBYTES)
+        SubElement(SubElement(tree.features, "tcg"), "tb-cache", unit="MiB").text = str(hardware.TRANSLATION_CACHE_MEBIBYTES)
         return
     if (eoi := (said.get("apic") or {}).get("endOfInterrupt")) is not None:
         apic.set("eoi", _state(is_on=bool(eoi)))

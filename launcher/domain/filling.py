@@ -25,7 +25,7 @@ _SOCKETS: Final = {"serial": layout.SERIAL_SOCKET, "channel": guest_agent.SOCKET
 _DISPLAYS: Final = {"vnc": layout.VNC_SOCKET, "spice": layout.SPICE_SOCKET}
 
 Edit: TypeAlias = tuple[parsing.Span, str]
-"""Where, and what comes there, before its characters are escaped."""
+"""Span of the document, and the text that replaces it, before its characters are escaped."""
 
 
 def fill(text: str, definition: Definition, taps: Mapping[str, Tap]) -> str:
@@ -91,7 +91,7 @@ def _identity(root: Node, definition: Definition) -> Iterator[Edit]:
 
 
 def _amounts(root: Node, found: Reading, definition: Definition) -> Iterator[Edit]:
-    """What stands beside the XML wins."""
+    """Yield the edits of memory and processors: what stands beside the XML wins."""
     wanted = -(-memory.guest_bytes(definition.specification) // values.KIB)
     if wanted * values.KIB != found.memory_bytes:
         for name in ("memory", "currentMemory"):

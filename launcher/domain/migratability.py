@@ -1,4 +1,4 @@
-"""Whether a domain can be migrated live."""
+"""Reasons why a domain cannot be migrated live."""
 
 from __future__ import annotations
 

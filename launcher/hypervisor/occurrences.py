@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 TOGETHER_SECONDS: Final = 3.0
-"""What comes sooner after the first of an occurrence belongs to it."""
+"""Length of one occurrence: an event that comes sooner after its first one belongs to it."""
 
 
 class Occurrences:

@@ -80,7 +80,7 @@ class Observation:
     reboots: int = 0
     """Number of the guest's reboots since this process watches it."""
     watchdogs: int = 0
-    """How often its watchdog fired since then."""
+    """Number of times that its watchdog fired since then."""
     disk_errors: tuple[tuple[str, str], ...] = ()
     """Of a domain that is paused by an I/O error: libvirt's name of the disk, and its word for the error."""
 

@@ -129,7 +129,7 @@ QUESTIONS: Final[Mapping[str, tuple[str, Callable[[object], object]]]] = Mapping
 )
 """By field: the command that asks for it, and what makes the field of its answer. The first says which commands there are."""
 OF_STATUS: Final = ("agent", "os", "hostname", "timezone", "interfaces")
-"""What is asked for again and again, for the status."""
+"""Fields of the status, which are asked for every half minute."""
 
 
 def field_of(field: str, answer: object) -> tuple[object, bool]:

@@ -67,7 +67,7 @@ class Pod:
         self._migrations = Migrations(hypervisor, self._watch, self._making)
         self._stop = Stop(hypervisor, self._watch, self._migrations)
         self.reads: Mapping[str, Tell] = {guestinfo.NAME: self._guest_info, told.NAME: self._domain_xml}
-        """What can be read of the domain, by the name that ``messages.Read`` has for it."""
+        """Reads of the domain, by the name that ``messages.Read`` has for it."""
 
     @property
     def status(self) -> messages.Status:

@@ -22,7 +22,7 @@ class Record:
     def __init__(self, *, qemu_log: Callable[[str], Path], status_changed: Callable[[], None]) -> None:
         """Know nothing yet; the arguments are those of ``launcher.main.pod.Pod``."""
         self.known = Known()
-        """As it is at this moment: read it anew after every await."""
+        """The present value: read it anew after every await."""
         self.over = asyncio.Event()
         """Set once ``known.over``."""
         self.operation = asyncio.Lock()

@@ -260,7 +260,7 @@ class AgentStatus:
 
 @dataclass(frozen=True, slots=True)
 class AuthorizedKeysStatus:
-    """What became of the public keys that the guest agent sets."""
+    """State of the public keys that the guest agent sets."""
 
     state: Literal["waiting", "synchronized", "failed"] = "waiting"
     message: str = ""
@@ -286,7 +286,7 @@ class Status:
     reboots: int = 0
     """Number of the guest's reboots in this pod."""
     watchdogs: int = 0
-    """How often the guest's watchdog fired in this pod."""
+    """Number of times that the guest's watchdog fired in this pod."""
     interfaces: tuple[InterfaceStatus, ...] = ()
     agent: AgentStatus = field(default_factory=AgentStatus)
     authorized_keys: AuthorizedKeysStatus = field(default_factory=AuthorizedKeysStatus)
@@ -308,7 +308,7 @@ class Hello:
     launcher_version: str
     status: Status
     reads: tuple[str, ...] = ()
-    """What may be asked for by ``Read``."""
+    """Names that ``Read`` may ask for."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,6 +58,6 @@ def waits_for_image(vm: Mapping[str, Any]) -> bool:
 
 
 def waits_for_source(vm: Mapping[str, Any]) -> bool:
-    """Whether the pod of a machine waits for a Secret or ConfigMap."""
+    """Return whether the pod of a machine waits for a Secret or ConfigMap."""
     found = objects.condition(objects.dig(vm, "status", "conditions"), DISKS_READY)
     return found is not None and found.get("status") == "False" and found.get("reason") in NOT_FOUND_OF.values()

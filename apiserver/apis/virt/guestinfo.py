@@ -1,4 +1,4 @@
-"""What a guest's agent tells: the fields of ``…/virtualmachines/NAME/guestinfo``, and how much of each anybody takes in. Pure.
+"""Fields of ``…/virtualmachines/NAME/guestinfo``, which a guest's agent tells, and the bounds of each. Pure.
 
 All of it is the guest's word: it may be false, and of any size and type. So virt-launcher bounds what the agent says, virt-handler what a
 launcher says, and virt-api what a node says, each by :func:`bounded`.

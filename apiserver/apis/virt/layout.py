@@ -82,7 +82,7 @@ STATE_DIRECTORY: Final = "/var/lib/kubevirt/firmware-state"
 EFI_VARIABLES_DIRECTORY: Final = f"{RUN_DIRECTORY}/efi"
 """UEFI variables that are not persistent."""
 TPM_DIRECTORY: Final = f"{RUN_DIRECTORY}/config/libvirt/qemu/swtpm"
-"""Where a session libvirtd looks for the states of TPMs: at ``<here>/<UUID of the domain>/tpm2``."""
+"""Directory of the states of TPMs, in a session libvirtd's place for them: ``<directory>/<UUID of the domain>/tpm2``."""
 
 USER_ID: Final = 107
 """uid and gid of everything in a launcher pod (``qemu`` in the image's passwd)."""

@@ -39,7 +39,7 @@ HOST_MODEL_LABELS: Final = "host-model-cpu.node.kubevirt.io/"
 HOST_MODEL_FEATURE_LABELS: Final = "host-model-required-features.node.kubevirt.io/"
 """The same by each feature that ``host-model`` has there beyond that model."""
 CPU_LABELS: Final = (CPU_MODEL_LABELS, CPU_FEATURE_LABELS, HOST_MODEL_LABELS, HOST_MODEL_FEATURE_LABELS)
-"""What virt-handler writes of the processors of its node, and all that it may write on it."""
+"""Prefixes of the labels that virt-handler writes onto its Node, the only ones that it may write."""
 
 HANDLER_SIGNER: Final = f"{GROUP}/{HANDLER}"
 """``spec.signerName`` of the CertificateSigningRequests of virt-handlers; virt-controller signs them."""

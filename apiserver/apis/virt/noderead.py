@@ -1,4 +1,4 @@
-"""What can be read of a machine from the node that it runs on: the names that virt-api, virt-handler and virt-launcher agree on.
+"""Reads of a machine from the node that it runs on: the names that virt-api, virt-handler and virt-launcher agree on.
 
 ``GET …/virtualmachines/NAME/guestinfo`` goes from virt-api to virt-handler of the machine's node, at ``streams.handler_path`` over mTLS,
 and from there to virt-launcher, by ``launcher.protocol``'s ``Read``. virt-handler answers with a JSON object.
@@ -13,4 +13,4 @@ MAX_BYTES: Final = 1 << 20
 TEXT: Final = "text"
 """The member of virt-handler's answer that holds a text that is no JSON."""
 SECONDS: Final = 35.0
-"""How long virt-api waits for virt-handler, which waits less for virt-launcher."""
+"""Time-out of virt-api's request to virt-handler, which waits less for virt-launcher."""

@@ -11,7 +11,7 @@ from apiserver.registry.virt.reads import HandlerRead
 
 
 class DomainXML(HandlerRead):
-    """What libvirt was given."""
+    """Subresource ``domainxml``: the XML that libvirt was given."""
 
     name = told.NAME
     answers = Resource(names.GROUP, names.VERSION, "virtualmachinedomainxmls", "VirtualMachineDomainXML")

@@ -10,7 +10,7 @@ from apiserver.registry.virt.reads import HandlerRead
 
 
 class GuestInfo(HandlerRead):
-    """What the guest says of itself."""
+    """Subresource ``guestinfo``: the facts that the guest's agent tells."""
 
     name = guestinfo.NAME
     answers = Resource(names.GROUP, names.VERSION, "virtualmachineguestinfos", "VirtualMachineGuestInfo")

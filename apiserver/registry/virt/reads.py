@@ -34,7 +34,7 @@ MAX_ERROR_TEXT: Final = 512
 
 
 class HandlerRead(Read):
-    """What virt-handler of the machine's node tells of it."""
+    """Subresource that virt-handler of the machine's node answers."""
 
     name: ClassVar[str]
     """The subresource, and what virt-handler calls it."""

@@ -6,10 +6,11 @@ from typing import Final
 
 from apiserver.apis.meta.objects import Object, dig
 from apiserver.apis.virt.domainxml import parsing, reading
+from apiserver.apis.virt.hardware import features
 from controller.reconcilers.launcher_pods.needs import MIB, Needs
 
-COUNTED_CACHE_BYTES: Final = 64 * MIB
-"""Of the translation cache, in what every QEMU is given (``launcher.QEMU_BYTES``)."""
+_COUNTED_CACHE_BYTES: Final = features.TRANSLATION_CACHE_MEBIBYTES * MIB
+"""Part of the translation cache that every pod is given already (``launcher.QEMU_BYTES``)."""
 
 
 def needs(vm: Object, *, kvm: bool) -> Needs:
@@ -25,4 +26,4 @@ def needs(vm: Object, *, kvm: bool) -> Needs:
     except parsing.Malformed:  # it does not start; virt-launcher says why
         return Needs()
     emulated = found.type == "qemu" or not kvm
-    return Needs(overhead_bytes=found.device_bytes + (max(0, found.cache_bytes - COUNTED_CACHE_BYTES) if emulated else 0))
+    return Needs(overhead_bytes=found.device_bytes + (max(0, found.cache_bytes - _COUNTED_CACHE_BYTES) if emulated else 0))

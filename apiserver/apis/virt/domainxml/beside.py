@@ -1,4 +1,4 @@
-"""What stands beside the XML: disks and networks that its placeholders name, and processors and memory that win over it."""
+"""Typed fields beside ``spec.domainXML``: disks and networks that its placeholders name, and processors and memory that win over it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What may stand where: a list of all that is allowed, and the comparison of a document with it."""
+"""Grammar of ``spec.domainXML``: the list of elements and attributes that are allowed, and the comparison of a document with it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Element:
     required: frozenset[str] = frozenset()
     """Attributes, and children, without which it means nothing or something else."""
     most: int = 1
-    """How many of it may stand side by side: libvirt reads the first of what it expects once."""
+    """Number of siblings of this name that are allowed: libvirt reads the first of what it expects once."""
     is_foreign: bool = False
     """It has elements of other namespaces, which nobody reads."""
 

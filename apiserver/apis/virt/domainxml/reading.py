@@ -1,4 +1,4 @@
-"""What the pod, its scheduling and its node need to know of ``spec.domainXML``, in the terms of the typed fields."""
+"""Reader of ``spec.domainXML``: the facts that pod, scheduler and node need of it, in the terms of the typed fields."""
 
 from __future__ import annotations
 
@@ -10,13 +10,11 @@ from apiserver.apis.virt.domainxml import disks, grammar, parsing, rules, values
 from apiserver.apis.virt.domainxml.domain import DOMAIN, REASONS
 from apiserver.apis.virt.domainxml.grammar import Problem
 from apiserver.apis.virt.domainxml.parsing import Node
+from apiserver.apis.virt.hardware import video
 
 MIB: Final = 1 << 20
 REMEMBERED: Final = 256
 """Documents of which what was read is kept: every look at a machine asks for it."""
-
-_VIRTIO_BYTES: Final = 264 * MIB
-"""What the guest may allocate (``max_hostmem``), and the card's 8 MiB for text modes, whatever is said."""
 _VRAM_MIB: Final = 16
 _QXL_MIB: Final = {"ram": 64, "vram": 64, "vgamem": 16}
 """libvirt's, where nothing is said."""
@@ -60,7 +58,7 @@ class Reading:
     has_serial: bool
     graphics: tuple[str, ...]
     device_bytes: int
-    """What displays and threads take of the pod's memory, at most."""
+    """Upper bound of the pod's memory that displays and threads take."""
     cache_bytes: int
     """The emulator's translation cache."""
 
@@ -156,7 +154,7 @@ def _video_bytes(element: Node) -> int:
         case "none":
             return 0
         case "virtio":
-            return _VIRTIO_BYTES
+            return video.VIRTIO_BYTES
         case "qxl":
             ram, vram, vgamem = (_card_bytes(model, each, default) for each, default in _QXL_MIB.items())
             return max(ram, 2 * vgamem) + vram + vgamem  # qxl_init_ramsize: ram is at least two pictures

@@ -1,4 +1,4 @@
-"""What has to fit together within the XML, for libvirt refuses it otherwise, or means something else than it seems.
+"""Rules between the elements of the XML: libvirt refuses what breaks them, or means something else than it seems.
 
 All functions take what the grammar allows.
 """

@@ -23,6 +23,9 @@ HYPERV: Final = (
     "evmcs",
 )
 SPINLOCK_RETRIES: Final = 4096
+TRANSLATION_CACHE_MEBIBYTES: Final = 64
+"""Translated code that QEMU keeps for an emulated guest. Its own default is a quarter of a GiB or more, resident as the guest runs code.
+A Debian boots with 64 as fast as with 256 (89 and 84 s of processor time until cloud-init has finished), and in twice the time with 32."""
 
 
 def given(domain: Domain) -> dict[str, Any]:

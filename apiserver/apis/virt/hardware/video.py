@@ -12,6 +12,8 @@ from apiserver.apis.virt.hardware.given import Domain
 WITH_VRAM: Final = ("vga", "bochs")
 """Types of cards with memory of a size that can be chosen."""
 VRAM: Final = "16Mi"
+VIRTIO_BYTES: Final = 264 << 20
+"""Upper bound of what QEMU keeps for a virtio card: the guest's pictures (``max_hostmem`` of virtio-gpu), and 8 MiB for text modes."""
 
 
 def meant(domain: Domain) -> Object:

@@ -1,4 +1,4 @@
-"""Who may log in to the guest: ``spec.accessCredentials``."""
+"""Credentials for logging in to the guest: ``spec.accessCredentials``."""
 
 from __future__ import annotations
 

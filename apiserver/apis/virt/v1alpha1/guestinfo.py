@@ -85,7 +85,7 @@ class GuestInfoUnavailable(Model):
 
 
 class VirtualMachineGuestInfo(Kind):
-    """What the guest of a virtual machine says of itself, through the QEMU guest agent in it, when it is read.
+    """Facts that the QEMU guest agent in a virtual machine tells at the time of the read.
 
     All of it is the guest's word, which may be false.
     """

@@ -154,7 +154,7 @@ class GuestInterface(Model):
 
 
 class GuestStatus(Model):
-    """What the guest says of itself, through the QEMU guest agent in it: its word, which may be false. No part of us relies on it."""
+    """Facts that the QEMU guest agent tells: the guest's word, which may be false. No part of us relies on it."""
 
     agent: GuestAgent | None = Field(None, description="The agent that said it.")
     os: GuestOS | None = Field(None, description="The guest's operating system.")
