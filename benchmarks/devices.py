@@ -24,14 +24,13 @@ import yaml
 from tests.cluster import processes
 from tests.cluster.kube import ROOT, Kubectl, console
 from tests.cluster.manifests import GUEST_IMAGE, tiny_vm
-from tests.testbed import ssh
+from tests.testbed import cloud_demo, ssh
 
 BASE: Final = "base"
 CLOUD: Final = "cloud-init"
 START_SECONDS: Final = 300
 CLOUD_SECONDS: Final = 1500
 PROMPT: Final = "GUEST-READY"
-FINISHED: Final = r"Cloud-init v\. \S+ finished at"
 
 _DISK: Final = {"name": "more", "type": "Image", "source": {"reference": GUEST_IMAGE}}
 _SEED: Final = {"name": "seed", "type": "CloudInitNoCloud", "source": {"userData": "#cloud-config\n"}}
@@ -98,7 +97,7 @@ def cloud(kubectl: Kubectl) -> Sample:
         public = ssh.public(ssh.make_key(Path(scratch, "key")))
         kubectl("create", "secret", "generic", "my-keys", f"--from-file={public}")
     manifest = yaml.safe_load((ROOT / "examples/cloud-init.yaml").read_text())
-    return start(kubectl, manifest, FINISHED, CLOUD_SECONDS)
+    return start(kubectl, manifest, cloud_demo.FINISHED, CLOUD_SECONDS)
 
 
 def report(samples: Mapping[str, list[Sample]]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Final
 import pytest
 
 from tests.cluster.kube import ROOT, Kubectl, console, eventually, forwarded
-from tests.testbed import ssh
+from tests.testbed import cloud_demo, ssh
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1800)]
 
@@ -23,7 +23,7 @@ def test_the_example_is_set_up_by_cloud_init_and_lets_its_owner_in(kubectl: Kube
     kubectl("apply", "-f", str(ROOT / "examples/cloud-init.yaml"))
     kubectl("wait", "vm", "debian", "--for=condition=Ready", "--timeout=180s", timeout=190)
     with console(kubectl, "debian") as guest:
-        guest.expect(r"Cloud-init v\. \S+ finished at", timeout=BOOT_SECONDS)
+        guest.expect(cloud_demo.FINISHED, timeout=BOOT_SECONDS)
 
     def logged_in(port: int, key: Path, command: str) -> subprocess.CompletedProcess[str]:
         words = [*ssh.command(key, "debian", "127.0.0.1", port), command]

@@ -12,7 +12,8 @@ _EXAMPLE = layout.REPOSITORY / "examples" / "cloud-init.yaml"
 _SECRET = "my-keys"
 _CREATE = f"Create the virtual machine of {_EXAMPLE.relative_to(layout.REPOSITORY)}, and a key to log in with"
 _BOOT = "Wait until cloud-init has finished in the guest"
-_FINISHED = r"Cloud-init v\.\S+ finished"
+FINISHED = r"Cloud-init v\. \S+ finished at"
+"""What cloud-init prints to the console at its end."""
 _BOOT_SECONDS = 900
 
 
@@ -59,7 +60,7 @@ def up(*, own: bool) -> None:
         kubectl.run("apply", "--filename", str(_EXAMPLE))
         kubectl.run("wait", f"virtualmachine/{MACHINE}", "--for=condition=Ready", "--timeout=180s")
     with progress.step(_BOOT):
-        console.wait_for(MACHINE, _FINISHED, timeout_seconds=_BOOT_SECONDS)
+        console.wait_for(MACHINE, FINISHED, timeout_seconds=_BOOT_SECONDS)
 
 
 def to_type() -> str:
