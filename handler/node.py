@@ -24,10 +24,10 @@ AT_ONCE: Final = 8
 def device_nodes(vm: Mapping[str, Any]) -> Iterator[ownership.Node]:
     """Yield the device nodes that the pod of ``vm`` may have for its guest."""
     domain = domain_of(vm)
-    if interfaces.meant(domain):
+    if interfaces.defaulted(domain):
         yield ownership.TUN
     yield ownership.KVM
-    for disk in disks.meant(domain):
+    for disk in disks.defaulted(domain):
         if disk.get("type", "PersistentVolumeClaim") == "PersistentVolumeClaim":
             yield ownership.disk(disk["name"])
 

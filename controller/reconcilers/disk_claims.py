@@ -21,7 +21,7 @@ def claim_of(disk: Object) -> str | None:
 def claims_of(vm: Object) -> tuple[str, ...]:
     """Return the names of all claims of the machine, those of its disks first, each once, in order."""
     domain = domain_of(vm)
-    of_disks = [name for each in disks.meant(domain) if (name := claim_of(each))]
+    of_disks = [name for each in disks.defaulted(domain) if (name := claim_of(each))]
     return tuple(dict.fromkeys(filter(None, (*of_disks, firmware.state_claim(domain)))))
 
 
@@ -52,8 +52,8 @@ def without_directory(vm: Object, claims: Mapping[str, Object | None]) -> str:
 
 def _written(vm: Object) -> dict[str, bool]:
     """Return whether each claim's guest may write to it."""
-    meant = disks.meant(domain_of(vm))
-    return {claim: not each["readOnly"] for each in meant if (claim := claim_of(each))}
+    defaulted = disks.defaulted(domain_of(vm))
+    return {claim: not each["readOnly"] for each in defaulted if (claim := claim_of(each))}
 
 
 def is_block(claim: Object | None) -> bool:

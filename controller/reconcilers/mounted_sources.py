@@ -57,7 +57,7 @@ class Source:
 def of(vm: Object) -> tuple[Source, ...]:
     """Return what the machine's pod mounts."""
     found: list[Source] = []
-    for position, disk in enumerate(disks.meant(dig(vm, "spec", "domain") or {})):
+    for position, disk in enumerate(disks.defaulted(dig(vm, "spec", "domain") or {})):
         found += _of_disk(disk, disk_volume(position), f"{_DISKS}[{position}].source")
     for position, credential in enumerate(access_credentials.of(dig(vm, "spec") or {})):
         path = f"spec.accessCredentials[{position}].sshPublicKey.source.secret.secretName"

@@ -100,7 +100,7 @@ def claims_of_vm(vm: Object) -> list[str]:
 
 def macs_of_vm(vm: Object) -> list[str]:
     """Index function for ``BY_MAC``."""
-    given = interfaces.meant(domain_of(vm)) if structure.has_sound_domain(vm) else ()
+    given = interfaces.defaulted(domain_of(vm)) if structure.has_sound_domain(vm) else ()
     return [f"{namespace_of(vm)}/{network.normal_mac(each['mac'])}" for each in given if each.get("mac")]
 
 

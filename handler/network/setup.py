@@ -31,14 +31,14 @@ def wanted(vm: Mapping[str, Any]) -> Mapping[str, Any] | None:
     Raises:
         Unsupported: more than one, or another type than masquerade.
     """
-    meant = interfaces.meant(domain_of(vm))
-    if not meant:
+    defaulted = interfaces.defaulted(domain_of(vm))
+    if not defaulted:
         return None
-    if len(meant) > 1:
+    if len(defaulted) > 1:
         raise masquerade.Unsupported("a pod has one network: more than one interface cannot be served")
-    if (kind := meant[0]["type"]) != "masquerade":
-        raise masquerade.Unsupported(f"interface {meant[0].get('name')}: type {kind} is not known to this virt-handler")
-    return meant[0]
+    if (kind := defaulted[0]["type"]) != "masquerade":
+        raise masquerade.Unsupported(f"interface {defaulted[0].get('name')}: type {kind} is not known to this virt-handler")
+    return defaulted[0]
 
 
 async def prepare(vm: Mapping[str, Any], launcher: Launcher) -> tuple[Interface, ...]:

@@ -107,7 +107,7 @@ def running(vm: Object, observed: messages.Status, interfaces: Sequence[Interfac
         status["interfaces"] = [_interface(each) for each in interfaces]
         if interfaces and interfaces[0].addresses:
             status["podIP"] = interfaces[0].addresses[0]
-    status["graphics"] = [{"type": each["type"]} for each in graphics.meant(domain_of(vm))]
+    status["graphics"] = [{"type": each["type"]} for each in graphics.defaulted(domain_of(vm))]
     status["attempts"] = _with_running_time(vm, old, stamp)
     for condition in _conditions(observed, domain, generation):
         status["conditions"] = objects.with_condition(status.get("conditions"), condition, now=stamp)
@@ -236,7 +236,7 @@ def waiting_for_images(vm: Object, names: Sequence[str], now: datetime) -> Objec
 def _missing_images(vm: Object, names: Sequence[str]) -> str:
     claims = {
         disk["name"]: str(objects.dig(disk, "source", "name") or "").lower()
-        for disk in disks.meant(domain_of(vm))
+        for disk in disks.defaulted(domain_of(vm))
         if disk.get("type") == "PersistentVolumeClaim"
     }
     told = frozenset(names)  # of unknown length: only the machine's own disks are gone through

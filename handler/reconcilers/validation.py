@@ -24,7 +24,7 @@ def _addresses(vm: Object) -> tuple[str, ...]:
     """A card's address becomes part of a command line."""
     return tuple(
         f"spec.domain.devices.interfaces[{position}].mac must be six pairs of hexadecimal digits, not {ascii(each['mac'])[:80]}"
-        for position, each in enumerate(interfaces.meant(domain_of(vm)))
+        for position, each in enumerate(interfaces.defaulted(domain_of(vm)))
         if each.get("mac") and not network.is_mac(each["mac"])
     )
 

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Final
-
+from apiserver.apis.virt.hardware import chassis as hardware
 from launcher.domain import smbios, values
 from launcher.domain.definition import Definition, Tree
-
-_FIELDS: Final = ("manufacturer", "version", "serial", "asset", "sku")
 
 
 def append(tree: Tree, definition: Definition) -> None:
     """Append what is given of the chassis."""
     given = definition.specification.get("chassis") or {}
-    smbios.append(tree, "chassis", values.smbios(given, _FIELDS, "chassis"))
+    smbios.append(tree, "chassis", values.smbios(given, hardware.FIELDS, "chassis"))

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 from xml.etree.ElementTree import Element, SubElement
 
 from apiserver.apis.virt.hardware import clock as hardware
 from launcher.domain.definition import Definition, Tree
 from launcher.domain.values import InvalidSpecification, word
-
-_ZONE: Final = re.compile(r"[A-Za-z0-9_+-]{1,32}(/[A-Za-z0-9_+-]{1,32}){0,3}")
 
 
 def append(tree: Tree, definition: Definition) -> None:
@@ -35,7 +32,7 @@ def zone(specification: Mapping[str, Any]) -> str:
         InvalidSpecification: what is given is none.
     """
     given = (specification.get("clock") or {}).get("timezone")
-    if given is not None and (not isinstance(given, str) or not _ZONE.fullmatch(given)):
+    if given is not None and (not isinstance(given, str) or not hardware.ZONE.fullmatch(given)):
         raise InvalidSpecification(f"clock.timezone: {given!r} is no time zone")
     return given or ""
 

@@ -12,7 +12,7 @@ from launcher.domain.values import InvalidSpecification, one_of, socket
 
 def append(tree: Tree, definition: Definition) -> None:
     """Append the serial ports."""
-    for port, wanted in enumerate(hardware.meant(definition.specification)):
+    for port, wanted in enumerate(hardware.defaulted(definition.specification)):
         if port >= layout.SERIAL_PORTS:
             raise InvalidSpecification(f"devices.consoles: a machine has at most {layout.SERIAL_PORTS}")
         one_of(("pty",), wanted.get("type", "pty"), f"devices.consoles[{port}].type")

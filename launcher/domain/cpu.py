@@ -9,9 +9,8 @@ from apiserver.apis.virt.hardware import cpu as hardware
 from apiserver.apis.virt.hardware import memory as memory_fields
 from launcher.domain import memory
 from launcher.domain.definition import Definition, Tree
-from launcher.domain.values import InvalidSpecification, word
+from launcher.domain.values import InvalidSpecification, one_of, word
 
-_POLICIES: Final = frozenset({"force", "require", "optional", "disable", "forbid"})
 _EMULATED: Final = {"force": "require", "require": "require", "optional": "require", "disable": "disable", "forbid": "disable"}
 """The emulator has no processor behind it that a policy could ask about."""
 
@@ -22,14 +21,14 @@ def append(tree: Tree, definition: Definition) -> None:
     counts = hardware.counts(specification)
     if min(counts.values()) < 1:
         raise InvalidSpecification("cpu: sockets, cores and threads are at least 1")
-    vcpus, room = hardware.vcpus(specification), hardware.most_vcpus(specification)
+    vcpus, room = hardware.vcpus(specification), hardware.max_vcpus(specification)
     element = SubElement(tree.domain, "vcpu", placement="static")
     element.text = str(room)
     if vcpus < room:
         element.set("current", str(vcpus))
     _append_pins(tree.domain, definition)
     cpu = _append_model(tree.domain, definition)
-    counts["sockets"] = hardware.most_sockets(specification)
+    counts["sockets"] = hardware.max_sockets(specification)
     SubElement(cpu, "topology", {name: str(count) for name, count in counts.items()})
     _append_features(cpu, definition)
     if memory.has_room(definition):  # for which libvirt wants to know a node of NUMA
@@ -59,9 +58,7 @@ def _append_model(domain: Element, definition: Definition) -> Element:
 def _append_features(cpu: Element, definition: Definition) -> None:
     for index, feature in enumerate((definition.specification.get("cpu") or {}).get("features") or ()):
         path = f"cpu.features[{index}]"
-        policy = feature.get("policy") or hardware.POLICY
-        if policy not in _POLICIES:
-            raise InvalidSpecification(f"{path}.policy: {policy!r} is not supported")
+        policy = one_of(hardware.POLICIES, feature.get("policy") or hardware.POLICY, f"{path}.policy")
         name = word(feature.get("name"), f"{path}.name")
         SubElement(cpu, "feature", policy=policy if definition.accelerator == "kvm" else _EMULATED[policy], name=name)
 

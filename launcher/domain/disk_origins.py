@@ -56,7 +56,7 @@ def origins(specification: Mapping[str, Any]) -> tuple[Origin, ...]:
         InvalidSpecification: for names twice, paths that leave their volume, unknown types.
     """
     result: list[Origin] = []
-    for index, disk in enumerate(disks.meant(specification)):
+    for index, disk in enumerate(disks.defaulted(specification)):
         path = f"devices.disks[{index}]"
         name = segment(disk["name"], f"{path}.name")
         if any(name == other.name for other in result):

@@ -22,7 +22,7 @@ def append(tree: Tree, definition: Definition) -> None:
     specification = definition.specification
     targets = _targets(specification)
     threads, queues = io_threads.assigned(specification), hardware.queues(specification)
-    for disk, origin, target in zip(hardware.meant(specification), origins(specification), targets, strict=True):
+    for disk, origin, target in zip(hardware.defaulted(specification), origins(specification), targets, strict=True):
         driver = _append_disk(tree.devices, disk, origin, definition.found.get(origin.name, Found()), target)
         if thread := threads.get(origin.name):
             driver.set("iothread", str(thread))
@@ -37,14 +37,14 @@ def append(tree: Tree, definition: Definition) -> None:
 def names_by_target(specification: Mapping[str, Any]) -> dict[str, str]:
     """Return the names of disks by what libvirt calls them (``vda``)."""
     targets = _targets(specification)
-    return {target: str(disk["name"]) for disk, (target, _) in zip(hardware.meant(specification), targets, strict=True)}
+    return {target: str(disk["name"]) for disk, (target, _) in zip(hardware.defaulted(specification), targets, strict=True)}
 
 
 def _targets(specification: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return (device, bus) of each disk, in order."""
     used: dict[str, int] = {}
     found = []
-    for index, disk in enumerate(hardware.meant(specification)):
+    for index, disk in enumerate(hardware.defaulted(specification)):
         bus = _bus(disk, index)
         prefix = _BUS_PREFIX[bus]
         found.append((prefix + _letters(used.get(prefix, 0)), bus))

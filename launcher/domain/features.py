@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any, Final
 from xml.etree.ElementTree import Element, SubElement
@@ -13,7 +12,6 @@ from launcher.domain.values import InvalidSpecification
 
 _LIBVIRTS: Final = {"synictimer": "stimer", "vendorid": "vendor_id"}
 """Names of enlightenments that are others in libvirt."""
-_VENDOR_ID: Final = re.compile(r"[A-Za-z0-9 ._-]{1,12}")
 
 
 def append(tree: Tree, definition: Definition) -> None:
@@ -49,7 +47,7 @@ def _append_hyperv(features: Element, enlightenments: Mapping[str, Any]) -> None
 
 
 def _vendor_id(value: object) -> str:
-    if not isinstance(value, str) or not _VENDOR_ID.fullmatch(value):
+    if not isinstance(value, str) or not hardware.VENDOR_ID.fullmatch(value):
         raise InvalidSpecification(f"features.hyperv.vendorid.vendorid: {value!r} is not allowed")
     return value
 

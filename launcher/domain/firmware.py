@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 from xml.etree.ElementTree import Element, SubElement
 
 from apiserver.apis.meta.objects import dig
 from apiserver.apis.virt import layout
 from apiserver.apis.virt.hardware import disks, machine
+from apiserver.apis.virt.hardware import firmware as hardware
 from launcher.domain import firmware_files, smbios, values
 from launcher.domain.definition import Definition, Tree
 from launcher.domain.values import confined, printable, word
-
-_SYSTEM: Final = ("manufacturer", "product", "version", "sku", "family")
 
 
 def append(tree: Tree, definition: Definition) -> None:
@@ -26,7 +25,7 @@ def append(tree: Tree, definition: Definition) -> None:
     kernel_boot = (specification.get("firmware") or {}).get("kernelBoot")
     if kernel_boot:
         _append_kernel(element, kernel_boot)
-    elif not any(disk.get("bootOrder") for disk in disks.meant(specification)):
+    elif not any(disk.get("bootOrder") for disk in disks.defaulted(specification)):
         SubElement(element, "boot", dev="hd")
         SubElement(element, "boot", dev="cdrom")
 
@@ -47,8 +46,8 @@ def _append_bootloader(tree: Tree, element: Element, definition: Definition) -> 
 
 def _append_system(tree: Tree, specification: Mapping[str, Any]) -> None:
     firmware = specification.get("firmware") or {}
-    strings = values.smbios(firmware.get("system") or {}, _SYSTEM, "firmware.system") | values.smbios(firmware, ("serial",), "firmware")
-    smbios.append(tree, "system", strings)
+    system = values.smbios(firmware.get("system") or {}, hardware.SYSTEM_FIELDS, "firmware.system")
+    smbios.append(tree, "system", system | values.smbios(firmware, ("serial",), "firmware"))
 
 
 def _append_kernel(element: Element, kernel_boot: Mapping[str, Any]) -> None:

@@ -37,10 +37,10 @@ def efi(specification: Mapping[str, Any], uid: str) -> Efi | None:
     Raises:
         launcher.domain.values.InvalidSpecification: no directory can be named after the machine.
     """
-    meant = firmware.efi(specification)
-    if meant is None:
+    efi = firmware.efi(specification)
+    if efi is None:
         return None
-    secure, persistent = bool(meant["secureBoot"]), bool(meant["persistent"])
+    secure, persistent = bool(efi["secureBoot"]), bool(efi["persistent"])
     template = OVMF / ("OVMF_VARS_4M.ms.fd" if secure else "OVMF_VARS_4M.fd")
     directory = state(specification, uid) if persistent else PurePosixPath(layout.EFI_VARIABLES_DIRECTORY)
     code = OVMF / ("OVMF_CODE_4M.secboot.fd" if secure else "OVMF_CODE_4M.fd")
@@ -49,8 +49,8 @@ def efi(specification: Mapping[str, Any], uid: str) -> Efi | None:
 
 def tpm_state(specification: Mapping[str, Any], uid: str) -> PurePosixPath | None:
     """Return the directory in the claim that has the TPM's; None: nothing is kept. Arguments and errors as of :func:`efi`."""
-    meant = tpm.meant(specification)
-    return state(specification, uid) / "tpm" if meant is not None and meant["persistent"] else None
+    defaulted = tpm.defaulted(specification)
+    return state(specification, uid) / "tpm" if defaulted is not None and defaulted["persistent"] else None
 
 
 def state(specification: Mapping[str, Any], uid: str) -> PurePosixPath:
@@ -60,7 +60,7 @@ def state(specification: Mapping[str, Any], uid: str) -> PurePosixPath:
 
 def not_migratable(specification: Mapping[str, Any]) -> str:
     """Return why firmware and TPM keep a domain of this specification from live migration, or an empty string."""
-    parts = {"UEFI": firmware.efi(specification), "TPM": tpm.meant(specification)}
+    parts = {"UEFI": firmware.efi(specification), "TPM": tpm.defaulted(specification)}
     kept = [name for name, part in parts.items() if part is not None and part["persistent"]]
     if kept:
         return f"two pods cannot write the persistent state of its {' and '.join(kept)} at once"

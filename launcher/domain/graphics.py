@@ -12,7 +12,7 @@ from launcher.domain.values import InvalidSpecification, socket
 
 def append(tree: Tree, definition: Definition) -> None:
     """Append the displays."""
-    graphics = hardware.meant(definition.specification)
+    graphics = hardware.defaulted(definition.specification)
     sockets = {"vnc": layout.VNC_SOCKET, "spice": layout.SPICE_SOCKET}
     for index, wanted in enumerate(graphics):
         kind = str(wanted.get("type"))

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Final
 from xml.etree.ElementTree import SubElement
 
 from apiserver.apis.virt.hardware import inputs as hardware
 from launcher.domain.definition import Definition, Tree
 from launcher.domain.values import one_of
 
-_TYPES: Final = ("tablet", "keyboard", "mouse")
-_BUSES: Final = ("usb", "virtio")
-
 
 def append(tree: Tree, definition: Definition) -> None:
     """Append them."""
-    for index, wanted in enumerate(hardware.meant(definition.specification)):
+    for index, wanted in enumerate(hardware.defaulted(definition.specification)):
         path = f"devices.inputs[{index}]"
-        kind = one_of(_TYPES, wanted.get("type"), f"{path}.type")
-        SubElement(tree.devices, "input", type=kind, bus=one_of(_BUSES, wanted["bus"], f"{path}.bus"))
+        kind = one_of(hardware.TYPES, wanted.get("type"), f"{path}.type")
+        SubElement(tree.devices, "input", type=kind, bus=one_of(hardware.BUSES, wanted["bus"], f"{path}.bus"))

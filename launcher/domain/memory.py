@@ -45,6 +45,6 @@ def has_room(definition: Definition) -> bool:
 
 def _most(definition: Definition) -> int:
     try:
-        return hardware.most_bytes(definition.specification)
+        return hardware.max_guest_bytes(definition.specification)
     except ValueError as error:
         raise InvalidSpecification(f"memory.maxGuest: {error}") from error

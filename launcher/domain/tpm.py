@@ -10,10 +10,10 @@ from launcher.domain.definition import Definition, Tree
 
 def append(tree: Tree, definition: Definition) -> None:
     """Append the TPM. What is persistent is not removed by libvirt when the domain ends."""
-    meant = tpm.meant(definition.specification)
-    if meant is None:
+    defaulted = tpm.defaulted(definition.specification)
+    if defaulted is None:
         return
     element = SubElement(tree.devices, "tpm", model="tpm-crb")
     backend = SubElement(element, "backend", type="emulator", version="2.0")
-    if meant["persistent"]:
+    if defaulted["persistent"]:
         backend.set("persistent_state", "yes")

@@ -48,7 +48,7 @@ async def prepare(children: Children, specification: Mapping[str, Any], uid: str
     """
     if (efi := firmware_files.efi(specification, uid)) is not None:
         await asyncio.to_thread(_prepare_variables, Path(efi.template), Path(efi.variables))
-    if tpm.meant(specification) is not None:
+    if tpm.defaulted(specification) is not None:
         kept = firmware_files.tpm_state(specification, uid)
         place = Path(layout.TPM_DIRECTORY) / domain_uuid
         await _prepare_tpm(children, place, None if kept is None else Path(kept))

@@ -73,7 +73,7 @@ class Known:
     @property
     def serial_ports(self) -> int:
         """Return how many serial ports the machine has."""
-        return len(consoles.meant(self.machine.domain)) if self.machine is not None else 0
+        return len(consoles.defaulted(self.machine.domain)) if self.machine is not None else 0
 
 
 # --- the start -------------------------------------------------------------------------------------------------------------------

@@ -63,7 +63,7 @@ async def make(children: Children, machine: messages.Machine) -> None:
         launcher.main.children.CommandFailed: when xorriso does.
         OSError: no room.
     """
-    for position, disk in enumerate(disks.meant(machine.domain)):
+    for position, disk in enumerate(disks.defaulted(machine.domain)):
         if disk.get("type") not in cloud_init.MADE:
             continue
         image = await asyncio.to_thread(_image, disk, position, machine)

@@ -67,7 +67,7 @@ def test_the_models_know_the_words_that_the_loops_write(path: tuple[str, str], k
 
 
 def defaulted() -> dict[str, Any]:
-    """Return what is meant by machines that say nothing, and by devices of each type that say nothing, by path."""
+    """Return the defaults of machines that say nothing, and of devices of each type that say nothing, by path."""
     vm: dict[str, Any] = {"spec": {"domain": {}}}
     default_virtual_machine(vm)
     found = dict(scalars({key: each for key, each in vm["spec"].items() if key != "domain"}, "spec"))
@@ -78,8 +78,8 @@ def defaulted() -> dict[str, Any]:
             kinds = next(each.type.split(" or ") for each in FIELDS if each.path == f"{field.path}[].type")
             for kind in kinds:
                 said = {"type": kind, "source": {}} if name == "disks" else {"type": kind}
-                (meant,) = devices.meant({"devices": {name: [said]}})[name]
-                found |= {path: each for path, each in scalars(meant, f"{field.path}[]") if path != f"{field.path}[].type"}
+                (device,) = devices.defaulted({"devices": {name: [said]}})[name]
+                found |= {path: each for path, each in scalars(device, f"{field.path}[]") if path != f"{field.path}[].type"}
     return {path: each for path, each in found.items() if path not in COMPUTED}
 
 

@@ -23,12 +23,12 @@ CONNECTABLE: Final = frozenset({phases.RUNNING, phases.STOPPING})
 def refuse(vm: Object, stream: streams.Stream, port: int = 0) -> str | None:
     """Say why nobody can connect to this stream now, of a console to this serial port; None: one can."""
     domain = domain_of(vm)
-    ports = len(consoles.meant(domain))
+    ports = len(consoles.defaulted(domain))
     if stream == "console" and not ports:
         return "it has no serial port (spec.domain.devices.consoles is empty)"
     if stream == "console" and port >= ports:
         return f"it has no serial port {port}: they are counted from 0, and spec.domain.devices.consoles has {ports}"
-    if stream == "vnc" and not any(each.get("type") == "vnc" for each in graphics.meant(domain)):
+    if stream == "vnc" and not any(each.get("type") == "vnc" for each in graphics.defaulted(domain)):
         return "it has no display of type vnc (spec.domain.devices.graphics)"
     return absent(vm)
 

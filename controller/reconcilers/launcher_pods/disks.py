@@ -24,7 +24,7 @@ IMAGE_BYTES: Final = MIB
 def needs(domain: Object, claims: Claims) -> Needs:
     """Return volumes of the disks, room for what guests write to image disks, and for disks that are made in the pod."""
     total = _overlays(domain) + _made(domain)
-    for position, disk in enumerate(disks.meant(domain)):
+    for position, disk in enumerate(disks.defaulted(domain)):
         total += _disk(disk, volume(position), claims)
     return total
 
@@ -36,7 +36,7 @@ def volume(position: int) -> str:
 
 def overlays_bytes(domain: Object) -> int:
     """Return the bytes that the overlays of the machine's image disks can take; virt-launcher starts no guest with larger disks."""
-    limits = [disks.overlay_bytes(each) for each in disks.meant(domain) if disks.is_overlaid(each)]
+    limits = [disks.overlay_bytes(each) for each in disks.defaulted(domain) if disks.is_overlaid(each)]
     return sum(limit + limit // OVERLAY_SHARE + OVERLAY_BYTES for limit in limits)
 
 
@@ -53,7 +53,7 @@ def _overlays(domain: Object) -> Needs:
 
 def made_bytes(domain: Object) -> int:
     """Return the bytes of the images that are made in the pod, and of the files of the largest of them, which lie beside it meanwhile."""
-    files = [_files_bytes(each) for each in disks.meant(domain) if each.get("type") in cloud_init.MADE]
+    files = [_files_bytes(each) for each in disks.defaulted(domain) if each.get("type") in cloud_init.MADE]
     return sum(files) + IMAGE_BYTES * len(files) + max(files, default=0)
 
 

@@ -15,6 +15,6 @@ MAX_VIEW_BYTES: Final = 64 * MIB
 def needs(domain: Object, claims: Claims) -> Needs:
     """Return the memory of the viewers' picture, which is not larger than the card's memory."""
     del claims
-    if not graphics.meant(domain):
+    if not graphics.defaulted(domain):
         return Needs()
     return Needs(overhead_bytes=min(video.vram_bytes(domain) or MAX_VIEW_BYTES, MAX_VIEW_BYTES))

@@ -15,4 +15,4 @@ INPUT_BYTES: Final = MIB
 def needs(domain: Object, claims: Claims) -> Needs:
     """Return the memory of the devices after the first."""
     del claims
-    return Needs(overhead_bytes=INPUT_BYTES * max(len(inputs.meant(domain)) - 1, 0))
+    return Needs(overhead_bytes=INPUT_BYTES * max(len(inputs.defaulted(domain)) - 1, 0))

@@ -15,4 +15,4 @@ SOUND_BYTES: Final = 4 * MIB
 def needs(domain: Object, claims: Claims) -> Needs:
     """Return the memory of a sound card."""
     del claims
-    return Needs(overhead_bytes=SOUND_BYTES) if sound.meant(domain) else Needs()
+    return Needs(overhead_bytes=SOUND_BYTES) if sound.defaulted(domain) else Needs()

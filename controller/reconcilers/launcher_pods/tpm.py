@@ -15,4 +15,4 @@ SWTPM_BYTES: Final = 16 * MIB
 def needs(domain: Object, claims: Claims) -> Needs:
     """Return the memory of the emulator. The claim with its state is the firmware's."""
     del claims
-    return Needs() if tpm.meant(domain) is None else Needs(overhead_bytes=SWTPM_BYTES)
+    return Needs() if tpm.defaulted(domain) is None else Needs(overhead_bytes=SWTPM_BYTES)

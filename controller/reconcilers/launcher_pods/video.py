@@ -10,4 +10,4 @@ from controller.reconcilers.launcher_pods.needs import Claims, Needs
 def needs(domain: Object, claims: Claims) -> Needs:
     """Return the memory of the card; that of a viewer is the display's."""
     del claims
-    return Needs(overhead_bytes=video.VIRTIO_BYTES if video.meant(domain)["type"] == "virtio" else video.vram_bytes(domain))
+    return Needs(overhead_bytes=video.VIRTIO_BYTES if video.defaulted(domain)["type"] == "virtio" else video.vram_bytes(domain))

@@ -50,7 +50,7 @@ def problems(found: Reading, root: parsing.Node, domain: Mapping[str, Any]) -> l
     Args:
         found: what was read.
         root: the document itself.
-        domain: ``spec.domain``, as its author wrote it, with what :func:`apiserver.apis.virt.hardware.disks.meant` fills into disks.
+        domain: ``spec.domain``, as its author wrote it, with what :func:`apiserver.apis.virt.hardware.disks.defaulted` fills into disks.
     """
     devices = domain.get("devices") or {}
     disks = {str(each.get("name")): each for each in devices.get("disks") or ()}
@@ -136,7 +136,7 @@ DEFAULT_NETWORK: Final = "default"
 """The network of a machine that says nothing of networks: the XML may have it."""
 
 
-def meant(domain: Mapping[str, Any], found: Reading) -> dict[str, Any]:
+def combined(domain: Mapping[str, Any], found: Reading) -> dict[str, Any]:
     """Return ``spec.domain`` as the typed fields would say what the XML and what stands beside it mean together."""
     devices = domain.get("devices") or {}
     sockets, cores, threads = found.topology

@@ -1,4 +1,4 @@
-"""The hardware that ``spec.domain`` describes: what it leaves unsaid, filled in. Pure; nothing given is changed.
+"""The hardware that ``spec.domain`` describes, with the defaults of what it leaves unsaid. Pure; nothing given is changed.
 
 One module for each family of fields, of the same name as in ``v1alpha1.domain``, ``launcher_pods`` and ``launcher.domain``.
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, Final
 
 from apiserver.apis.virt.hardware.given import Domain
 
 TIMERS: Final = ("hpet", "hyperv", "kvm", "pit", "rtc")
+ZONE: Final = re.compile(r"(?=.{1,64}\Z)[A-Za-z][A-Za-z0-9_+-]*(/[A-Za-z0-9_+-]+)*")
+"""Names of time zones; none leads out of the directory that they are files of."""
 
 
 def timers(domain: Domain) -> dict[str, Mapping[str, Any]]:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from typing import Final
+from typing import Final, Literal, get_args
 
 from apiserver.apis.virt.hardware.given import Domain
 
 COUNTS: Final = ("sockets", "cores", "threads")
 OF_THE_NODE: Final = frozenset({"host-model", "host-passthrough"})
 """Names in place of a model's: with KVM the guest has what the node's own processors have, as it has where no model is named."""
+Policy = Literal["force", "require", "optional", "disable", "forbid"]
+POLICIES: Final = get_args(Policy)
 POLICY: Final = "require"
 """Of a feature that says none: libvirt's own default."""
 MAX_QUEUES: Final = 8
@@ -28,14 +30,14 @@ def vcpus(domain: Domain) -> int:
     return math.prod(counts(domain).values())
 
 
-def most_sockets(domain: Domain) -> int:
+def max_sockets(domain: Domain) -> int:
     """Return how many sockets there is room for."""
     return max(int((domain.get("cpu") or {}).get("maxSockets") or 0), counts(domain)["sockets"])
 
 
-def most_vcpus(domain: Domain) -> int:
+def max_vcpus(domain: Domain) -> int:
     """Return how many processors there is room for."""
-    return math.prod((counts(domain) | {"sockets": most_sockets(domain)}).values())
+    return math.prod((counts(domain) | {"sockets": max_sockets(domain)}).values())
 
 
 def highest_apic_id(domain: Domain) -> int:
@@ -46,7 +48,7 @@ def highest_apic_id(domain: Domain) -> int:
     """
     each = counts(domain)
     threads, cores = (max(each[name] - 1, 0).bit_length() for name in ("threads", "cores"))
-    return ((most_sockets(domain) - 1 << cores) + each["cores"] - 1 << threads) + each["threads"] - 1
+    return ((max_sockets(domain) - 1 << cores) + each["cores"] - 1 << threads) + each["threads"] - 1
 
 
 def queues(domain: Domain) -> int:

@@ -21,6 +21,6 @@ def domain_of(vm: Mapping[str, Any]) -> Domain:
     if not isinstance(xml, str):
         return domain
     try:
-        return beside.meant(domain, reading.read(xml))
+        return beside.combined(domain, reading.read(xml))
     except Malformed:
         return domain

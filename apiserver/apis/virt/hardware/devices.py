@@ -1,4 +1,4 @@
-"""All devices, and the whole domain as it is meant."""
+"""All devices of a domain with their defaults, and the comparison of two domains."""
 
 from __future__ import annotations
 
@@ -26,26 +26,26 @@ from apiserver.apis.virt.hardware.given import Domain
 
 LISTS: Final = ("disks", "interfaces", "graphics", "consoles")
 _UNWRITTEN: Final = {
-    "gpus": gpus.meant,
-    "hostDevices": host_devices.meant,
-    "inputs": inputs.meant,
-    "panic": panic.meant,
-    "rng": rng.meant,
-    "sound": sound.meant,
-    "tpm": tpm.meant,
+    "gpus": gpus.defaulted,
+    "hostDevices": host_devices.defaulted,
+    "inputs": inputs.defaulted,
+    "panic": panic.defaulted,
+    "rng": rng.defaulted,
+    "sound": sound.defaulted,
+    "tpm": tpm.defaulted,
     "video": video.compared,
-    "watchdog": watchdog.meant,
+    "watchdog": watchdog.defaulted,
 }
 """Devices that are not written into an object that leaves them unsaid: they follow from the lists, or few ask for them."""
 
 
-def meant(domain: Domain) -> Object:
+def defaulted(domain: Domain) -> Object:
     """Return ``devices`` with all of its lists."""
     return {
-        "disks": disks.meant(domain),
-        "interfaces": interfaces.meant(domain),
-        "graphics": graphics.meant(domain),
-        "consoles": consoles.meant(domain),
+        "disks": disks.defaulted(domain),
+        "interfaces": interfaces.defaulted(domain),
+        "graphics": graphics.defaulted(domain),
+        "consoles": consoles.defaulted(domain),
     }
 
 
@@ -55,6 +55,6 @@ def same(one: Domain, other: Domain) -> bool:
 
 
 def _compared(domain: Domain) -> Object:
-    written = meant(domain) | {"disks": disks.compared(domain)}
+    written = defaulted(domain) | {"disks": disks.compared(domain)}
     unwritten = {field: of_domain(domain) for field, of_domain in _UNWRITTEN.items()}
     return {**domain, "memory": memory.compared(domain), "resources": resources.compared(domain), "devices": written | unwritten}

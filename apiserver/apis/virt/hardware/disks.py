@@ -16,7 +16,7 @@ OVERLAY_SIZE_LIMIT: Final = "4Gi"
 """Default of ``source.sizeLimit`` of an image disk that the guest writes to: the cloud images of most distributions are smaller."""
 
 
-def meant(domain: Domain) -> list[Object]:
+def defaulted(domain: Domain) -> list[Object]:
     """Return ``devices.disks``, each with ``name``, ``device``, ``target.bus``, ``readOnly`` and, for an image, ``source.path``.
 
     An image that the guest writes to has ``source.sizeLimit``, too.
@@ -25,8 +25,8 @@ def meant(domain: Domain) -> list[Object]:
 
 
 def compared(domain: Domain) -> list[Object]:
-    """Return :func:`meant` with amounts in bytes: for comparisons."""
-    return [_with_overlay_in_bytes(each) for each in meant(domain)]
+    """Return :func:`defaulted` with amounts in bytes: for comparisons."""
+    return [_with_overlay_in_bytes(each) for each in defaulted(domain)]
 
 
 def queues(domain: Domain) -> int:
@@ -39,7 +39,7 @@ def overlay_bytes(disk: Mapping[str, Any]) -> int:
     """Return how large an image disk may be that the guest writes to; 0 for a disk without an overlay.
 
     Args:
-        disk: of what :func:`meant` returns.
+        disk: of what :func:`defaulted` returns.
 
     Raises:
         ValueError: what is given is no quantity.
@@ -49,7 +49,7 @@ def overlay_bytes(disk: Mapping[str, Any]) -> int:
 
 
 def is_overlaid(disk: Mapping[str, Any]) -> bool:
-    """Return whether what the guest writes to a disk goes to an overlay in its pod; ``disk`` is of what :func:`meant` returns."""
+    """Return whether what the guest writes to a disk goes to an overlay in its pod; ``disk`` is of what :func:`defaulted` returns."""
     return bool(disk.get("type") == "Image" and disk["device"] != "cdrom" and not disk["readOnly"])
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, Final
 
 from apiserver.apis.virt.hardware.given import Domain
@@ -23,6 +24,9 @@ HYPERV: Final = (
     "evmcs",
 )
 SPINLOCK_RETRIES: Final = 4096
+MAX_VENDOR_ID: Final = 12
+"""Characters: it is told in three registers of four bytes."""
+VENDOR_ID: Final = re.compile(rf"[A-Za-z0-9 ._-]{{1,{MAX_VENDOR_ID}}}")
 TRANSLATION_CACHE_MEBIBYTES: Final = 64
 """Translated code that QEMU keeps for an emulated guest. Its own default is a quarter of a GiB or more, resident as the guest runs code.
 A Debian boots with 64 as fast as with 256 (89 and 84 s of processor time until cloud-init has finished), and in twice the time with 32."""

@@ -9,6 +9,8 @@ from apiserver.apis.virt.hardware.given import Domain
 
 EFI: Final[Object] = {"secureBoot": True, "persistent": False}
 """Defaults of ``bootloader.efi``."""
+SYSTEM_FIELDS: Final = ("manufacturer", "product", "version", "sku", "family")
+"""Names of the fields of ``system``, which are libvirt's of the strings in SMBIOS table 1."""
 
 
 def efi(domain: Domain) -> Object | None:

@@ -7,6 +7,6 @@ from apiserver.apis.virt.hardware import given
 from apiserver.apis.virt.hardware.given import Domain
 
 
-def meant(domain: Domain) -> list[Object]:
+def defaulted(domain: Domain) -> list[Object]:
     """Return ``devices.gpus``."""
     return given.devices(domain, "gpus", [])

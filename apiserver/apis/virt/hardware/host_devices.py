@@ -7,12 +7,12 @@ from apiserver.apis.virt.hardware import given, gpus
 from apiserver.apis.virt.hardware.given import Domain
 
 
-def meant(domain: Domain) -> list[Object]:
+def defaulted(domain: Domain) -> list[Object]:
     """Return ``devices.hostDevices``."""
     return given.devices(domain, "hostDevices", [])
 
 
 def passed_through(domain: Domain) -> dict[str, Object]:
     """Return all devices of the node that the guest gets, by their place in ``spec.domain``: ``devices.gpus[0]``."""
-    lists = {"gpus": gpus.meant(domain), "hostDevices": meant(domain)}
+    lists = {"gpus": gpus.defaulted(domain), "hostDevices": defaulted(domain)}
     return {f"devices.{field}[{index}]": each for field, devices in lists.items() for index, each in enumerate(devices)}

@@ -7,7 +7,7 @@ from apiserver.apis.virt.hardware import cpu, given
 from apiserver.apis.virt.hardware.given import Domain
 
 
-def meant(domain: Domain) -> list[Object]:
+def defaulted(domain: Domain) -> list[Object]:
     """Return ``devices.interfaces``, each with ``type`` and ``model``; one where nothing is said."""
     return [{"type": "masquerade", "model": "virtio", **each} for each in given.devices(domain, "interfaces", [{"name": "default"}])]
 

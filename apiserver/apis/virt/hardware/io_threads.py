@@ -17,7 +17,7 @@ def shared(domain: Domain) -> int:
 
 def total(domain: Domain) -> int:
     """Return how many threads there are."""
-    return shared(domain) + sum(is_alone(each) for each in disks.meant(domain))
+    return shared(domain) + sum(is_alone(each) for each in disks.defaulted(domain))
 
 
 def assigned(domain: Domain) -> dict[str, int]:
@@ -27,7 +27,7 @@ def assigned(domain: Domain) -> dict[str, int]:
     """
     in_turn, alone = cycle(range(1, shared(domain) + 1)), count(shared(domain) + 1)
     found = {}
-    for disk in disks.meant(domain):
+    for disk in disks.defaulted(domain):
         if is_alone(disk):
             found[str(disk["name"])] = next(alone)
         elif _can_have_one(disk) and shared(domain):
@@ -36,7 +36,7 @@ def assigned(domain: Domain) -> dict[str, int]:
 
 
 def is_alone(disk: Mapping[str, Any]) -> bool:
-    """Return whether a disk, of those that :func:`disks.meant` returns, has a thread of its own."""
+    """Return whether a disk, of those that :func:`disks.defaulted` returns, has a thread of its own."""
     return bool(disk.get("dedicatedIOThread")) and _can_have_one(disk)
 
 

@@ -20,7 +20,7 @@ def guest_bytes(domain: Domain) -> int:
     return quantity.parse(str((domain.get("memory") or {}).get("guest", GUEST))).bytes
 
 
-def most_bytes(domain: Domain) -> int:
+def max_guest_bytes(domain: Domain) -> int:
     """Return how much memory there is room for; as much as the guest has where nothing is said."""
     most = (domain.get("memory") or {}).get("maxGuest")
     return guest_bytes(domain) if most is None else quantity.parse(str(most)).bytes
@@ -38,4 +38,4 @@ def has_balloon(domain: Domain) -> bool:
 
 def compared(domain: Domain) -> Object:
     """Return ``memory`` in one way of writing: for comparisons."""
-    return {"guest": guest_bytes(domain), "maxGuest": most_bytes(domain), "hugepages": page_size(domain)}
+    return {"guest": guest_bytes(domain), "maxGuest": max_guest_bytes(domain), "hugepages": page_size(domain)}

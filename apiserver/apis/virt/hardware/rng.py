@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Final, Literal, get_args
+
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.virt.hardware import given
 from apiserver.apis.virt.hardware.given import Domain
 
+Model = Literal["virtio", "none"]
+MODELS: Final = get_args(Model)
+MAX_BYTES: Final = 1 << 30
+MAX_PERIOD_MILLISECONDS: Final = 24 * 60 * 60 * 1000
 
-def meant(domain: Domain) -> Object:
+
+def defaulted(domain: Domain) -> Object:
     """Return ``devices.rng`` with ``model`` and, where there is a ``rate``, its ``period``."""
     rng: Object = {"model": "virtio", **(given.device(domain, "rng") or {})}
     if "rate" in rng:

@@ -11,7 +11,7 @@ TPM: Final[Object] = {"persistent": False}
 """Defaults of ``devices.tpm``."""
 
 
-def meant(domain: Domain) -> Object | None:
+def defaulted(domain: Domain) -> Object | None:
     """Return ``devices.tpm`` with ``persistent``; None: there is none."""
     said = dig(domain, "devices", "tpm")
     return None if said is None else {**TPM, **{key: value for key, value in said.items() if value is not None}}

@@ -82,7 +82,7 @@ def validate(spec: Object, path: Path) -> list[FieldError]:
     """Return what is wrong with ``accessCredentials``; ``path`` is that of the spec."""
     given, path = spec.get("accessCredentials") or [], path.child("accessCredentials")
     found = validate_count(given, MAX_CREDENTIALS, path)
-    made = {each["type"]: each.get("source") or {} for each in disks.meant(spec.get("domain") or {}) if each.get("type")}
+    made = {each["type"]: each.get("source") or {} for each in disks.defaulted(spec.get("domain") or {}) if each.get("type")}
     for position, element in enumerate(given):
         key = element.get("sshPublicKey") or {}
         place = path.index(position).child("sshPublicKey")

@@ -37,8 +37,8 @@ def default_domain(domain: dict[str, Any]) -> None:
     if (efi := firmware.efi(domain)) is not None:
         domain["firmware"]["bootloader"]["efi"] = efi
     _object(domain, "devices")
-    for field, meant in devices.meant(domain).items():
-        domain["devices"].setdefault(field, meant)
+    for field, devices_of_kind in devices.defaulted(domain).items():
+        domain["devices"].setdefault(field, devices_of_kind)
 
 
 def default_migration(obj: dict[str, Any]) -> None:

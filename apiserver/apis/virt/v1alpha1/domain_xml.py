@@ -40,8 +40,8 @@ def _validate_beside(xml: str, typed: Object, path: Path) -> list[FieldError]:
 def _validate_xml(xml: str, typed: Object, path: Path) -> list[FieldError]:
     if problems := reading.problems_of(xml):
         return [_told(each, path) for each in problems]
-    meant = {**typed, "devices": {**(typed.get("devices") or {}), "disks": disks.meant(typed)}}
-    return [_told(each, path) for each in beside.problems(*beside.read_document(xml), meant)]
+    with_defaults = {**typed, "devices": {**(typed.get("devices") or {}), "disks": disks.defaulted(typed)}}
+    return [_told(each, path) for each in beside.problems(*beside.read_document(xml), with_defaults)]
 
 
 def _told(problem: Problem, path: Path) -> FieldError:

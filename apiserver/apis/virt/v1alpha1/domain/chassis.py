@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from pydantic import Field
 
 from apiserver.apis.meta.schema import Model
 from apiserver.apis.meta.validation import FieldError, Path
+from apiserver.apis.virt.hardware import chassis as hardware
 from apiserver.apis.virt.v1alpha1.domain.rules import Object, validate_smbios
-
-FIELDS: Final = ("manufacturer", "version", "serial", "asset", "sku")
 
 
 class Chassis(Model):
@@ -25,4 +22,4 @@ class Chassis(Model):
 
 def validate(domain: Object, path: Path) -> list[FieldError]:
     """Return what is wrong with ``chassis``."""
-    return validate_smbios(domain.get("chassis") or {}, FIELDS, path.child("chassis"))
+    return validate_smbios(domain.get("chassis") or {}, hardware.FIELDS, path.child("chassis"))

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from typing import Final, Literal
 
 from pydantic import Field
 
 from apiserver.apis.meta.schema import Int32, Model
 from apiserver.apis.meta.validation import FieldError, Path, forbidden, invalid
+from apiserver.apis.virt.hardware import clock as hardware
 from apiserver.apis.virt.v1alpha1.domain.rules import Object, validate_between
 
 MAX_OFFSET_SECONDS: Final = 24 * 3600
 
-_ZONE: Final = re.compile(r"(?=.{1,64}\Z)[A-Za-z][A-Za-z0-9_+-]*(/[A-Za-z0-9_+-]+)*")
 _PRESENT: Final = "Whether the guest has it. Default true."
 
 
@@ -91,7 +90,7 @@ def validate(domain: Object, path: Path) -> list[FieldError]:
     clock, path = domain.get("clock") or {}, path.child("clock")
     found = []
     zone = clock.get("timezone")
-    if zone is not None and not _ZONE.fullmatch(zone):
+    if zone is not None and not hardware.ZONE.fullmatch(zone):
         found.append(invalid(path.child("timezone"), zone, "must be the name of a time zone such as Europe/Berlin"))
     if zone is not None and clock.get("utc") is not None:
         found.append(forbidden(path.child("utc"), "may not be given together with timezone"))

@@ -21,4 +21,4 @@ class Console(Model):
 
 def validate(domain: Object, path: Path) -> list[FieldError]:
     """Return what is wrong with ``devices.consoles``."""
-    return validate_count(hardware.meant(domain), layout.SERIAL_PORTS, path.child("devices", "consoles"))
+    return validate_count(hardware.defaulted(domain), layout.SERIAL_PORTS, path.child("devices", "consoles"))

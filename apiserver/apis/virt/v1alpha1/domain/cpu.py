@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final, Literal
+from typing import Final
 
 from pydantic import Field
 
@@ -21,7 +21,7 @@ class CPUFeature(Model):
     """One feature of the processors."""
 
     name: str = Field(description="Its name in libvirt, such as avx2.")
-    policy: Literal["force", "require", "optional", "disable", "forbid"] | None = Field(
+    policy: hardware.Policy | None = Field(
         None,
         description="Whether the guest has it. force: whatever the node's processors have; require: with KVM, the machine starts on no "
         "node without it; optional: where the node has it; disable: never; forbid: never, and with KVM the machine starts on no node that "
@@ -78,7 +78,7 @@ def _validate_counts(domain: Object, cpu: Object, path: Path) -> list[FieldError
     if (room := cpu.get("maxSockets")) is not None:
         found += validate_between(room, cpu["sockets"], MAX_CPUS, most)
     place = path if room is None else most
-    if not found and (total := hardware.most_vcpus(domain)) > MAX_CPUS:
+    if not found and (total := hardware.max_vcpus(domain)) > MAX_CPUS:
         found.append(invalid(place, total, f"sockets x cores x threads must be less than or equal to {MAX_CPUS}"))
     elif not found and (total := hardware.highest_apic_id(domain) + 1) > MAX_CPUS:
         text = f"sockets x cores x threads must be less than or equal to {MAX_CPUS} where cores and threads count as the next power of two"

@@ -122,7 +122,7 @@ class Disk(Model):
 
 def validate(domain: Object, path: Path) -> list[FieldError]:
     """Return what is wrong with ``devices.disks``."""
-    disks, path = hardware.meant(domain), path.child("devices", "disks")
+    disks, path = hardware.defaulted(domain), path.child("devices", "disks")
     found = validate_count(disks, MAX_DISKS, path)
     for position, disk in enumerate(disks):
         found += _validate_disk(disk, path.index(position))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Final
 
 from pydantic import Field
@@ -15,9 +14,7 @@ from apiserver.apis.virt.v1alpha1.domain.rules import Object, validate_between
 
 MIN_SPINLOCK_RETRIES: Final = 4095
 MAX_SPINLOCK_RETRIES: Final = 2**31 - 1
-MAX_VENDOR_ID: Final = 12
 
-_VENDOR_ID: Final = re.compile(r"[A-Za-z0-9 ._-]{1,12}")
 _NEEDED: Final = {
     "synic": ("vpindex",),
     "synictimer": ("synic",),
@@ -125,7 +122,7 @@ def _validate_hyperv(domain: Object, path: Path) -> list[FieldError]:
         found.append(forbidden(path.child("synictimer"), "needs clock.timer.hyperv"))
     if (retries := wanted.get("spinlocks", {}).get("spinlocks")) is not None:
         found += validate_between(retries, MIN_SPINLOCK_RETRIES, MAX_SPINLOCK_RETRIES, path.child("spinlocks", "spinlocks"))
-    if "vendorid" in wanted and not _VENDOR_ID.fullmatch(vendor := wanted["vendorid"].get("vendorid") or ""):
-        text = f"must be of 1 to {MAX_VENDOR_ID} letters, digits, blanks, dots, dashes and underscores"
+    if "vendorid" in wanted and not hardware.VENDOR_ID.fullmatch(vendor := wanted["vendorid"].get("vendorid") or ""):
+        text = f"must be of 1 to {hardware.MAX_VENDOR_ID} letters, digits, blanks, dots, dashes and underscores"
         found.append(invalid(path.child("vendorid", "vendorid"), vendor, text))
     return found

@@ -20,7 +20,6 @@ from apiserver.apis.virt.v1alpha1.domain.rules import Object, validate_amount, v
 MAX_KERNEL_ARGS: Final = 2048
 MIN_MEMORY: Final = quantity.parse("128Mi")
 """Of a machine with UEFI: one with Secure Boot and no devices at all gets no further with 48Mi, and one without it faults with 32Mi."""
-SYSTEM_FIELDS: Final = ("manufacturer", "product", "version", "sku", "family")
 
 _UUID: Final = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
@@ -109,7 +108,7 @@ def validate(domain: Object, path: Path) -> list[FieldError]:
     if (uuid := firmware.get("uuid")) is not None and not _UUID.fullmatch(uuid):
         found.append(invalid(place.child("uuid"), uuid, "must be a UUID such as 5d307ca9-b3ef-428c-8861-06e72d69f223"))
     found += validate_smbios(firmware, ("serial",), place)
-    found += validate_smbios(firmware.get("system") or {}, SYSTEM_FIELDS, place.child("system"))
+    found += validate_smbios(firmware.get("system") or {}, hardware.SYSTEM_FIELDS, place.child("system"))
     found += _validate_bootloader(domain, path) + _validate_state(domain, place.child("persistentState"))
     boot = firmware.get("kernelBoot")
     return found if boot is None else found + _validate_kernel_boot(boot, place.child("kernelBoot"))
@@ -130,7 +129,7 @@ def _validate_bootloader(domain: Object, path: Path) -> list[FieldError]:
 
 
 def _validate_bios(domain: Object, path: Path) -> list[FieldError]:
-    if dig(domain, "firmware", "bootloader", "bios", "useSerial") and not consoles.meant(domain):
+    if dig(domain, "firmware", "bootloader", "bios", "useSerial") and not consoles.defaulted(domain):
         return [
             forbidden(
                 path.child("firmware", "bootloader", "bios", "useSerial"), "may not be true without a serial port in devices.consoles"
@@ -141,7 +140,7 @@ def _validate_bios(domain: Object, path: Path) -> list[FieldError]:
 
 def _validate_state(domain: Object, path: Path) -> list[FieldError]:
     """Nobody shall believe that something is kept which is not."""
-    persistent = {"firmware.bootloader.efi": hardware.efi(domain), "devices.tpm": tpm.meant(domain)}
+    persistent = {"firmware.bootloader.efi": hardware.efi(domain), "devices.tpm": tpm.defaulted(domain)}
     wanted = [field for field, part in persistent.items() if part is not None and part["persistent"]]
     said = dig(domain, "firmware", "persistentState")
     if said is None:

@@ -22,5 +22,5 @@ class Graphics(Model):
 
 def validate(domain: Object, path: Path) -> list[FieldError]:
     """Return what is wrong with ``devices.graphics``."""
-    graphics, path = hardware.meant(domain), path.child("devices", "graphics")
+    graphics, path = hardware.defaulted(domain), path.child("devices", "graphics")
     return validate_count(graphics, MAX_GRAPHICS, path) + validate_unique(graphics, "type", path)

@@ -23,9 +23,9 @@ class HostDevice(Model):
 
 def validate(domain: Object, path: Path) -> list[FieldError]:
     """Return what is wrong with ``devices.hostDevices``."""
-    devices, path = hardware.meant(domain), path.child("devices", "hostDevices")
+    devices, path = hardware.defaulted(domain), path.child("devices", "hostDevices")
     found = validate_count(devices, MAX_HOST_DEVICES, path) + validate_unique(devices, "name", path)
-    taken = {each.get("name") for each in gpus.meant(domain)}
+    taken = {each.get("name") for each in gpus.defaulted(domain)}
     for position, each in enumerate(devices):
         found += validate_host_device(each, path.index(position))
         if each.get("name") in taken:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final, Literal
+from typing import Final
 
 from pydantic import Field
 
@@ -17,14 +17,12 @@ MAX_INPUTS: Final = 8
 class Input(Model):
     """One keyboard or pointer, beside the PS/2 ones that every PC has."""
 
-    type: Literal["tablet", "keyboard", "mouse"] = Field(
+    type: hardware.Type = Field(
         description="What the guest takes it for. A tablet tells where the viewer's pointer is, a mouse only how it moved."
     )
-    bus: Literal["usb", "virtio"] | None = Field(
-        None, description="How it is connected. Default usb; virtio is for guests with its driver."
-    )
+    bus: hardware.Bus | None = Field(None, description="How it is connected. Default usb; virtio is for guests with its driver.")
 
 
 def validate(domain: Object, path: Path) -> list[FieldError]:
     """Return what is wrong with ``devices.inputs``."""
-    return validate_count(hardware.meant(domain), MAX_INPUTS, path.child("devices", "inputs"))
+    return validate_count(hardware.defaulted(domain), MAX_INPUTS, path.child("devices", "inputs"))

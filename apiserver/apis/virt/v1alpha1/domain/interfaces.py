@@ -32,7 +32,7 @@ class Interface(Model):
 
 def validate(domain: Object, path: Path) -> list[FieldError]:
     """Return what is wrong with ``devices.interfaces``."""
-    interfaces, path = hardware.meant(domain), path.child("devices", "interfaces")
+    interfaces, path = hardware.defaulted(domain), path.child("devices", "interfaces")
     found = validate_count(interfaces, MAX_INTERFACES, path)
     for position, interface in enumerate(interfaces):
         found += _validate_interface(interface, path.index(position))

@@ -54,7 +54,7 @@ def _validate_hugepages(domain: Object, path: Path, shares: Path) -> list[FieldE
     each = quantity.parse(size).bytes
     found = [
         invalid(path.child(name), str(domain["memory"][name]), f"must be a multiple of hugepages.pageSize, {size}")
-        for name, amount in (("guest", hardware.guest_bytes(domain)), ("maxGuest", hardware.most_bytes(domain)))
+        for name, amount in (("guest", hardware.guest_bytes(domain)), ("maxGuest", hardware.max_guest_bytes(domain)))
         if domain["memory"].get(name) is not None and amount % each
     ]
     return found + [

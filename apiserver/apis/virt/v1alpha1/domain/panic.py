@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 from pydantic import Field
 
 from apiserver.apis.meta.schema import Model
 from apiserver.apis.meta.validation import FieldError, Path
+from apiserver.apis.virt.hardware import panic as hardware
 from apiserver.apis.virt.v1alpha1.domain.rules import Object
 
 
 class Panic(Model):
     """The device through which the guest's kernel tells that it panicked, which ends the attempt."""
 
-    model: Literal["isa", "none"] | None = Field(
+    model: hardware.Model | None = Field(
         None,
         description="The device. Default isa, QEMU's pvpanic. none: nobody hears of a panic; a kernel that reboots after one (panic=) does "
         "so in its pod.",

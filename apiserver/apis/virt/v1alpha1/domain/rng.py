@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Final, Literal
-
 from pydantic import Field
 
 from apiserver.apis.meta.schema import Int32, Model
 from apiserver.apis.meta.validation import FieldError, Path, forbidden
 from apiserver.apis.virt.hardware import rng as hardware
 from apiserver.apis.virt.v1alpha1.domain.rules import Object, validate_between
-
-MAX_BYTES: Final = 1 << 30
-MAX_PERIOD: Final = 24 * 60 * 60 * 1000
 
 
 class RngRate(Model):
@@ -25,7 +20,7 @@ class RngRate(Model):
 class Rng(Model):
     """The source of random numbers, from the node's kernel."""
 
-    model: Literal["virtio", "none"] | None = Field(
+    model: hardware.Model | None = Field(
         None, description="The device. Default virtio. none: the machine has no such device, and its guest gathers chance by itself."
     )
     rate: RngRate | None = Field(None, description="The most that the guest may take. Unset: as much as it can.")
@@ -33,12 +28,12 @@ class Rng(Model):
 
 def validate(domain: Object, path: Path) -> list[FieldError]:
     """Return what is wrong with ``devices.rng``."""
-    rng, path = hardware.meant(domain), path.child("devices", "rng", "rate")
+    rng, path = hardware.defaulted(domain), path.child("devices", "rng", "rate")
     if "rate" not in rng:
         return []
     if rng["model"] == "none":
         return [forbidden(path, "may not be set without a device")]
-    found = validate_between(rng["rate"]["period"], 1, MAX_PERIOD, path.child("period"))
+    found = validate_between(rng["rate"]["period"], 1, hardware.MAX_PERIOD_MILLISECONDS, path.child("period"))
     if "bytes" in rng["rate"]:
-        found += validate_between(rng["rate"]["bytes"], 1, MAX_BYTES, path.child("bytes"))
+        found += validate_between(rng["rate"]["bytes"], 1, hardware.MAX_BYTES, path.child("bytes"))
     return found

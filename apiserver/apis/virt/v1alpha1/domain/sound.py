@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 from pydantic import Field
 
 from apiserver.apis.meta.schema import Model
 from apiserver.apis.meta.validation import FieldError, Path
+from apiserver.apis.virt.hardware import sound as hardware
 from apiserver.apis.virt.v1alpha1.domain.rules import Object
 
 
 class Sound(Model):
     """A sound card, for guests and programs that want one: of the displays only spice carries what it plays."""
 
-    model: Literal["ich9", "ac97"] | None = Field(None, description="The emulated card. Default ich9; ac97 is for older guests.")
+    model: hardware.Model | None = Field(None, description="The emulated card. Default ich9; ac97 is for older guests.")
 
 
 def validate(domain: Object, path: Path) -> list[FieldError]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Final, Literal
-
 from pydantic import Field
 
 from apiserver.apis.meta import quantity
@@ -13,15 +11,11 @@ from apiserver.apis.virt.hardware import graphics
 from apiserver.apis.virt.hardware import video as hardware
 from apiserver.apis.virt.v1alpha1.domain.rules import Object, validate_amount, validate_between
 
-MIN_VRAM: Final = quantity.parse("4Mi")
-MAX_VRAM: Final = quantity.parse("256Mi")
-MAX_HEADS: Final = 4
-
 
 class Video(Model):
     """The card that the displays show."""
 
-    type: Literal["vga", "bochs", "virtio", "none"] | None = Field(
+    type: hardware.Type | None = Field(
         None,
         description="The emulated card. Default vga, which every guest knows, and none where there are no displays. bochs: as vga, without "
         "its text modes. virtio: larger pictures and several heads, for guests with its driver.",
@@ -34,9 +28,9 @@ class Video(Model):
 
 def validate(domain: Object, path: Path) -> list[FieldError]:
     """Return what is wrong with ``devices.video``."""
-    video, path = hardware.meant(domain), path.child("devices", "video")
+    video, path = hardware.defaulted(domain), path.child("devices", "video")
     kind, found = video["type"], []
-    if kind == "none" and graphics.meant(domain):
+    if kind == "none" and graphics.defaulted(domain):
         found.append(invalid(path.child("type"), kind, "displays need a card: leave it out, or write graphics: []"))
     if "vram" in video:
         found += _validate_vram(kind, video["vram"], path.child("vram"))
@@ -44,14 +38,14 @@ def validate(domain: Object, path: Path) -> list[FieldError]:
         if kind != "virtio":
             found.append(forbidden(path.child("heads"), "may not be set for another type than virtio"))
         else:
-            found += validate_between(video["heads"], 1, MAX_HEADS, path.child("heads"))
+            found += validate_between(video["heads"], 1, hardware.MAX_HEADS, path.child("heads"))
     return found
 
 
 def _validate_vram(kind: str, vram: object, path: Path) -> list[FieldError]:
     if kind not in hardware.WITH_VRAM:
         return [forbidden(path, f"may not be set for another type than {' or '.join(hardware.WITH_VRAM)}")]
-    found = validate_amount(vram, MIN_VRAM, MAX_VRAM, path)
+    found = validate_amount(vram, hardware.MIN_VRAM, hardware.MAX_VRAM, path)
     if not found and (amount := quantity.parse(str(vram)).bytes) & amount - 1:
         found.append(invalid(path, vram, "must be a power of two"))
     return found

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 from pydantic import Field
 
 from apiserver.apis.meta.schema import Model
 from apiserver.apis.meta.validation import FieldError, Path
+from apiserver.apis.virt.hardware import watchdog as hardware
 from apiserver.apis.virt.v1alpha1.domain.rules import Object
 
 
 class Watchdog(Model):
     """A timer that the guest has to set anew again and again, and what is done when it does not."""
 
-    model: Literal["i6300esb"] | None = Field(None, description="The emulated device. Default i6300esb, a card on the PCI bus.")
-    action: Literal["reset", "shutdown", "poweroff", "pause", "none"] | None = Field(
+    model: hardware.Model | None = Field(None, description="The emulated device. Default i6300esb, a card on the PCI bus.")
+    action: hardware.Action | None = Field(
         None,
         description="What is done when the timer runs out. Default reset. reset: the machine starts from its firmware again, in the same "
         "pod. shutdown: the power button is pressed, which a guest that hangs does not notice. poweroff: the attempt ends at once and has "

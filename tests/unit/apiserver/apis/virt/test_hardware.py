@@ -14,7 +14,7 @@ CLAIM: dict[str, Any] = {"type": "PersistentVolumeClaim", "source": {"name": "b"
 def test_what_is_unsaid_of_a_disk_depends_on_what_it_is_and_where_it_stands() -> None:
     domain = {"devices": {"disks": [CLAIM, {**IMAGE, "device": "cdrom"}, {**IMAGE, "name": "x", "target": {}}]}}
     before = copy.deepcopy(domain)
-    assert disks.meant(domain) == [
+    assert disks.defaulted(domain) == [
         {**CLAIM, "name": "disk0", "device": "disk", "readOnly": False, "target": {"bus": "virtio"}},
         {
             "name": "disk1",
@@ -39,15 +39,15 @@ def test_what_is_unsaid_of_a_disk_depends_on_what_it_is_and_where_it_stands() ->
 def test_what_is_said_counts() -> None:
     said = {**IMAGE, "name": "n", "device": "cdrom", "readOnly": True, "target": {"bus": "scsi"}}
     said["source"] = {"reference": "a", "path": "p"}
-    assert disks.meant({"devices": {"disks": [said]}}) == [said]
-    assert interfaces.meant({"devices": {"interfaces": [{"name": "n", "model": "e1000"}]}}) == [
+    assert disks.defaulted({"devices": {"disks": [said]}}) == [said]
+    assert interfaces.defaulted({"devices": {"interfaces": [{"name": "n", "model": "e1000"}]}}) == [
         {"name": "n", "type": "masquerade", "model": "e1000"}
     ]
 
 
 @pytest.mark.parametrize("domain", [{}, {"devices": None}, {"devices": {}}, {"devices": {"disks": None, "interfaces": None}}])
 def test_a_list_that_is_not_there_has_what_every_machine_needs(domain: dict[str, Any]) -> None:
-    assert devices.meant(domain) == {
+    assert devices.defaulted(domain) == {
         "disks": [],
         "interfaces": [{"name": "default", "type": "masquerade", "model": "virtio"}],
         "graphics": [{"type": "vnc"}],
@@ -57,7 +57,7 @@ def test_a_list_that_is_not_there_has_what_every_machine_needs(domain: dict[str,
 
 def test_an_empty_list_has_nothing() -> None:
     empty: dict[str, Any] = {each: [] for each in devices.LISTS}
-    assert devices.meant({"devices": empty}) == empty
+    assert devices.defaulted({"devices": empty}) == empty
 
 
 def test_processors_and_memory_are_counted() -> None:
@@ -118,9 +118,9 @@ def test_a_further_device_is_other_hardware(said: dict[str, Any]) -> None:
     ],
 )
 def test_an_overlay_is_as_large_as_is_said_where_there_is_one(disk: dict[str, Any], expected: int) -> None:
-    (meant,) = disks.meant({"devices": {"disks": [disk]}})
-    assert disks.overlay_bytes(meant) == expected
-    assert disks.is_overlaid(meant) is bool(expected)
+    (defaulted,) = disks.defaulted({"devices": {"disks": [disk]}})
+    assert disks.overlay_bytes(defaulted) == expected
+    assert disks.is_overlaid(defaulted) is bool(expected)
 
 
 def test_a_limit_that_is_written_otherwise_is_the_same_hardware() -> None:
@@ -146,7 +146,7 @@ def test_a_limit_that_is_written_otherwise_is_the_same_hardware() -> None:
 def test_a_processor_is_numbered_by_bits_for_its_socket_core_and_thread(processors: dict[str, int], most: int, highest: int) -> None:
     """The numbers are those that QEMU gives (``query-hotpluggable-cpus`` with ``x86 apic-id``)."""
     domain = {"cpu": processors}
-    assert (cpu.most_vcpus(domain), cpu.highest_apic_id(domain)) == (most, highest)
+    assert (cpu.max_vcpus(domain), cpu.highest_apic_id(domain)) == (most, highest)
 
 
 @pytest.mark.parametrize(

@@ -67,19 +67,24 @@ def test_the_typed_fields_say_what_the_xml_means() -> None:
     vnc = "<graphics type='vnc'><listen type='socket' socket='@vnc@'/></graphics>"
     domain = domain_of(a_vm(document(DISK + INTERFACE + SERIAL + vnc), devices={"disks": [ROOT]}))
     assert (memory.guest_bytes(domain), cpu.vcpus(domain)) == (128 * MIB, 2)
-    assert [each["name"] for each in disks.meant(domain)] == ["root"]
-    assert [each["name"] for each in interfaces.meant(domain)] == ["default"]
-    assert graphics.meant(domain) == [{"type": "vnc"}]
-    assert consoles.meant(domain)
+    assert [each["name"] for each in disks.defaulted(domain)] == ["root"]
+    assert [each["name"] for each in interfaces.defaulted(domain)] == ["default"]
+    assert graphics.defaulted(domain) == [{"type": "vnc"}]
+    assert consoles.defaulted(domain)
 
 
 def test_xml_without_devices_has_none() -> None:
     domain = domain_of(a_vm(document()))
-    assert [interfaces.meant(domain), graphics.meant(domain), consoles.meant(domain), disks.meant(domain)] == [[], [], [], []]
+    assert [interfaces.defaulted(domain), graphics.defaulted(domain), consoles.defaulted(domain), disks.defaulted(domain)] == [
+        [],
+        [],
+        [],
+        [],
+    ]
 
 
 def test_a_port_that_is_no_socket_of_the_pod_is_no_console() -> None:
-    assert consoles.meant(domain_of(a_vm(document("<serial type='pty'/>")))) == []
+    assert consoles.defaulted(domain_of(a_vm(document("<serial type='pty'/>")))) == []
 
 
 def test_what_stands_beside_wins() -> None:
@@ -90,9 +95,9 @@ def test_what_stands_beside_wins() -> None:
 
 def test_an_address_of_the_xml_is_the_interfaces_unless_one_stands_beside() -> None:
     xml = document(INTERFACE.replace("@mac:default@", "52-54-00-C0-FF-EE".replace("-", ":")))
-    (found,) = interfaces.meant(domain_of(a_vm(xml)))
+    (found,) = interfaces.defaulted(domain_of(a_vm(xml)))
     assert found["mac"] == "52:54:00:c0:ff:ee"
-    (found,) = interfaces.meant(domain_of(a_vm(xml, devices={"interfaces": [{"name": "default", "mac": "52:54:00:00:00:01"}]})))
+    (found,) = interfaces.defaulted(domain_of(a_vm(xml, devices={"interfaces": [{"name": "default", "mac": "52:54:00:00:00:01"}]})))
     assert found["mac"] == "52:54:00:00:00:01"
 
 

@@ -71,10 +71,10 @@ def test_what_cloud_init_and_others_read_is_accepted(disk: dict[str, Any]) -> No
 
 @pytest.mark.parametrize(("each", "device"), [(SEED, "disk"), (DRIVE, "disk"), (FILES, "cdrom")], ids=["seed", "drive", "files"])
 def test_linux_looks_on_a_disk_and_windows_on_a_drive_and_nobody_writes_to_either(each: dict[str, Any], device: str) -> None:
-    (meant,) = hardware.meant({"devices": {"disks": [each]}})
-    (disk,) = hardware.meant({"devices": {"disks": [{**each, "device": "disk"}]}})
-    (drive,) = hardware.meant({"devices": {"disks": [{**each, "device": "cdrom"}]}})
-    assert meant == (disk if device == "disk" else drive)
+    (defaulted,) = hardware.defaulted({"devices": {"disks": [each]}})
+    (disk,) = hardware.defaulted({"devices": {"disks": [{**each, "device": "disk"}]}})
+    (drive,) = hardware.defaulted({"devices": {"disks": [{**each, "device": "cdrom"}]}})
+    assert defaulted == (disk if device == "disk" else drive)
     assert (disk["device"], disk["readOnly"], disk["target"]["bus"]) == ("disk", True, "virtio")
     assert (drive["device"], drive["readOnly"], drive["target"]["bus"]) == ("cdrom", True, "sata")
 
