@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
-from apiserver.apis.virt.domainxml.parsing import Node
+from apiserver.apis.virt.domainxml import characters
+from apiserver.apis.virt.domainxml.parsing import BLANKS, Node
 from apiserver.apis.virt.domainxml.values import Rule
 
 MAX_PROBLEMS: Final = 50
@@ -60,12 +62,22 @@ def problems(node: Node, allowed: Allowed, reasons: Mapping[str, str]) -> list[P
         allowed: what its root may be.
         reasons: by name of an element or attribute, why none of it is allowed: told where it is met.
     """
-    found = []
-    for problem in _problems(node, allowed, reasons):
-        found.append(problem)
+    found: dict[str, Problem] = {}
+    for problem in itertools.chain(_characters(node), _problems(node, allowed, reasons)):
+        found.setdefault(problem.path, problem)
         if len(found) >= MAX_PROBLEMS:
             break
-    return found
+    return list(found.values())
+
+
+def _characters(node: Node) -> Iterator[Problem]:
+    """Yield what is wrong with characters, in elements that nobody reads, too, since people do; after references to them are resolved."""
+    values = [(f"{node.path}/@{name[:80]}", value) for name, value in node.attributes.items()]
+    for path, value in [*values, (node.path, node.text)]:
+        if told := characters.told(value):
+            yield Problem(path, told)
+    for child in node.children:
+        yield from _characters(child)
 
 
 def _problems(node: Node, allowed: Allowed, reasons: Mapping[str, str]) -> Iterator[Problem]:
@@ -103,7 +115,7 @@ def _text(node: Node, allowed: Element) -> Iterator[Problem]:
     if allowed.text is not None:
         if told := ("must be text" if node.children else allowed.text(node.text)):
             yield Problem(node.path, told)
-    elif node.text.strip():
+    elif node.text.strip(BLANKS):
         yield Problem(node.path, "has text where none is allowed")
 
 

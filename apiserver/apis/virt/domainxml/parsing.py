@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from typing import Final
 from xml.parsers import expat
 
+from apiserver.apis.virt.domainxml import characters
+
 MAX_BYTES: Final = 64 << 10
 """Of the document as UTF-8. The whole object may have 128 KiB; what engines write of a large machine has 20."""
 MAX_DEPTH: Final = 16
@@ -21,7 +23,8 @@ MAX_ATTRIBUTES: Final = 32
 OF_LIBVIRT: Final = "http://libvirt.org/schemas/domain/"
 """Namespaces in which libvirt has elements that go around its own checks: ``qemu:commandline`` and others."""
 
-_CONTROLS: Final = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
+BLANKS: Final = " \t\r\n"
+"""What is nothing between two elements. Other blanks of Unicode are text to libvirt."""
 _TAG: Final = re.compile(rb"<[^\s/>]+")
 _ATTRIBUTE: Final = re.compile(rb"""\s+([^\s=/>]+)\s*=\s*(?:"([^"]*)"|'([^']*)')""")
 _TAG_END: Final = re.compile(rb"\s*(/?)>")
@@ -139,10 +142,16 @@ class _Builder:
             raise self._malformed("must be XML 1.0 in UTF-8")
 
     def _namespace(self, _prefix: str | None, uri: str | None) -> None:
+        self._require_characters("a namespace", uri or "")
         if (uri or "").lower().startswith(OF_LIBVIRT):
             raise self._malformed(f"the namespace {(uri or '')[:80]} is not allowed: its elements go around what is checked here")
 
-    def _comment(self, _text: str) -> None:
+    def _require_characters(self, what: str, text: str) -> None:
+        if told := characters.told(text):
+            raise self._malformed(f"{what} {told}")
+
+    def _comment(self, text: str) -> None:
+        self._require_characters("a comment", text)
         if self._open:
             self._open[-1].has_comment = True
 
@@ -179,19 +188,14 @@ class _Builder:
         element = self._open.pop()
         closed = _Closed(element, None if element.is_one_tag else (element.begin, self._parser.CurrentByteIndex))
         text = "".join(element.text)
-        if text.strip() and element.children:
+        if text.strip(BLANKS) and element.children:
             raise self._malformed(f"<{element.name[:80]}> has text beside elements")
-        if element.has_comment and not element.children and text.strip():
+        if element.has_comment and not element.children and text.strip(BLANKS):
             raise self._malformed(f"<{element.name[:80]}> has a comment beside its text")
         if self._open:
             self._open[-1].children.append(closed)
         else:
             self.root = closed
-
-
-def has_controls(text: str) -> bool:
-    """Return whether a text has characters that a terminal obeys: all control characters but tabs and ends of lines."""
-    return _CONTROLS.search(text) is not None
 
 
 def parse(text: str) -> Node:
@@ -206,9 +210,9 @@ def parse(text: str) -> Node:
         raise Malformed("line 1: must be Unicode text") from error
     if len(data) > MAX_BYTES:
         raise Malformed(f"line 1: may not be more than {MAX_BYTES} bytes, and has {len(data)}")
-    if has_controls(text):
-        raise Malformed("line 1: must not have control characters, wherever")
-    if not text.startswith("<") and not text.lstrip(" \t\r\n").startswith("<"):
+    if line := characters.line_of_control(text):
+        raise Malformed(f"line {line}: {characters.told(text)}")
+    if not text.lstrip(BLANKS).startswith("<"):
         raise Malformed("line 1: must begin with an element")
     root = _Builder(data).parse()
     return _placed(root, f"/{root.element.name}")

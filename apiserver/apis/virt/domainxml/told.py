@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from apiserver.apis.meta.objects import Object
-from apiserver.apis.virt.domainxml import parsing
+from apiserver.apis.virt.domainxml import characters
 
 NAME: Final = "domainxml"
 FIELD: Final = "xml"
@@ -17,10 +17,10 @@ def parse(text: str) -> Object:
     """Return the fields of the answer.
 
     Raises:
-        ValueError: it is too long, or has characters that a terminal would obey.
+        ValueError: it is too long, or has characters that a terminal would obey, or that show it as another text.
     """
     if len(text) > MAX_CHARACTERS:
         raise ValueError(f"longer than {MAX_CHARACTERS} characters")
-    if parsing.has_controls(text):
-        raise ValueError("with control characters")
+    if wrong := characters.told(text):
+        raise ValueError(wrong)
     return {FIELD: text}

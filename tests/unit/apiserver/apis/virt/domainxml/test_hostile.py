@@ -11,6 +11,7 @@ from tests.unit.apiserver.apis.virt.domainxml.documents import DISK, INTERFACE, 
 
 QEMU: Final = "xmlns:qemu='http://libvirt.org/schemas/domain/qemu/1.0'"
 DEVICES: Final = "/domain/devices"
+MISLEADING: Final = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u2028\u2029"
 
 
 def disk(
@@ -50,6 +51,11 @@ UNREADABLE: Final = {
     "half a surrogate pair": ("<domain>\ud800</domain>", "must be Unicode text"),
     "a zero byte": ("<domain>\0</domain>", "must not have control characters"),
     "a sequence that a terminal obeys": ("<domain><!-- \x9b2J --></domain>", "must not have control characters"),
+    "a comment in another order": ("<domain><!-- \u202e --></domain>", "a comment must not have characters such as U+202E"),
+    "a comment that ends elsewhere": ("<domain>\n<!-- a\u2028--></domain>", "a comment must not have characters such as U+2028"),
+    "a name in another order": ("<domain><a\u061c/></domain>", "not well-formed"),
+    "a namespace in another order": ("<domain xmlns:x='http://\u2066'/>", "a namespace must not have characters such as U+2066"),
+    "a blank of another alphabet": ("<domain>\u2003<name>x</name></domain>", "has text beside elements"),
     "a byte order mark": ("\ufeff<domain/>", "must begin with an element"),
     "QEMU's namespace": (document(attributes=f"type='qemu' {QEMU}"), "is not allowed: its elements go around what is checked here"),
     "QEMU's namespace in metadata": (document(inside=f"<metadata {QEMU}/>"), "is not allowed: its elements go around what is checked here"),
@@ -329,6 +335,28 @@ REFUSED: Final = {
     "a time zone without a name": (document(inside="<clock offset='timezone'/>"), "/domain/clock/@timezone"),
     "a name of many lines": (document(inside="<title>a\nb</title>"), "/domain/title"),
 }
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        *((each, f"U+{ord(each):04X}") for each in MISLEADING),
+        *((f"&#{ord(each)};", f"U+{ord(each):04X}") for each in f"{MISLEADING}\x7f\x85\x9b"),
+    ],
+)
+def test_what_shows_a_text_as_another_is_refused_with_its_place(text: str, named: str) -> None:
+    inside = (
+        f"<title>a{text}</title><description>{text}</description>"
+        f"<metadata><x:v xmlns:x='http://example.com/' b='{text}'><x:w>{text}</x:w></x:v></metadata>"
+    )
+    found = {each.path: each.text for each in reading.problems_of(document(inside=inside))}
+    assert list(found) == ["/domain/title", "/domain/description", "/domain/metadata/v/@b", "/domain/metadata/v/w"]
+    assert all(named in each for each in found.values())
+
+
+def test_a_control_character_is_told_with_its_line() -> None:
+    (problem,) = reading.problems_of("<domain>\n\n<!-- \x1b]0;x\x07 --></domain>")
+    assert str(problem) == "line 3: must not have control characters such as U+001B"
 
 
 @pytest.mark.parametrize("name", UNREADABLE)

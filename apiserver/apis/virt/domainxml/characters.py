@@ -1,0 +1,39 @@
+"""Characters that no domain needs: those that a terminal obeys, and those that show a text as another than it is.
+
+Directional characters of Unicode let a line be read in another order than it is written ("Trojan Source", CVE-2021-42574): what a person
+approved would not be what libvirt is given. Line and paragraph separators end a line for one reader and not for the next.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+_CONTROLS: Final = r"\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f"
+_DIRECTIONAL: Final = "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"
+"""The property Bidi_Control of Unicode."""
+_SEPARATORS: Final = "\u2028\u2029"
+_CONTROL: Final = re.compile(f"[{_CONTROLS}]")
+_MISLEADING: Final = re.compile(f"[{_DIRECTIONAL}{_SEPARATORS}]")
+
+
+def told(text: str) -> str:
+    """Return what is wrong with the characters of a text, naming the first of them; an empty string if nothing is."""
+    if found := _CONTROL.search(text):
+        return f"must not have control characters such as {_named(found[0])}"
+    if found := _MISLEADING.search(text):
+        return f"must not have characters such as {_named(found[0])}, with which a text is shown in another order or in other lines"
+    return ""
+
+
+def _named(character: str) -> str:
+    return f"U+{ord(character):04X}"
+
+
+def line_of_control(text: str) -> int:
+    """Return the number of the first line with a control character; 0 if there is none.
+
+    Such a document is read no further; of all other places the element or attribute is named.
+    """
+    found = _CONTROL.search(text)
+    return text.count("\n", 0, found.start()) + 1 if found else 0
