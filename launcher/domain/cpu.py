@@ -6,8 +6,7 @@ from typing import Final
 from xml.etree.ElementTree import Element, SubElement
 
 from apiserver.apis.virt.hardware import cpu as hardware
-from apiserver.apis.virt.hardware import memory as memory_fields
-from launcher.domain import memory
+from launcher.domain import cpu_numa
 from launcher.domain.definition import Definition, Tree
 from launcher.domain.values import InvalidSpecification, one_of, word
 
@@ -31,9 +30,7 @@ def append(tree: Tree, definition: Definition) -> None:
     counts["sockets"] = hardware.max_sockets(specification)
     SubElement(cpu, "topology", {name: str(count) for name, count in counts.items()})
     _append_features(cpu, definition)
-    if memory.has_room(definition):  # for which libvirt wants to know a node of NUMA
-        cell = SubElement(SubElement(cpu, "numa"), "cell", id="0", cpus=f"0-{room - 1}", unit="b")
-        cell.set("memory", str(memory_fields.guest_bytes(specification)))
+    cpu_numa.append(cpu, definition)
 
 
 def _append_model(domain: Element, definition: Definition) -> Element:

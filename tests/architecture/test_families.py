@@ -21,11 +21,12 @@ MODELS, MEANINGS, NEEDS, XML = (
     "launcher/domain",
 )
 SHARED = {
-    MODELS: {"cloud_init", "cpu_names", "document", "images", "rules"},
-    MEANINGS: {"described", "devices", "given"},
+    MODELS: {"cloud_init", "cpu_names", "cpu_numa", "document", "images", "rules"},
+    MEANINGS: {"cpu_numa", "described", "devices", "given"},
     NEEDS: {"access_credentials", "domain_xml", "launcher", "launcher_pod", "needs", "scheduling"},
     XML: {
         "cloud_init",
+        "cpu_numa",
         "definition",
         "disk_origins",
         "document",

@@ -24,6 +24,24 @@ ONE_CPU: Final = "maxcpus=1"
 """Linux leaves the others alone: eight emulated ones on two real ones boot for half a minute."""
 
 
+NODES: Final = [{"cpus": "0-1,4-5", "memory": "128Mi"}, {"cpus": "6-7,2-3", "memory": "64Mi"}]
+
+
+def processors_of_nodes(viewer: Viewer) -> list[str]:
+    """Return which processors each NUMA node has, as Linux found them in the table SRAT; whether they are in use is another matter."""
+    listed = viewer.sh("for node in /sys/devices/system/node/node?; do echo $(ls $node | grep '^cpu[0-9]' | tr -d cpu | sort -n); done")
+    return [line.strip() for line in listed.splitlines()]
+
+
+def memory_of_nodes(viewer: Viewer) -> list[float]:
+    """Return the MiB of each NUMA node: the pages that are there, what the kernel itself took included."""
+    zones = viewer.sh("awk '/^Node/ {node = $2} $1 == \"present\" {print node, $2}' /proc/zoneinfo")
+    found: dict[str, float] = {}
+    for node, pages in (line.split() for line in zones.splitlines()):
+        found[node] = found.get(node, 0) + int(pages) / 256
+    return list(found.values())
+
+
 def cores_of_sockets(viewer: Viewer) -> list[int]:
     """Return how many cores each socket has, as the firmware tells the guest: core count of structures of type 4 (SMBIOS 3.7, 7.5)."""
     table = bytes.fromhex(viewer.sh("od -An -v -tx1 /sys/firmware/dmi/tables/DMI").replace("\n", " "))
@@ -57,7 +75,7 @@ def test_processors_memory_firmware_and_drives_are_seen_by_the_guest(start: Star
         {"name": "cd", "type": "PersistentVolumeClaim", "device": "cdrom", "source": {"name": "c"}, "target": {"bus": "scsi"}},
     ]
     machine = a_machine(
-        cpu={"sockets": 2, "cores": 2, "threads": 2, "model": "Nehalem"},
+        cpu={"sockets": 2, "cores": 2, "threads": 2, "model": "Nehalem", "numa": {"cells": NODES}},
         memory={"guest": "192Mi"},
         machine={"type": "pc"},
         firmware={"uuid": UUID, "kernelBoot": {**KERNEL_BOOT, "kernelArgs": f"{KERNEL_ARGS} {ONE_CPU} said.to=the-kernel"}},
@@ -70,6 +88,10 @@ def test_processors_memory_firmware_and_drives_are_seen_by_the_guest(start: Star
         assert cores_of_sockets(viewer) == [2, 2]
         assert "Nehalem" in viewer.sh("grep -m 1 'model name' /proc/cpuinfo")
         assert 192 * 0.75 < int(viewer.sh("awk '/MemTotal/ {print $2}' /proc/meminfo")) / 1024 <= 192
+        assert processors_of_nodes(viewer) == ["0 1 4 5", "2 3 6 7"]
+        first, second = memory_of_nodes(viewer)
+        assert 120 < first <= 128
+        assert 60 < second <= 64
         assert "i440FX" in viewer.sh("cat /sys/class/dmi/id/product_name")
         assert viewer.sh("cat /sys/class/dmi/id/product_uuid").lower() == UUID
         assert "said.to=the-kernel" in viewer.sh("cat /proc/cmdline")

@@ -9,7 +9,8 @@ from pydantic import Field
 from apiserver.apis.meta.schema import ATOMIC, Int32, Model
 from apiserver.apis.meta.validation import FieldError, Path, forbidden, invalid
 from apiserver.apis.virt.hardware import cpu as hardware
-from apiserver.apis.virt.v1alpha1.domain import cpu_names
+from apiserver.apis.virt.v1alpha1.domain import cpu_names, cpu_numa
+from apiserver.apis.virt.v1alpha1.domain.cpu_numa import NUMA
 from apiserver.apis.virt.v1alpha1.domain.rules import Object, validate_between, validate_count, validate_unique
 
 MAX_CPUS: Final = 255
@@ -55,6 +56,7 @@ class CPU(Model):
     isolate_emulator_thread: bool | None = Field(
         None, description="One more of the node's processors is for QEMU's own threads; with dedicatedCpuPlacement only. Default false."
     )
+    numa: NUMA | None = Field(None, description="The guest's NUMA topology. Default: one node.")
 
 
 def validate(domain: Object, path: Path) -> list[FieldError]:
@@ -69,7 +71,7 @@ def validate(domain: Object, path: Path) -> list[FieldError]:
     if cpu.get("maxSockets") is not None and hardware.is_dedicated(domain):
         text = "may not be set with dedicatedCpuPlacement: processors that come later would have none of the node's for themselves"
         found.append(forbidden(path.child("maxSockets"), text))
-    return found
+    return found or cpu_numa.validate(domain, path)
 
 
 def _validate_counts(domain: Object, cpu: Object, path: Path) -> list[FieldError]:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from apiserver.apis.virt.hardware import cpu, devices, disks, interfaces, io_threads, memory, resources
+from apiserver.apis.virt.hardware import cpu, cpu_numa, devices, disks, interfaces, io_threads, memory, resources
 
 IMAGE: dict[str, Any] = {"type": "Image", "source": {"reference": "a"}}
 CLAIM: dict[str, Any] = {"type": "PersistentVolumeClaim", "source": {"name": "b"}}
@@ -224,3 +224,22 @@ def test_memory_that_is_written_otherwise_is_the_same_hardware() -> None:
     assert not devices.same(one, {"memory": {"guest": "1Gi"}})
     assert devices.same({"memory": {"guest": "1Gi", "maxGuest": "1Gi"}}, {"memory": {"guest": "1Gi"}})
     assert not devices.same({}, {"memory": {"hugepages": {"pageSize": "2Mi"}}})
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"), [("0", (0,)), ("3,0-1", (0, 1, 3)), ("2-2", (2,)), ("1,1-2", (1, 2)), ("254-256", (254, 255, 256))]
+)
+def test_numbers_are_written_as_ranges(text: str, expected: tuple[int, ...]) -> None:
+    assert cpu_numa.numbers(text) == expected
+    assert cpu_numa.numbers(cpu_numa.ranges(expected)) == expected
+
+
+@pytest.mark.parametrize("text", ["", "a", "1-", "-1", "2-1", "1,", "^1", "0x1", "1 ", "1000", "\u0661", "0\n", ",".join(["1"] * 257)])
+def test_what_is_no_list_of_numbers_is_none(text: str) -> None:
+    with pytest.raises(ValueError, match=r"no list of numbers|ends before it begins"):
+        cpu_numa.numbers(text)
+
+
+def test_ranges_are_as_short_as_can_be() -> None:
+    assert cpu_numa.ranges([]) == ""
+    assert cpu_numa.ranges([5, 1, 0, 2]) == "0-2,5"

@@ -75,6 +75,16 @@ def memory(most: str, pages: str = "", guest: str = "512Mi") -> dict[str, Any]:
     return {"memory": {"guest": guest, "maxGuest": most, **({"hugepages": {"pageSize": pages}} if pages else {})}}
 
 
+def numa(*cells: tuple[str, str], cpu: dict[str, Any] | None = None, **of: Any) -> dict[str, Any]:
+    """Return a machine with NUMA nodes, each of processors and memory; of 2 processors and 512Mi where nothing else is said."""
+    nodes = [{"cpus": cpus, "memory": memory} for cpus, memory in cells]
+    return {"cpu": {**(cpu or {"cores": 2}), "numa": {"cells": nodes}}, **of}
+
+
+def small_nodes(count: int) -> dict[str, Any]:
+    return numa(*((str(each), "16Mi") for each in range(count)), cpu={"cores": count}, memory={"guest": f"{16 * count}Mi"})
+
+
 SOME_FEATURES = sorted(cpu_names.FEATURES)
 
 
@@ -108,6 +118,20 @@ def dedicated(**of: Any) -> dict[str, Any]:
             "cpu.isolateEmulatorThread",
         ),
         ({"cpu": {"dedicatedCpuPlacement": True}}, {"cpu": {"dedicatedCpuPlacement": True, "maxSockets": 2}}, "cpu.maxSockets"),
+        (small_nodes(64), small_nodes(65), "cpu.numa.cells"),
+        (numa(("0-1", "512Mi")), {**numa(("0-1", "512Mi")), **without("acpi")}, "cpu.numa.cells"),
+        (numa(("0,1", "512Mi")), numa(("0,-1", "512Mi")), "cpu.numa.cells[0].cpus"),
+        (numa(("0-1", "512Mi")), numa(("0-1,1-0", "512Mi")), "cpu.numa.cells[0].cpus"),
+        (numa(("0-1", "512Mi")), numa(("0-2", "512Mi")), "cpu.numa.cells[0].cpus"),
+        (numa(("0-1", "512Mi")), numa(("1", "512Mi")), "cpu.numa.cells"),
+        (
+            numa(("0-3", "512Mi"), cpu={"cores": 2, "maxSockets": 2}),
+            numa(("0-1", "512Mi"), cpu={"cores": 2, "maxSockets": 2}),
+            "cpu.numa.cells",
+        ),
+        (numa(("0", "256Mi"), ("1", "256Mi")), numa(("0", "256Mi"), ("0-1", "256Mi")), "cpu.numa.cells[1].cpus"),
+        (numa(("0", "256Mi"), ("1", "256Mi")), numa(("0", "256Mi"), ("1", "257Mi")), "cpu.numa.cells"),
+        (numa(("0", "496Mi"), ("1", "16384Ki")), numa(("0", "497Mi"), ("1", "15Mi")), "cpu.numa.cells[1].memory"),
         (requests(cpu="1m"), requests(cpu="0.0001"), "resources.requests.cpu"),
         (requests(cpu="1024"), requests(cpu="1024001m"), "resources.requests.cpu"),
         (requests(memory="1Mi"), requests(memory="1023Ki"), "resources.requests.memory"),
@@ -225,3 +249,21 @@ def test_a_bound_is_where_it_is_documented(taken: dict[str, Any], refused: dict[
 def test_there_are_no_more_interfaces_than_eight() -> None:
     assert not [each for each in errors(interfaces(8)) if "Too many" in each]
     assert "spec.domain.devices.interfaces: Too many: 9: must have at most 8 items" in errors(interfaces(9))
+
+
+def test_every_node_consists_of_whole_huge_pages() -> None:
+    assert errors(numa(("0", "254Mi"), ("1", "258Mi"), **memory("512Mi", "2Mi"))) == []
+    found = errors(numa(("0", "255Mi"), ("1", "257Mi"), **memory("512Mi", "2Mi")))
+    assert [each.partition(": ")[0] for each in found] == [f"spec.domain.cpu.numa.cells[{index}].memory" for index in range(2)]
+
+
+def test_all_that_is_wrong_with_nodes_is_told_at_once() -> None:
+    found = errors(numa(("x", "1Mi"), ("1,7", "256Mi"), ("1", "1.5Mi")))
+    assert [each.partition(": ")[0].removeprefix("spec.domain.cpu.numa.cells") for each in found] == [
+        "[0].cpus",
+        "[1].cpus",
+        "[2].cpus",
+        "[0].memory",
+        "[2].memory",
+        "",
+    ]

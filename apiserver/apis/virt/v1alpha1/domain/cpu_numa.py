@@ -1,0 +1,88 @@
+"""Nodes of the guest's NUMA topology: ``cpu.numa``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from pydantic import Field
+
+from apiserver.apis.meta import quantity
+from apiserver.apis.meta.schema import ATOMIC, Model, Quantity
+from apiserver.apis.meta.validation import FieldError, Path, forbidden, invalid
+from apiserver.apis.virt.hardware import cpu, cpu_numa, features, memory
+from apiserver.apis.virt.v1alpha1.domain.rules import Object, validate_count
+
+MAX_CELLS: Final = 64
+MIN_CELL: Final = quantity.parse("16Mi")
+_ALIGNED: Final = quantity.parse("1Mi").bytes
+"""libvirt rounds the memory of each node up to whole MiB, so that the guest would have more than was asked for."""
+
+
+class NUMACell(Model):
+    """A node of the guest's NUMA topology: processors, and memory that is near to them."""
+
+    cpus: str = Field(
+        description="Numbers of its processors, such as 0-3,8: counted from 0, threads of a core and cores of a socket beside each other. "
+        "Each processor is in one node, those that maxSockets leaves room for included."
+    )
+    memory: Quantity = Field(
+        description="Its memory, 16Mi at least and whole Mi, or whole huge pages where there are any. All nodes together have memory.guest."
+    )
+
+
+class NUMA(Model):
+    """The guest's NUMA topology. Linux and Windows keep a process near to its memory where they see several nodes."""
+
+    cells: list[NUMACell] | None = Field(
+        None,
+        description="Nodes that the guest sees, numbered in their order; where the node has its own is no matter. Default: one, with all "
+        "processors and all memory.",
+        json_schema_extra=ATOMIC,
+    )
+
+
+def validate(domain: Object, path: Path) -> list[FieldError]:
+    """Return what is wrong with ``cpu.numa``."""
+    path = path.child("numa", "cells")
+    if not (given := cpu_numa.given(domain)):
+        return []
+    found = validate_count(given, MAX_CELLS, path)
+    if not features.has_acpi(domain):
+        found.append(forbidden(path, "needs features.acpi: its tables tell the guest of nodes"))
+    return found or [*_validate_cpus(domain, path), *_validate_memory(domain, path)]
+
+
+def _validate_cpus(domain: Object, path: Path) -> Iterator[FieldError]:
+    total, owners = cpu.max_vcpus(domain), dict[int, int]()
+    readable = True
+    for position, each in enumerate(cpu_numa.given(domain)):
+        place, text = path.index(position).child("cpus"), str(each.get("cpus") or "")
+        try:
+            numbers = cpu_numa.numbers(text)
+        except ValueError:
+            yield invalid(place, text[:64], "must be numbers of processors such as 0-3,8")
+            readable = False
+            continue
+        if beyond := [number for number in numbers if number >= total]:
+            yield invalid(place, text, f"there is no processor {cpu_numa.ranges(beyond)}: they are numbered from 0 to {total - 1}")
+        if taken := [number for number in numbers if number in owners]:
+            yield invalid(place, text, f"processor {cpu_numa.ranges(taken)} is in cells[{owners[taken[0]]}], too")
+        owners.update({number: position for number in numbers if number not in owners})
+    if readable and (missing := set(range(total)) - owners.keys()):
+        yield invalid(path, cpu_numa.ranges(missing), "must have all processors, and has not these")
+
+
+def _validate_memory(domain: Object, path: Path) -> Iterator[FieldError]:
+    size = memory.page_size(domain)
+    unit = max(quantity.parse(size).bytes if size else 0, _ALIGNED)
+    total = quantity.parse("0Mi")
+    for position, each in enumerate(cpu_numa.given(domain)):
+        amount, place = quantity.parse(str(each.get("memory") or 0)), path.index(position).child("memory")
+        total += amount
+        if amount < MIN_CELL:
+            yield invalid(place, str(each.get("memory")), f"must be greater than or equal to {MIN_CELL}")
+        elif amount.bytes % unit:
+            yield invalid(place, str(each["memory"]), f"must be a multiple of {f'memory.hugepages.pageSize, {size}' if size else '1Mi'}")
+    if total.bytes != memory.guest_bytes(domain):
+        yield invalid(path, str(total), f"the memory of all must be memory.guest, {domain['memory']['guest']}")

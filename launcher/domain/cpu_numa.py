@@ -1,0 +1,40 @@
+"""Nodes of the guest's NUMA topology: ``<numa>``."""
+
+from __future__ import annotations
+
+from xml.etree.ElementTree import Element, SubElement
+
+from apiserver.apis.virt.hardware import cpu, cpu_numa
+from apiserver.apis.virt.hardware import memory as memory_fields
+from launcher.domain import memory
+from launcher.domain.definition import Definition
+from launcher.domain.values import InvalidSpecification
+
+
+def append(parent: Element, definition: Definition) -> None:
+    """Append the nodes to ``<cpu>``.
+
+    Raises:
+        InvalidSpecification: they do not have each processor once and all of the memory.
+    """
+    if not (cells := _cells(definition)):
+        return
+    numa = SubElement(parent, "numa")
+    for index, cell in enumerate(cells):
+        SubElement(numa, "cell", id=str(index), cpus=cpu_numa.ranges(cell.cpus), unit="b", memory=str(cell.bytes))
+
+
+def _cells(definition: Definition) -> list[cpu_numa.Cell]:
+    specification = definition.specification
+    every, amount = range(cpu.max_vcpus(specification)), memory_fields.guest_bytes(specification)
+    try:
+        cells = cpu_numa.cells(specification)
+    except ValueError as error:
+        raise InvalidSpecification(f"cpu.numa.cells: {error}") from error
+    if cells and sorted(number for each in cells for number in each.cpus) != list(every):
+        raise InvalidSpecification(f"cpu.numa.cells: they do not have each of the {len(every)} processors once")
+    if cells and (min(each.bytes for each in cells) < 1 or sum(each.bytes for each in cells) != amount):
+        raise InvalidSpecification(f"cpu.numa.cells: their memory is not the guest's, {amount} bytes")
+    if not cells and memory.has_room(definition):  # for which libvirt wants to know a node
+        return [cpu_numa.Cell(tuple(every), amount)]
+    return cells
