@@ -48,6 +48,7 @@ logger = logging.getLogger(__name__)
 FIGURES_SECONDS: Final = 5.0
 KVM_NUMBER: Final = (10, 232)
 TUN_NUMBER: Final = (10, 200)
+VHOST_VSOCK_NUMBER: Final = (10, 241)
 CHECKS: Final[Mapping[str, Check]] = {guestinfo.NAME: guestinfo.parse, told.NAME: told.parse}
 """Reads by name, each with the check that turns a launcher's text into the answer to virt-api."""
 
@@ -224,6 +225,10 @@ class Agent:
         async with asyncio.TaskGroup() as tasks:
             for plugin in (tun, kvm):
                 tasks.create_task(plugin.run())
+            if self._options.allow_vsock:
+                vsock = Plugin(Device(names.VHOST_VSOCK_RESOURCE, "/dev/vhost-vsock", *VHOST_VSOCK_NUMBER), directory, offered=False)
+                tasks.create_task(vsock.run())
+                tasks.create_task(vsock.offer_when_found())
 
     async def _count(self) -> None:
         while True:

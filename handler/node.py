@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from apiserver.apis.virt.hardware import disks, host_devices, interfaces, memory
+from apiserver.apis.virt.hardware import disks, host_devices, interfaces, memory, vsock
 from apiserver.apis.virt.hardware.described import domain_of
 from handler.devices import ownership, passthrough
 from handler.network import setup
@@ -27,6 +27,8 @@ def device_nodes(vm: Mapping[str, Any]) -> Iterator[ownership.Node]:
     if interfaces.defaulted(domain):
         yield ownership.TUN
     yield ownership.KVM
+    if vsock.defaulted(domain):
+        yield ownership.VHOST_VSOCK
     for disk in disks.defaulted(domain):
         if disk.get("type", "PersistentVolumeClaim") == "PersistentVolumeClaim":
             yield ownership.disk(disk["name"])

@@ -28,6 +28,7 @@ class Options:
     cpu_capabilities: Path
     kubelet: Path
     acceleration: Choice
+    allow_vsock: bool
     streams_port: int
     relay_port: int
     health_port: int
@@ -54,6 +55,7 @@ def parse(arguments: Sequence[str] | None = None, environ: Mapping[str, str] = o
         cpu_capabilities=given.cpu_capabilities,
         kubelet=given.kubelet_directory,
         acceleration=given.acceleration,
+        allow_vsock=given.allow_vsock,
         streams_port=given.streams_port,
         relay_port=given.relay_port,
         health_port=given.health_port,
@@ -96,6 +98,7 @@ def _parser(environ: Mapping[str, str]) -> argparse.ArgumentParser:
         default="auto",
         help="whether guests use KVM: auto runs a trial guest and offers KVM only if that works",
     )
+    add("--allow-vsock", action="store_true", help="offer /dev/vhost-vsock, by which every process of the node reaches its guests")
     add("--streams-port", type=int, default=streams.HANDLER_PORT, help="port for consoles and displays (mTLS, virt-api only)")
     add("--relay-port", type=int, default=streams.RELAY_PORT, help="port for live migrations (mTLS, virt-handler of the source node only)")
     add("--health-port", type=int, default=8080, help="port for /livez and /readyz (plain HTTP)")

@@ -12,6 +12,7 @@ from contextlib import AsyncExitStack
 import uvloop
 
 from apiserver.apis.virt import names
+from apiserver.apis.virt.v1alpha1.allowed import Allowed
 from apiserver.client.config import ConfigError
 from apiserver.client.rest import Client
 from apiserver.registry.generic.strategy import Connect, Read
@@ -55,7 +56,9 @@ def kinds(options: Options, client: Client | None, tls: ClientTls | None) -> Kin
             reads = {GuestInfo.name: GuestInfo(handlers), DomainXML.name: DomainXML(handlers)}
     username = options.handler_username or names.handler_username(options.namespace)
     restriction = NodeRestriction(username, required=options.require_node_claims, addresses=addresses, now=now, revoked=is_revoked)
-    return Kinds((VirtualMachineStrategy(connects, reads), MigrationStrategy()), informers, (restriction,))
+    return Kinds(
+        (VirtualMachineStrategy(connects, reads, Allowed(vsock=options.allow_vsock)), MigrationStrategy()), informers, (restriction,)
+    )
 
 
 def _nowhere(_node: str) -> Sequence[str]:

@@ -69,6 +69,7 @@ class Options:
     enable_admission_plugins: tuple[str, ...]
     disable_admission_plugins: tuple[str, ...]
     admission_control_config_file: Path | None
+    allow_vsock: bool
     audit: AuditOptions
     tracing_config_file: Path | None
     log_level: str
@@ -270,6 +271,11 @@ def _admission(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         type=Path,
         help="an AdmissionConfiguration (apiserver.config.k8s.io/v1): what single plug-ins take, credentials for webhooks, say",
+    )
+    group.add_argument(
+        "--allow-vsock",
+        action="store_true",
+        help="take machines with devices.vsock, which every process of their node can reach, whatever its namespace",
     )
 
 

@@ -40,6 +40,7 @@ class Node:
 
 TUN: Final = Node("/dev/net/tun", "char", (10, 200), required=False)
 KVM: Final = Node("/dev/kvm", "char", (10, 232), required=False)
+VHOST_VSOCK: Final = Node("/dev/vhost-vsock", "char", (10, 241), required=False)
 
 
 def disk(name: str) -> Node:

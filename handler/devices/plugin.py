@@ -99,6 +99,12 @@ class Plugin:
             self._offered, self._fault = True, self._check(self.device)
             self._tell()
 
+    async def offer_when_found(self) -> None:
+        """Offer the device as soon as it can be used: its module may be loaded at any time."""
+        while self._check(self.device):  # noqa: ASYNC110 - files have no event
+            await asyncio.sleep(HEALTH_SECONDS)
+        self.offer()
+
     def _tell(self) -> None:
         self._changed.set()
         self._changed = asyncio.Event()

@@ -32,6 +32,7 @@ from launcher.domain import (
     tpm,
     usb,
     video,
+    vsock,
     watchdog,
 )
 from launcher.domain.definition import Definition, Tree
@@ -59,6 +60,7 @@ _FAMILIES: Final = (
     rng,
     tpm,
     panic,
+    vsock,
     gpus,
     host_devices,
     usb,

@@ -24,7 +24,7 @@ def append(tree: Tree, definition: Definition) -> None:
     needed += sum(disk.find("target[@bus='virtio']") is not None for disk in devices.findall("disk"))
     needed += sum(controller.get("model") in ("virtio-scsi", "qemu-xhci") for controller in devices.findall("controller"))
     needed += sum(each.get("bus") == "virtio" for each in devices.findall("input"))
-    needed += devices.find("rng") is not None
+    needed += sum(devices.find(each) is not None for each in ("rng", "vsock"))
     needed += len(devices.findall("hostdev"))
     needed += any(devices.find(each) is not None for each in _CONVENTIONAL)  # the bridge to their bus
     needed += 2  # virtio-serial, balloon

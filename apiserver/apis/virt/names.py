@@ -29,6 +29,7 @@ HOSTNAME_SELECTOR: Final = "kubevirt.io/hostname"
 
 KVM_RESOURCE: Final = "devices.kubevirt.io/kvm"
 TUN_RESOURCE: Final = "devices.kubevirt.io/tun"
+VHOST_VSOCK_RESOURCE: Final = "devices.kubevirt.io/vhost-vsock"
 
 CPU_MODEL_LABELS: Final = "cpu-model.node.kubevirt.io/"
 """Prefix of labels on a Node, by the name of each CPU model of libvirt that guests with KVM can have there. The value is ``true``."""

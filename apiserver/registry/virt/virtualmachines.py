@@ -15,6 +15,7 @@ from apiserver.apis.virt.hardware import cpu, memory
 from apiserver.apis.virt.hardware.described import domain_of
 from apiserver.apis.virt.resources import VIRTUAL_MACHINES
 from apiserver.apis.virt.v1alpha1 import defaults, status_validation, types, validation
+from apiserver.apis.virt.v1alpha1.allowed import NOTHING, Allowed
 from apiserver.registry.generic.strategy import Column, Connect, Read, Strategy
 from apiserver.registry.virt.verbs import VERBS
 
@@ -40,10 +41,13 @@ class VirtualMachineStrategy(Strategy):
     model = types.VirtualMachine
     verbs = VERBS
 
-    def __init__(self, connects: Mapping[str, Connect] | None = None, reads: Mapping[str, Read] | None = None) -> None:
+    def __init__(
+        self, connects: Mapping[str, Connect] | None = None, reads: Mapping[str, Read] | None = None, allowed: Allowed = NOTHING
+    ) -> None:
         """``connects``, ``reads``: streams and reads, which need a way to virt-handler; none without (development, tests)."""
         self.connects = connects or {}
         self.reads = reads or {}
+        self._allowed = allowed
 
     def default(self, obj: Object) -> None:
         """Fill in what the spec leaves unsaid."""
@@ -60,11 +64,11 @@ class VirtualMachineStrategy(Strategy):
 
     def validate(self, obj: Object) -> list[FieldError]:
         """Return all that is wrong with a new machine."""
-        return validation.validate_virtual_machine(obj)
+        return validation.validate_virtual_machine(obj, self._allowed)
 
     def validate_update(self, obj: Object, old: Object) -> list[FieldError]:
         """Return all that is wrong with an update: a machine that is on keeps its domain."""
-        return validation.validate_virtual_machine_update(obj, old)
+        return validation.validate_virtual_machine_update(obj, old, self._allowed)
 
     def validate_status_update(self, obj: Object, old: Object) -> list[FieldError]:
         """Return what would harm the readers of a status."""

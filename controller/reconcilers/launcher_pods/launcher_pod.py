@@ -30,6 +30,7 @@ from controller.reconcilers.launcher_pods import (
     sound,
     tpm,
     video,
+    vsock,
 )
 from controller.reconcilers.launcher_pods.needs import Claims, Needs, in_mebibytes, in_processors
 from controller.reconcilers.launcher_pods.scheduling import Placement, scheduling
@@ -52,6 +53,7 @@ _FAMILIES: Final = (
     inputs,
     sound,
     tpm,
+    vsock,
     host_devices,
 )
 

@@ -121,6 +121,7 @@ def options(kubelet: Path) -> Options:
         cpu_capabilities=kubelet / "certificates" / "kvm.json",
         kubelet=kubelet,
         acceleration="emulation",
+        allow_vsock=False,
         streams_port=0,
         relay_port=0,
         health_port=0,

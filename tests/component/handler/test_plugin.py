@@ -16,6 +16,7 @@ from handler.devices import plugin
 from handler.devices.plugin import Device, Plugin
 from handler.devices.v1beta1 import api_pb2
 
+VSOCK = Device("devices.kubevirt.io/vhost-vsock", "/dev/vhost-vsock", 10, 241)
 TUN = Device("devices.kubevirt.io/tun", "/dev/net/tun", 10, 200)
 
 
@@ -156,6 +157,19 @@ async def test_a_device_that_can_be_used_later_is_offered_then(tmp_path: Path) -
             faults["now"] = "open /dev/net/tun: No such device"
             assert {each.health for each in (await stream.read()).devices} == {"Unhealthy"}  # its health is looked at from then on
     assert len(kubelet.registered) == 1
+
+
+async def test_a_device_whose_module_is_loaded_later_is_offered_as_soon_as_it_can_be_opened(tmp_path: Path) -> None:
+    faults = {"now": "open /dev/vhost-vsock: No such file or directory"}
+    kubelet, vsock = Kubelet(tmp_path), Plugin(VSOCK, tmp_path, offered=False, check=lambda _: faults["now"])
+    async with kubelet.running(), offering(vsock), asyncio.TaskGroup() as tasks:
+        tasks.create_task(vsock.offer_when_found())
+        await registrations(kubelet, 1)
+        async with kubelet.channel() as channel, asyncio.timeout(10):
+            stream = watch(channel)
+            assert list((await stream.read()).devices) == []
+            faults["now"] = ""
+            assert {each.health for each in (await stream.read()).devices} == {"Healthy"}
 
 
 def test_a_plain_file_is_no_device(tmp_path: Path) -> None:

@@ -100,6 +100,15 @@ def test_processors_memory_firmware_and_drives_are_seen_by_the_guest(start: Star
         assert kind == "5"  # a CD-ROM drive (SPC-4, table 139)
 
 
+@pytest.mark.skipif(Path("/dev/vhost-vsock").exists(), reason="this machine has the device")
+def test_a_pod_without_the_device_for_sockets_to_the_node_says_what_is_missing(start: Start) -> None:
+    pod = start()
+    with pod.client() as client:
+        answer = client.call(messages.Sync(a_machine(devices={**NO_GRAPHICS, "vsock": {}})))
+        assert isinstance(answer, messages.Refusal)
+        assert "vhost-vsock" in answer.message
+
+
 def test_the_guest_starts_from_the_disk_that_comes_first_in_the_order(start: Start) -> None:
     pod = start()
     a_boot_sector(pod.disks / "second/disk.img", "FROM-THE-SECOND")

@@ -21,6 +21,7 @@ from apiserver.registry.virt.guestinfo import GuestInfo
 from apiserver.registry.virt.verbs import VERBS
 from apiserver.server import options
 from controller.reconcilers.rotate_certificates import API_SERVICE, ETCD, STATEFUL_SETS, authorities
+from handler import options as handler_options
 from handler.streams.limits import Limits
 from tests.fakes import rbac
 from tests.testbed import build
@@ -201,6 +202,22 @@ def test_the_streams_of_the_values_are_those_of_the_flags() -> None:
     (handler,) = one("DaemonSet", "virt-handler", *changed)["spec"]["template"]["spec"]["containers"]
     assert "--max-streams-per-user=5" in virt_api["args"]
     assert "--max-streams-per-machine=2" in handler["args"]
+
+
+def test_vsock_is_for_the_administrator_to_allow() -> None:
+    """One value turns it on in virt-api, which takes the field then, and in virt-handler, which offers the device; unsaid it is off."""
+
+    def flags(*settings: str) -> list[list[str]]:
+        found = (one("Deployment", "virt-api", NODE, *settings), one("DaemonSet", "virt-handler", NODE, *settings))
+        pods = [each["spec"]["template"]["spec"]["containers"] for each in found]
+        return [[flag for flag in container["args"] if "vsock" in flag] for (container,) in pods]
+
+    assert flags() == [[], []]
+    api, handler = flags("vsock.enabled=true")
+    assert options.parse(["--etcd-servers=x", *api]).allow_vsock
+    assert handler_options.parse(["--node-name=n", "--pod-ip=10.0.0.1", *handler]).allow_vsock
+    assert not options.parse(["--etcd-servers=x"]).allow_vsock
+    assert not handler_options.parse(["--node-name=n", "--pod-ip=10.0.0.1"]).allow_vsock
 
 
 def test_every_container_says_what_it_needs_and_can_be_probed() -> None:

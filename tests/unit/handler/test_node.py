@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from handler.devices import ownership
-from handler.node import Node
+from handler.node import Node, device_nodes
 from handler.pods import hanging
 from handler.pods.hanging import StorageHangs
 from tests.unit.handler.reconcilers.builders import a_vm
@@ -65,6 +65,11 @@ async def test_kvm_is_what_a_guest_gets_whose_pod_has_the_device(
     connection = SimpleNamespace(process=SimpleNamespace(root=root))
     given = await Node().give_devices(a_vm(), "pod-1", connection)  # type: ignore[arg-type]  # of a connection it takes the root alone
     assert given == accelerator
+
+
+def test_only_a_machine_that_asks_for_sockets_to_its_node_is_given_their_device() -> None:
+    assert ownership.VHOST_VSOCK not in device_nodes(a_vm())
+    assert ownership.VHOST_VSOCK in device_nodes({"spec": {"domain": {"devices": {"vsock": {}}}}})
 
 
 async def test_what_is_wrong_with_a_disk_is_raised(root: int, monkeypatch: pytest.MonkeyPatch) -> None:

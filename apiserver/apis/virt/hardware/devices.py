@@ -20,6 +20,7 @@ from apiserver.apis.virt.hardware import (
     sound,
     tpm,
     video,
+    vsock,
     watchdog,
 )
 from apiserver.apis.virt.hardware.given import Domain
@@ -34,6 +35,7 @@ _UNWRITTEN: Final = {
     "sound": sound.defaulted,
     "tpm": tpm.defaulted,
     "video": video.compared,
+    "vsock": vsock.defaulted,
     "watchdog": watchdog.defaulted,
 }
 """Devices that are not written into an object that leaves them unsaid: they follow from the lists, or few ask for them."""

@@ -23,6 +23,8 @@ from apiserver.apis.meta.validation import (
 from apiserver.apis.virt import phases, power
 from apiserver.apis.virt.hardware import devices
 from apiserver.apis.virt.v1alpha1 import access_credentials, domain_xml, placement
+from apiserver.apis.virt.v1alpha1 import allowed as allowing
+from apiserver.apis.virt.v1alpha1.allowed import NOTHING, Allowed
 from apiserver.apis.virt.v1alpha1.domain.rules import validate_between
 
 Object = Mapping[str, Any]
@@ -39,9 +41,13 @@ MAX_GRACE_SECONDS: Final = 7 * 24 * 3600
 MAX_START_TIMEOUT_SECONDS: Final = 24 * 3600
 
 
-def validate_virtual_machine(obj: Object) -> list[FieldError]:
+def validate_virtual_machine(obj: Object, allowed: Allowed = NOTHING) -> list[FieldError]:
     """Return all that is wrong with a VirtualMachine; its metadata beyond the name is the machinery's."""
-    return _validate_size(obj) + _validate_outside_domain(obj) + domain_xml.validate(obj["spec"], SPEC)
+    return _validate_size(obj) + _validate_outside_domain(obj) + _validate_domain(obj, allowed)
+
+
+def _validate_domain(obj: Object, allowed: Allowed) -> list[FieldError]:
+    return domain_xml.validate(obj["spec"], SPEC) + allowing.validate(obj["spec"], SPEC, allowed)
 
 
 def _validate_size(obj: Object, old: Object | None = None) -> list[FieldError]:
@@ -67,7 +73,7 @@ def _validate_outside_domain(obj: Object) -> list[FieldError]:
     return found + access_credentials.validate(spec, SPEC) + placement.validate(spec, SPEC)
 
 
-def validate_virtual_machine_update(obj: Object, old: Object) -> list[FieldError]:
+def validate_virtual_machine_update(obj: Object, old: Object, allowed: Allowed = NOTHING) -> list[FieldError]:
     """Return all that is wrong with an update: as at creation, and the domain of a machine that has a guest stays as it is.
 
     A spec, and in it a domain, that did not change is not judged again: rules that became stricter must not keep anybody from removing a
@@ -78,7 +84,7 @@ def validate_virtual_machine_update(obj: Object, old: Object) -> list[FieldError
         return found
     found += _validate_outside_domain(obj)
     if _domain(obj) != _domain(old):
-        found += domain_xml.validate(obj["spec"], SPEC)
+        found += _validate_domain(obj, allowed)
     return found + _validate_fixed(obj, old)
 
 

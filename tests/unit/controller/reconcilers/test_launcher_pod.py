@@ -136,7 +136,10 @@ LESS = a_vm(
 HOST = a_vm(domain={"cpu": {"model": "host-model"}, "devices": {"graphics": []}})
 MOVE_HOST = replace(MOVE, source_labels={"host-model-cpu.node.kubevirt.io/EPYC-Rome": "true", "cpu-feature.node.kubevirt.io/avx2": "true"})
 
+VSOCK = a_vm(domain={"memory": {"guest": "128Mi"}, "devices": {"graphics": [], "interfaces": [], "vsock": {"model": "virtio"}}})
+
 PODS = {
+    "vsock": launcher_pod(VSOCK, 1, {}, SETTINGS, Placement()),
     "processor": launcher_pod(PROCESSOR, 1, {}, SETTINGS, Placement(kvm=True)),
     "processor-with-less": target_pod(LESS, a_migration(), 1, {}, SETTINGS, MOVE),
     "processor-of-the-node": target_pod(HOST, a_migration(), 1, {}, SETTINGS, MOVE_HOST),

@@ -154,6 +154,7 @@ CASES = {
             "PCI_RESOURCE_INTEL_COM_QAT": "0000:3d:01.0,0000:3d:1f.7",
         },
     ),
+    "vsock": defined(devices={"graphics": [], "vsock": {}}),
     "virtio-video": defined(
         devices={
             "graphics": [{"type": "vnc"}, {"type": "spice"}],
@@ -271,6 +272,7 @@ def test_memory_is_a_quantity_in_bytes(text: str, expected: int) -> None:
         {"devices": {"inputs": [{"type": "passthrough"}]}},
         {"devices": {"inputs": [{"type": "tablet", "bus": "xen"}]}},
         {"devices": {"sound": {"model": "es1370"}}},
+        {"devices": {"vsock": {"model": "vmware"}}},
         {"devices": {"watchdog": {"model": "ib700"}}},
         {"devices": {"watchdog": {"action": "dump"}}},
         {"devices": {"rng": {"model": "'/>"}}},
@@ -399,6 +401,7 @@ def test_q35_has_spare_ports_for_later() -> None:
         ({"inputs": [{"type": "tablet", "bus": "virtio"}, {"type": "mouse", "bus": "virtio"}]}, 2),
         ({"inputs": [{"type": "tablet"}, {"type": "mouse"}]}, 1),
         ({"watchdog": {}}, 1),
+        ({"vsock": {}}, 1),
         ({"sound": {"model": "ac97"}}, 1),
         ({"watchdog": {}, "sound": {"model": "ac97"}}, 1),
         ({"sound": {}}, 0),

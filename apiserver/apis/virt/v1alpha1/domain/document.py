@@ -29,6 +29,7 @@ from apiserver.apis.virt.v1alpha1.domain import (
     sound,
     tpm,
     video,
+    vsock,
     watchdog,
 )
 from apiserver.apis.virt.v1alpha1.domain.chassis import Chassis
@@ -53,6 +54,7 @@ from apiserver.apis.virt.v1alpha1.domain.rules import Object
 from apiserver.apis.virt.v1alpha1.domain.sound import Sound
 from apiserver.apis.virt.v1alpha1.domain.tpm import TPM
 from apiserver.apis.virt.v1alpha1.domain.video import Video
+from apiserver.apis.virt.v1alpha1.domain.vsock import Vsock
 from apiserver.apis.virt.v1alpha1.domain.watchdog import Watchdog
 
 _FAMILIES = (
@@ -76,6 +78,7 @@ _FAMILIES = (
     rng,
     panic,
     tpm,
+    vsock,
     gpus,
     host_devices,
 )
@@ -108,6 +111,9 @@ class Devices(Model):
     rng: Rng | None = Field(None, description="The source of random numbers. Default: a virtio one.")
     panic: Panic | None = Field(None, description="The panic device. Default: an isa one.")
     tpm: TPM | None = Field(None, description="A Trusted Platform Module. Default: none.")
+    vsock: Vsock | None = Field(
+        None, description="Sockets between the guest and its node, where the administrator of the cluster allows them. Default: none."
+    )
     block_multi_queue: bool | None = Field(
         None,
         description=f"Each disk of bus virtio or scsi has as many queues as there are processors, {MAX_QUEUES} at most; false: it has one. "

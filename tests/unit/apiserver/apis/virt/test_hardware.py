@@ -79,6 +79,7 @@ def test_the_same_hardware_may_be_said_in_different_words() -> None:
     [
         ({}, {"video": {"type": "vga", "vram": "16384Ki"}, "inputs": [{"type": "tablet"}], "rng": {}, "panic": {"model": "isa"}}),
         ({"watchdog": {}}, {"watchdog": {"model": "i6300esb", "action": "reset"}}),
+        ({"vsock": {}}, {"vsock": {"model": "virtio"}}),
         ({"sound": {"model": None}}, {"sound": {"model": "ich9"}}),
         ({"rng": {"rate": {"bytes": 1}}}, {"rng": {"rate": {"bytes": 1, "period": 1000}}}),
         ({"graphics": []}, {"graphics": [], "video": {"type": "none"}, "inputs": [], "watchdog": None}),
@@ -94,6 +95,7 @@ def test_devices_that_are_said_are_the_same_as_those_that_are_meant(one: dict[st
     "said",
     [
         {"watchdog": {}},
+        {"vsock": {}},
         {"sound": {}},
         {"rng": {"model": "none"}},
         {"panic": {"model": "none"}},

@@ -1,0 +1,26 @@
+"""Sockets between the guest and its node: ``devices.vsock``."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from apiserver.apis.meta.schema import Model
+from apiserver.apis.meta.validation import FieldError, Path
+from apiserver.apis.virt.hardware import vsock as hardware
+from apiserver.apis.virt.v1alpha1.domain.rules import Object
+
+
+class Vsock(Model):
+    """Sockets of the family AF_VSOCK between the guest and its node, where every process reaches the guest by its CID."""
+
+    model: hardware.Model | None = Field(
+        None,
+        description="The device. Default virtio. Its CID is the lowest that is free on the node; it is another one after each start, and "
+        "after a migration, which ends connections. The guest finds it in its own device.",
+    )
+
+
+def validate(domain: Object, path: Path) -> list[FieldError]:
+    """Return nothing: what the schema admits is right, and :mod:`apiserver.apis.virt.v1alpha1.allowed` says whether there may be one."""
+    del domain, path
+    return []

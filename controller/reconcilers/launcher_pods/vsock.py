@@ -1,0 +1,21 @@
+"""Sockets between the guest and its node: ``devices.vsock``."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from apiserver.apis.meta.objects import Object
+from apiserver.apis.virt import names
+from apiserver.apis.virt.hardware import vsock
+from controller.reconcilers.launcher_pods.needs import MIB, Claims, Needs
+
+VSOCK_BYTES: Final = 1 * MIB
+"""QEMU's part of the device; the node's kernel does the rest."""
+
+
+def needs(domain: Object, claims: Claims) -> Needs:
+    """Return the device of the node by which the guest's packets go."""
+    del claims
+    if vsock.defaulted(domain) is None:
+        return Needs()
+    return Needs(overhead_bytes=VSOCK_BYTES, resources={names.VHOST_VSOCK_RESOURCE: 1})
