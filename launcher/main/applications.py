@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import binascii
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
@@ -67,5 +66,5 @@ async def _output(ask: Ask, path: str, pid: object) -> str:
         raise NotListed(f"{path} in the guest failed")
     try:
         return base64.b64decode(str(found.get("out-data") or "")[:MAX_TEXT], validate=False).decode(errors="replace")
-    except binascii.Error as error:
+    except ValueError as error:  # binascii.Error is one, and text that is no ASCII another
         raise NotListed(f"{path} in the guest wrote what the agent could not pass on") from error

@@ -212,6 +212,16 @@ async def test_a_process_without_a_number_is_not_looked_for(scene: Scene, begun:
     assert "names no process" in (await scene.read())["unavailable"][0]["reason"]
 
 
+@pytest.mark.parametrize("said", ["YQ", "ä", "YWR\ud800"])
+async def test_output_that_is_no_base64_is_told_and_the_rest_is_not_lost(scene: Scene, said: str) -> None:
+    scene.hypervisor.answers |= executed("") | {"guest-exec-status": {"exited": True, "exitcode": 0, "out-data": said}}
+    scene.becomes(connected=True)
+
+    info = await scene.read()
+    assert info["unavailable"] == [{"field": "applications", "reason": "dpkg-query in the guest wrote what the agent could not pass on"}]
+    assert info["hostname"] == "web-1"
+
+
 async def test_what_the_agent_forbids_is_not_asked_and_says_why(scene: Scene) -> None:
     scene.hypervisor.answers |= ANSWERS
     scene.becomes(connected=True)
