@@ -22,6 +22,7 @@ class Groups(LoadScopeScheduling):  # type: ignore[misc]  # pytest-xdist has no 
         return "cluster" if nodeid.startswith("tests/cluster/") else "machine"
 
 
+@pytest.hookimpl(optionalhook=True)  # there is no such hook where pytest-xdist is switched off, as tests/mutants does
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling | None:
     """Return the scheduler of ``--dist loadscope``; of all other ways pytest-xdist has its own."""
     return Groups(config, log) if config.getvalue("dist") == "loadscope" else None

@@ -1,0 +1,31 @@
+"""The worker of ``tests.mutants``: pytest with most of its plugins switched off has to run our tests all the same."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+from tests.mutants import environment
+from tests.testbed import layout
+
+MODULE: Final = "apiserver/apis/virt/phases.py"
+TESTS: Final = "tests/unit/apiserver/apis/virt/test_phases.py"
+
+
+def test_a_worker_tells_a_change_that_tests_notice_from_one_that_they_do_not() -> None:
+    source = Path(layout.REPOSITORY, MODULE).read_text(encoding="utf-8")
+    changed = source.replace("WITH_POD - {SCHEDULING}", "WITH_POD")
+    assert changed != source
+    answers = subprocess.run(
+        [sys.executable, "-m", "tests.mutants.worker", MODULE, TESTS],
+        input="".join(json.dumps({"source": each}) + "\n" for each in (source, changed)),
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=layout.REPOSITORY,
+        env=environment.variables(layout.REPOSITORY),
+    ).stdout.splitlines()
+    assert [json.loads(each)["outcome"] for each in answers] == ["ready", "survived", "killed"], answers
