@@ -10,10 +10,8 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from apiserver.apis.virt.domainxml import disks, values
-from apiserver.apis.virt.domainxml.domain import MAX_IO_THREADS
 from apiserver.apis.virt.domainxml.grammar import Problem
 from apiserver.apis.virt.domainxml.parsing import Node
-from apiserver.apis.virt.domainxml.processors import MAX_CPUS
 
 MIN_MEMORY: Final = 16 << 20
 MAX_MEMORY: Final = 16 << 40
@@ -102,8 +100,6 @@ def _processors(root: Node) -> Iterator[Problem]:
     node = root.find("cpu", "topology")
     if node is not None and (product := math.prod(int(node.get(each, "1")) for each in _COUNTS)) != count:
         yield Problem(node.path, f"sockets x dies x cores x threads must be the number of processors, {count}, and is {product}")
-    if count > MAX_CPUS:
-        yield Problem("/domain/vcpu", f"must be at most {MAX_CPUS}")
     if (cpu := root.child("cpu")) is not None:
         yield from _cpu(cpu)
 
@@ -187,7 +183,7 @@ def _disk(root: Node, disk: Node, bus: str) -> Iterator[Problem]:
     for name in ("iothread", "queues"):
         if driver.get(name) and bus != "virtio":
             yield Problem(f"{driver.path}/@{name}", "may be set on bus virtio only")
-    if int(driver.get("iothread", "0")) > min(io_threads(root), MAX_IO_THREADS):
+    if int(driver.get("iothread", "0")) > io_threads(root):
         yield Problem(f"{driver.path}/@iothread", "must be one of the threads that /domain/iothreads has")
 
 

@@ -118,3 +118,96 @@ def test_offsets_are_of_bytes_and_of_the_value_alone() -> None:
 def test_places_are_named_as_in_xpath() -> None:
     paths = [each.path for each in parsing.parse("<a><b/><c/><b><d/></b></a>").children]
     assert paths == ["/a/b[1]", "/a/c", "/a/b[2]"]
+
+
+def test_the_largest_document_is_read_and_one_byte_more_is_not() -> None:
+    """Bytes are counted, not characters: the object that has it is bounded in bytes."""
+    largest = f"<a>{'ä' * ((parsing.MAX_BYTES - 8) // 2)} </a>"
+    assert len(largest.encode()) == parsing.MAX_BYTES
+    assert parsing.parse(largest).name == "a"
+    with pytest.raises(parsing.Malformed, match=f"may not be more than {parsing.MAX_BYTES} bytes, and has {parsing.MAX_BYTES + 1}"):
+        parsing.parse(largest.replace(" ", "  "))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<a>" * parsing.MAX_DEPTH + "</a>" * parsing.MAX_DEPTH,
+        "<a>" + "<b/>" * (parsing.MAX_ELEMENTS - 1) + "</a>",
+        "<a " + " ".join(f"a{each}=''" for each in range(parsing.MAX_ATTRIBUTES)) + "/>",
+        "\n\t <a/>",
+        "<?xml version='1.0' encoding='Utf-8'?><a/>",
+        "<?xml version='1.0'?><a/>",
+        "<!-- x --><a/><!-- y -->",
+        "<a><!-- x --><b/><!-- y --></a>",
+        "<a><!-- x --></a>",
+        "<a> \n<!-- x -->\t</a>",
+    ],
+)
+def test_what_is_just_allowed_is_read(text: str) -> None:
+    assert parsing.parse(text).name == "a"
+
+
+def test_text_and_comments_of_elements_are_told_apart() -> None:
+    root = parsing.parse("<a>\n <b/> x&#x20;<!-- y --></a>".replace(" x&#x20;", ""))
+    assert (root.text, root.children[0].inner) == ("", None)
+    for text in ("<a>x<!-- y --></a>", "<a>x<b/></a>", "<a><b/>x</a>"):
+        with pytest.raises(parsing.Malformed):
+            parsing.parse(text)
+
+
+DISK_PATH = "/domain/devices/disk"
+CACHED = {"": True, "cache='none'": False, "cache='directsync'": False, "cache='writeback'": True, "cache='writethrough'": True}
+
+
+@pytest.mark.parametrize("cache", CACHED)
+def test_a_disk_is_what_the_xml_says(cache: str) -> None:
+    (found,) = reading.read(document(DISK.replace("type='raw'", f"type='raw' {cache}"))).disks
+    assert found == reading.Disk("root", "vda", DISK_PATH, is_block=False, format="raw", is_cached=CACHED[cache], is_read_only=False)
+
+
+def test_a_disk_of_another_kind_is_what_the_xml_says() -> None:
+    xml = DISK.replace("'file'", "'block'").replace("source file", "source dev").replace("'raw'", "'qcow2'")
+    (found,) = reading.read(document(xml.replace("</disk>", "<readonly/></disk>"))).disks
+    assert found == reading.Disk("root", "vda", DISK_PATH, is_block=True, format="qcow2", is_cached=True, is_read_only=True)
+    (found,) = reading.read(document(DISK.replace("<driver name='qemu' type='raw'/>", ""))).disks
+    assert (found.format, found.is_cached) == ("raw", True)
+    (found,) = reading.read(document(DISK.replace("<disk ", "<disk device='cdrom' ").replace("virtio", "sata"))).disks
+    assert found.is_read_only
+    drive = "<disk type='file' device='cdrom'><target dev='sda' bus='sata'/></disk>"
+    assert reading.read(document(drive)).disks == ()
+
+
+@pytest.mark.parametrize(
+    ("card", "mebibytes"),
+    [
+        ("<model type='none'/>", 0),
+        ("<model type='vga'/>", 16),
+        ("<model type='bochs' vram='16384'/>", 16),
+        ("<model type='bochs' vram='16385'/>", 32),
+        ("<model type='cirrus' vram='1024'/>", 1),
+        ("<model type='virtio' vram='1024'/>", 264),
+        ("<model type='qxl'/>", 64 + 64 + 16),
+        ("<model type='qxl' ram='16384'/>", 32 + 64 + 16),
+        ("<model type='qxl' ram='16384' vgamem='65536' vram='131072'/>", 128 + 128 + 64),
+    ],
+)
+def test_the_memory_of_a_card_is_what_qemu_takes_for_it(card: str, mebibytes: int) -> None:
+    assert reading.read(document(f"<video>{card}</video>")).device_bytes == mebibytes * MIB
+
+
+def test_what_the_xml_leaves_out_is_not_there() -> None:
+    found = reading.read(document(attributes="type='@type@'").replace("<uuid>@uuid@</uuid>", ""))
+    assert (found.type, found.uuid, found.machine, found.has_topology) == ("@type@", "", "q35", False)
+    assert (found.disks, found.networks, found.has_serial, found.graphics, found.device_bytes) == ((), (), False, (), 0)
+    assert reading.problems_of(document()) == ()
+
+
+def test_addresses_of_interfaces_are_the_xmls_unless_they_are_placeholders() -> None:
+    given = INTERFACE.replace("@mac:default@", "52:54:00:00:00:01").replace("default", "other")
+    assert reading.read(document(INTERFACE + given)).networks == (("default", ""), ("other", "52:54:00:00:00:01"))
+
+
+def test_a_line_that_cannot_be_read_is_named_with_its_number() -> None:
+    (problem,) = reading.problems_of("<domain>\n<a>\n</domain>")
+    assert (problem.path, problem.text) == ("line 3", "mismatched tag")

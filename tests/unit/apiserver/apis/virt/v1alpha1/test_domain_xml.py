@@ -103,6 +103,25 @@ BESIDE: dict[str, tuple[dict[str, Any], str]] = {
         a_vm(document(), firmware={"kernelBoot": {"container": CONTAINER}}),
         "/domain/os/kernel: is required, with the placeholder @kernel@",
     ),
+    "a RAM disk of nowhere": (
+        a_vm(
+            document(system=f"{OPERATING}<kernel>@kernel@</kernel><initrd>@initrd@</initrd>"),
+            firmware={"kernelBoot": {"container": CONTAINER}},
+        ),
+        "/domain/os/initrd: needs spec.domain.firmware.kernelBoot.container.initrdPath",
+    ),
+    "a RAM disk of nobody": (
+        a_vm(
+            document(system=f"{OPERATING}<kernel>@kernel@</kernel>"),
+            firmware={"kernelBoot": {"container": {**CONTAINER, "initrdPath": "/i"}}},
+        ),
+        "/domain/os/initrd: is required, with the placeholder @initrd@",
+    ),
+    "threads without a topology": (a_vm(document(), cpu={"threads": 2}), "/domain/cpu/topology: is required"),
+    "processors of cells": (
+        a_vm(document(inside="<cpu><numa><cell memory='131072'/></numa></cpu>"), cpu={"sockets": 2}),
+        "/domain/cpu/numa: may not be there beside spec.domain.cpu",
+    ),
     "cores without a topology": (a_vm(document(), cpu={"cores": 2}), "/domain/cpu/topology: is required"),
     "memory of cells": (
         a_vm(document(inside="<cpu><numa><cell memory='131072'/></numa></cpu>"), memory={"guest": "1Gi"}),
@@ -120,6 +139,41 @@ def test_xml_and_what_stands_beside_it_have_to_fit(name: str) -> None:
     vm, told = BESIDE[name]
     (error,) = errors(vm)
     assert error.startswith(f"spec.domainXML: Forbidden: {told}")
+
+
+DRIVE = DISK.replace("<disk ", "<disk device='cdrom' ").replace("vda", "sda").replace("virtio", "sata")
+READ_ONLY = DISK.replace("</disk>", "<readonly/></disk>")
+CELLS = "<cpu><numa><cell id='0' cpus='0-1' memory='131072'/></numa></cpu>"
+FITS: dict[str, dict[str, Any]] = {
+    "a claim": a_vm(document(DISK), devices={"disks": [ROOT]}),
+    "a claim that is a device": a_vm(document(BLOCK), devices={"disks": [ROOT]}),
+    "a claim that the XML alone protects": a_vm(document(READ_ONLY), devices={"disks": [ROOT]}),
+    "a claim that both protect": a_vm(document(READ_ONLY), devices={"disks": [{**ROOT, "readOnly": True}]}),
+    "an overlay": a_vm(document(DISK.replace("'raw'", "'qcow2'")), devices={"disks": [IMAGE]}),
+    "an image that is read": a_vm(document(READ_ONLY), devices={"disks": [{**IMAGE, "readOnly": True}]}),
+    "an image that is read, of a format of its own": a_vm(
+        document(READ_ONLY.replace("'raw'", "'qcow2'")), devices={"disks": [{**IMAGE, "readOnly": True}]}
+    ),
+    "an image in a drive": a_vm(document(DRIVE), devices={"disks": [{**IMAGE, "device": "cdrom"}]}),
+    "an interface of both": a_vm(document(INTERFACE), devices={"interfaces": [{"name": "default"}]}),
+    "an interface of another name": a_vm(document(INTERFACE.replace("default", "x")), devices={"interfaces": [{"name": "x"}]}),
+    "an address of the XML": a_vm(document(INTERFACE.replace("@mac:default@", "52:54:00:00:00:02"))),
+    "no interface at all": a_vm(document(), devices={"interfaces": []}),
+    "a kernel": a_vm(
+        document(system=f"{OPERATING}<kernel>@kernel@</kernel><initrd>@initrd@</initrd>"),
+        firmware={"kernelBoot": {"container": {**CONTAINER, "initrdPath": "/i"}}},
+    ),
+    "sockets without a topology": a_vm(document(), cpu={"sockets": 4}),
+    "one core without a topology": a_vm(document(), cpu={"sockets": 4, "cores": 1, "threads": 1}),
+    "cells alone": a_vm(document(inside=CELLS)),
+    "nothing beside cells": a_vm(document(inside=CELLS), cpu={"sockets": None}, memory={"guest": None}),
+    "a uuid": a_vm(document(), firmware={"uuid": "5d307ca9-b3ef-428c-8861-06e72d69f223"}),
+}
+
+
+@pytest.mark.parametrize("name", FITS)
+def test_what_fits_is_taken(name: str) -> None:
+    assert errors(FITS[name]) == []
 
 
 @pytest.mark.parametrize(
