@@ -14,7 +14,7 @@ from apiserver.apis.virt.domainxml import beside, disks, parsing, reading, value
 from apiserver.apis.virt.domainxml.parsing import Node
 from apiserver.apis.virt.domainxml.reading import Reading
 from apiserver.apis.virt.hardware import cpu, memory
-from launcher.domain import disk_origins, document, firmware, guest_agent
+from launcher.domain import disk_origins, document, firmware, firmware_files, guest_agent
 from launcher.domain.definition import Definition, Tap
 from launcher.domain.disk_origins import Found
 from launcher.domain.values import InvalidSpecification, socket
@@ -48,6 +48,7 @@ def fill(text: str, definition: Definition, taps: Mapping[str, Tap]) -> str:
             *_identity(root, definition),
             *_amounts(root, found, definition),
             *_kernel(root, definition),
+            *_firmware(root, definition),
             *_disks(root, found, definition),
             *_interfaces(root, taps),
             *_sockets(root),
@@ -87,7 +88,7 @@ def _identity(root: Node, definition: Definition) -> Iterator[Edit]:
     places = [uuid] if uuid is not None else []
     system = root.find("sysinfo", "system")
     places += [each for each in (system.all("entry") if system is not None else ()) if each.get("name") == "uuid"]
-    yield from (_text(each, own) for each in places if each.text == values.UUID or wanted)
+    yield from (_text(each, own) for each in places if each.text == values.UUID or (wanted and each.text.lower() != own))
 
 
 def _amounts(root: Node, found: Reading, definition: Definition) -> Iterator[Edit]:
@@ -128,6 +129,17 @@ def _kernel(root: Node, definition: Definition) -> Iterator[Edit]:
         node = root.find("os", name)
         if node is not None:
             yield _text(node, firmware.kernel_file(boot.get("container") or {}, field))
+
+
+def _firmware(root: Node, definition: Definition) -> Iterator[Edit]:
+    loader, nvram = root.find("os", "loader"), root.find("os", "nvram")
+    if loader is None or nvram is None:
+        return
+    efi = firmware_files.efi(definition.specification, definition.uid)
+    if efi is None or efi.secure != (loader.get("secure") == "yes"):
+        raise InvalidSpecification(f"{FIELD}: {loader.path}: is not the UEFI for which the pod was made")
+    yield _text(loader, str(efi.code))
+    yield _text(nvram, str(efi.variables))
 
 
 def _disks(root: Node, found: Reading, definition: Definition) -> Iterator[Edit]:

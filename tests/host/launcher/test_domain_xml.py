@@ -15,11 +15,10 @@ import yaml
 from apiserver.apis.virt import layout
 from apiserver.apis.virt.domainxml import told
 from apiserver.apis.virt.hardware.described import domain_of
-from launcher.domain import document
 from launcher.protocol import messages
 from tests.host.launcher.sandbox import KERNEL_ARGS, KERNEL_BOOT, Launcher, a_machine
 
-pytestmark = [pytest.mark.host, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.host, pytest.mark.timeout(500)]
 Start = Callable[[], Launcher]
 
 EXAMPLE: Final = Path(__file__).parents[3] / "examples/domain-xml.yaml"
@@ -32,11 +31,19 @@ DISK: Final = """<disk type='file' device='disk'>
     <serial"""
 
 
+UEFI: Final = "<loader readonly='yes' type='pflash'>@loader@</loader><nvram>@nvram@</nvram>"
+TPM: Final = "<tpm model='tpm-tis'><backend type='emulator' version='2.0'/></tpm>"
+SHARED: Final = "<memoryBacking><source type='memfd'/><access mode='shared'/></memoryBacking>"
+UUID: Final = "5D307CA9-B3EF-428C-8861-06E72D69F223"
+
+
 def a_machine_of_xml() -> messages.Machine:
-    """Return the machine of ``examples``, with a disk and without a network."""
+    """Return the machine of ``examples``, with a disk, UEFI, a TPM, shared memory and an identity of its own, and without a network."""
     xml: str = yaml.safe_load(EXAMPLE.read_text())["spec"]["domainXML"]
     xml = re.sub(r"<interface.*?</interface>", "", xml, flags=re.DOTALL).replace("<serial", DISK, 1)
     xml = xml.replace("console=ttyS0 quiet panic=-1", KERNEL_ARGS)
+    xml = xml.replace("<kernel>", f"{UEFI}<kernel>", 1).replace("<memballoon", f"{TPM}<memballoon", 1).replace("@uuid@", UUID)
+    xml = xml.replace("<memory unit='MiB'>128</memory>", f"<memory unit='MiB'>256</memory>{SHARED}", 1)  # with half UEFI finds no room
     typed = {
         "firmware": {"kernelBoot": {"container": KERNEL_BOOT["container"]}},
         "devices": {"disks": [{"name": "data", "type": "PersistentVolumeClaim", "source": {"name": "c"}}]},
@@ -50,7 +57,8 @@ def with_placeholders(given: str) -> str:
     for value, placeholder in (
         ("<domain type='qemu'>", "<domain type='@type@'>"),
         ("default_testvm", "whatever-the-engine-calls-it"),
-        (document.domain_uuid(a_machine().uid, {}), "@uuid@"),
+        ("/usr/share/OVMF/OVMF_CODE_4M.fd", "@loader@"),
+        (f"{layout.EFI_VARIABLES_DIRECTORY}/OVMF_VARS_4M.fd", "@nvram@"),
         (f"{layout.KERNEL_BOOT_DIRECTORY}/vmlinuz", "@kernel@"),
         (f"{layout.KERNEL_BOOT_DIRECTORY}/initrd", "@initrd@"),
         (f"{layout.DISKS_DIRECTORY}/data/disk.img", "@disk:data@"),
@@ -70,9 +78,13 @@ def test_a_guest_starts_from_xml_and_libvirt_is_given_its_bytes(start: Start) ->
     machine = a_machine_of_xml()
     with pod.client() as client, pod.console() as viewer:
         client.ask(messages.Sync(machine))
-        viewer.expect("GUEST-READY", seconds=200)
+        viewer.expect("GUEST-READY", seconds=300)
         assert viewer.sh("cat /sys/class/dmi/id/sys_vendor") == "Example Engine"
         assert viewer.sh("cat /sys/block/vda/serial; echo; head -c 11 /dev/vda") == "from-xml\non-the-disk"
         assert viewer.sh("cat /sys/devices/system/cpu/possible") == "0"
+        assert viewer.sh("cat /sys/class/tpm/tpm0/tpm_version_major; cat /sys/class/dmi/id/product_uuid") == f"2\n{UUID.lower()}"
+        assert "runtime" in viewer.sh("ls /sys/firmware/efi").split()
+        (qemu,) = pod.qemu()
+        assert "/memfd:" in Path(f"/proc/{qemu}/maps").read_text()
         given = client.read(told.NAME)
         assert with_placeholders(given) == machine.domain_xml

@@ -29,7 +29,7 @@ FILLED: Final[Mapping[str, str]] = {
     "@type@": "qemu",
     "@uuid@": UUID,
     "@network:default@": "tap0",
-    **dict.fromkeys(("@disk:root@", "@serial@", "@agent@", "@vnc@", "@spice@", "@kernel@", "@initrd@"), "/path"),
+    **dict.fromkeys(("@disk:root@", "@serial@", "@agent@", "@vnc@", "@spice@", "@kernel@", "@initrd@", "@loader@", "@nvram@"), "/path"),
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import subprocess
 import time
@@ -11,6 +12,7 @@ from typing import Final
 
 import pytest
 
+from apiserver.apis.virt.hardware.described import domain_of
 from launcher.protocol import messages
 from tests.host.launcher import guest
 from tests.host.launcher.sandbox import NO_GRAPHICS, Launcher, Viewer, a_machine, killed_afterwards
@@ -119,6 +121,21 @@ def test_processors_and_memory_are_as_they_were_asked_for(start_with_hugepages: 
         assert {"IO iothread1", "IO iothread2"} <= set(threads(qemu))
         assert pages_of(qemu, 256 << 10) == {"2048"}
     assert "spec.domain.clock.timer.kvm" in pod.log.read_text()
+
+
+def test_huge_pages_of_xml_are_those_of_the_pod(start_with_hugepages: Start) -> None:
+    """No instruction of the guest is needed: QEMU has all the pages before the first."""
+    pod = start_with_hugepages()
+    xml = (
+        "<domain type='@type@'><name>@name@</name><memory unit='MiB'>256</memory>"
+        "<memoryBacking><hugepages><page size='2048' unit='KiB'/></hugepages></memoryBacking><vcpu>1</vcpu>"
+        "<os><type arch='x86_64' machine='q35'>hvm</type></os><devices><memballoon model='none'/></devices></domain>"
+    )
+    machine = dataclasses.replace(a_machine(), domain=dict(domain_of({"spec": {"domainXML": xml}})), domain_xml=xml)
+    with pod.client() as client:
+        client.ask(messages.Sync(machine, paused=True))
+        (qemu,) = pod.qemu()
+        assert pages_of(qemu, 256 << 10) == {"2048"}
 
 
 def test_a_guest_without_acpi_has_the_time_of_its_zone(start: Start) -> None:

@@ -19,7 +19,11 @@ FIELDS: Final[Shape] = {
     "cpu": dict.fromkeys(("sockets", "cores", "threads"), _END),
     "memory": {"guest": _END},
     "resources": _END,
-    "firmware": {"uuid": _END, "kernelBoot": {"container": dict.fromkeys(("image", "imagePullPolicy", "kernelPath", "initrdPath"), _END)}},
+    "firmware": {
+        "uuid": _END,
+        "persistentState": {"claimName": _END},
+        "kernelBoot": {"container": dict.fromkeys(("image", "imagePullPolicy", "kernelPath", "initrdPath"), _END)},
+    },
     "devices": {
         "disks": dict.fromkeys(("name", "type", "device", "readOnly", "source"), _END),
         "interfaces": dict.fromkeys(("name", "type", "mac"), _END),
@@ -141,11 +145,11 @@ def combined(domain: Mapping[str, Any], found: Reading) -> dict[str, Any]:
     devices = domain.get("devices") or {}
     sockets, cores, threads = found.topology
     cpu = {key: value for key, value in (domain.get("cpu") or {}).items() if value is not None}
-    memory = {key: value for key, value in (domain.get("memory") or {}).items() if value is not None}
     return {
         **domain,
+        **_firmware(domain, found),
         "cpu": cpu or {"sockets": sockets, "cores": cores, "threads": threads},
-        "memory": memory or {"guest": f"{-(-found.memory_bytes // _KIB)}Ki"},  # libvirt counts in KiB, too, and people read it
+        "memory": _memory(domain, found),
         "machine": {"type": found.machine},
         "devices": {
             **devices,
@@ -153,8 +157,26 @@ def combined(domain: Mapping[str, Any], found: Reading) -> dict[str, Any]:
             "interfaces": _interfaces(devices.get("interfaces"), dict(found.networks)),
             "graphics": [{"type": each} for each in found.graphics],
             "consoles": [{"type": "pty"}] if found.has_serial else [],
+            **({} if found.tpm == "none" else {"tpm": {"persistent": found.tpm == "persistent"}}),
         },
     }
+
+
+def _memory(domain: Mapping[str, Any], found: Reading) -> dict[str, Any]:
+    given = (domain.get("memory") or {}).get("guest")
+    memory = {"guest": f"{-(-found.memory_bytes // _KIB)}Ki" if given is None else given}  # libvirt counts in KiB, too, and people read it
+    return memory | ({"hugepages": {"pageSize": found.page_size}} if found.page_size else {})
+
+
+def _firmware(domain: Mapping[str, Any], found: Reading) -> dict[str, Any]:
+    """Return ``firmware``, where there is anything to say: a claim for its state keeps the variables of UEFI, too."""
+    given = {key: value for key, value in (domain.get("firmware") or {}).items() if value is not None}
+    if found.uuid and found.uuid != values.UUID:
+        given.setdefault("uuid", found.uuid)
+    if found.firmware != "bios":
+        efi = {"secureBoot": found.firmware == "secure", "persistent": "persistentState" in given}
+        given["bootloader"] = {"efi": efi}
+    return {"firmware": given} if given else {}
 
 
 def _interfaces(declared: list[dict[str, Any]] | None, macs: Mapping[str, str]) -> list[dict[str, Any]]:

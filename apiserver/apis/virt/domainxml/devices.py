@@ -7,8 +7,8 @@ from typing import Final
 
 from apiserver.apis.virt.domainxml import chardevs, disks, displays, interfaces
 from apiserver.apis.virt.domainxml.grammar import Allowed, Choice, Element
-from apiserver.apis.virt.domainxml.places import PLACE
-from apiserver.apis.virt.domainxml.values import ON_OFF, address, number, words
+from apiserver.apis.virt.domainxml.places import ALIAS, PLACE
+from apiserver.apis.virt.domainxml.values import ON_OFF, YES_NO, address, number, words
 
 EMULATOR: Final = "/usr/bin/qemu-system-x86_64"
 
@@ -92,7 +92,21 @@ _WATCHDOG: Final = Element(
     {"model": words("i6300esb", "ib700"), "action": words("reset", "poweroff", "none")}, PLACE, required=frozenset({"model"})
 )
 _PANIC: Final = Element({"model": words("isa", "hyperv")}, PLACE, most=2)
-
+_TPM: Final = Element(
+    {"model": words("tpm-crb", "tpm-tis")},
+    {
+        "backend": Choice(
+            "type",
+            {
+                "emulator": Element(
+                    {"type": words("emulator"), "version": words("2.0"), "persistent_state": YES_NO}, required=frozenset({"version"})
+                )
+            },
+        ),
+        "alias": ALIAS,
+    },
+    required=frozenset({"model", "backend"}),
+)
 _CHILDREN: Final[Mapping[str, Allowed]] = {
     "emulator": Element(text=words(EMULATOR)),
     "disk": disks.DISK_ELEMENT,
@@ -109,5 +123,6 @@ _CHILDREN: Final[Mapping[str, Allowed]] = {
     "memballoon": _BALLOON,
     "watchdog": _WATCHDOG,
     "panic": _PANIC,
+    "tpm": _TPM,
 }
 DEVICES: Final = Element(children=_CHILDREN)

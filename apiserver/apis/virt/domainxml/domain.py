@@ -50,6 +50,12 @@ _OS: Final = Element(
         ),
         "boot": Element({"dev": words("hd", "cdrom", "network")}, required=frozenset({"dev"}), most=3),
         "bootmenu": Element({"enable": YES_NO, "timeout": number(0, 65535)}, required=frozenset({"enable"})),
+        "loader": Element(
+            {"readonly": words("yes"), "type": words("pflash"), "secure": YES_NO},
+            text=words(values.LOADER),
+            required=frozenset({"readonly", "type"}),
+        ),
+        "nvram": Element(text=words(values.NVRAM)),
         "bios": Element({"useserial": YES_NO, "rebootTimeout": number(-1, 32767)}),
         "smbios": Element({"mode": words("emulate", "sysinfo")}, required=frozenset({"mode"})),
         "kernel": Element(text=words(values.KERNEL)),
@@ -57,6 +63,16 @@ _OS: Final = Element(
         "cmdline": Element(text=line(2048)),
     },
     required=frozenset({"type"}),
+)
+_MEMORY_BACKING: Final = Element(
+    children={
+        "hugepages": Element(
+            children={"page": Element({"size": _AMOUNT, "unit": unit}, required=frozenset({"size"}))}, required=frozenset({"page"})
+        ),
+        "source": Element({"type": words("memfd", "anonymous")}, required=frozenset({"type"})),
+        "access": Element({"mode": words("shared", "private")}, required=frozenset({"mode"})),
+        "nosharepages": Element(),
+    }
 )
 _SWITCH: Final = Element({"enabled": YES_NO}, required=frozenset({"enabled"}))
 
@@ -72,6 +88,7 @@ DOMAIN: Final = Element(
         "memory": Element({"unit": unit, "dumpCore": ON_OFF}, text=_AMOUNT),
         "currentMemory": Element({"unit": unit}, text=_AMOUNT),
         "maxMemory": Element({"unit": unit, "slots": number(1, 256)}, text=_AMOUNT, required=frozenset({"slots"})),
+        "memoryBacking": _MEMORY_BACKING,
         "vcpu": Element({"placement": words("static"), "current": number(1, MAX_CPUS)}, text=number(1, MAX_CPUS)),
         "iothreads": Element(text=number(0, MAX_IO_THREADS)),
         "sysinfo": _SYSINFO,
@@ -89,17 +106,22 @@ DOMAIN: Final = Element(
 )
 
 _OUTSIDE: Final = "is not allowed: it reaches out of the machine's own pod"
+_UEFI: Final = (
+    f"is not allowed: write <loader readonly='yes' type='pflash'>{values.LOADER}</loader><nvram>{values.NVRAM}</nvram>, which become the "
+    "files of the pod's own UEFI"
+)
 _OF_THE_POD: Final = "is not allowed: the pod's limits and requests say what the machine may use of its node"
 REASONS: Final[Mapping[str, str]] = {
     **dict.fromkeys(
-        ("hostdev", "redirdev", "redirfilter", "filesystem", "shmem", "smartcard", "lease", "vsock", "tpm", "crypto", "pstore", "nvram"),
+        ("hostdev", "redirdev", "redirfilter", "filesystem", "shmem", "smartcard", "lease", "vsock", "crypto", "pstore"),
         _OUTSIDE,
     ),
-    **dict.fromkeys(("loader", "hook", "script", "backenddomain", "bootloader", "bootloader_args", "protocol", "log"), _OUTSIDE),
+    **dict.fromkeys(("hook", "script", "backenddomain", "bootloader", "bootloader_args", "protocol", "log"), _OUTSIDE),
     **dict.fromkeys(("virtualport", "filterref", "bandwidth", "backend", "mtu", "portForward", "vlan"), _OUTSIDE),
     **dict.fromkeys(("backingStore", "mirror", "encryption", "auth", "seclabel", "slices", "reservations"), _OUTSIDE),
     **dict.fromkeys(
-        ("cputune", "memtune", "blkiotune", "numatune", "memoryBacking", "resource", "iothreadids", "throttlegroups"), _OF_THE_POD
+        ("cputune", "memtune", "blkiotune", "numatune", "resource", "iothreadids", "throttlegroups", "locked", "allocation"),
+        _OF_THE_POD,
     ),
     "launchSecurity": "is not allowed: it needs devices of the node that the pod has not got",
     "shareable": "is not allowed: it takes QEMU's lock off the disk, which keeps two guests from writing to it",
@@ -110,5 +132,6 @@ REASONS: Final[Mapping[str, str]] = {
     "@tlsPort": "is not allowed: only virt-api and virt-handler lead to a display",
     "@passwd": "is not allowed: the rights to the machine's subresources say who may see its display",
     "@cpuset": _OF_THE_POD,
+    **dict.fromkeys(("firmware", "@firmware", "@template", "@templateFormat", "@stateless", "varstore"), _UEFI),
 }
 """Why what people try is not allowed."""

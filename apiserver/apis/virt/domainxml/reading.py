@@ -52,6 +52,13 @@ class Reading:
     type: str
     """``qemu``, ``kvm``, or the placeholder for whichever the pod has."""
     uuid: str
+    """Its own, or the placeholder; empty where there is none."""
+    firmware: str
+    """``bios``, ``efi``, or ``secure``: UEFI with Secure Boot."""
+    tpm: str
+    """``none``, ``transient`` or ``persistent``."""
+    page_size: str
+    """Of huge pages, as a quantity; empty for ordinary ones."""
     disks: tuple[Disk, ...]
     networks: tuple[tuple[str, str], ...]
     """Names of the interfaces that stand beside the XML, and the MAC addresses that the XML gives them, empty where it gives none."""
@@ -113,6 +120,9 @@ def _reading(root: Node) -> Reading:
         machine=operating.get("machine") if operating is not None else "",
         type=root.get("type"),
         uuid=uuid.text if (uuid := root.child("uuid")) is not None else "",
+        firmware=rules.firmware(root),
+        tpm=_tpm(devices),
+        page_size=rules.PAGE_SIZES.get(rules.page_bytes(root), ""),
         disks=tuple(disk for each in devices.all("disk") if (disk := _disk(each)) is not None),
         networks=tuple(_network(each) for each in devices.all("interface")),
         has_serial=any(each.child("source") is not None for each in serial),
@@ -120,6 +130,13 @@ def _reading(root: Node) -> Reading:
         device_bytes=sum(map(_video_bytes, devices.all("video"))) + _IO_THREAD_BYTES * rules.io_threads(root),
         cache_bytes=_cache_bytes(root),
     )
+
+
+def _tpm(devices: Node) -> str:
+    backend = devices.find("tpm", "backend")
+    if backend is None:
+        return "none"
+    return "persistent" if backend.get("persistent_state") == "yes" else "transient"
 
 
 def _disk(element: Node) -> Disk | None:

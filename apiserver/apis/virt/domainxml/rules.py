@@ -18,6 +18,8 @@ MAX_MEMORY: Final = 16 << 40
 _COUNTS: Final = ("sockets", "dies", "cores", "threads")
 _OF_THE_NODE: Final = ("host-passthrough", "maximum")
 """Modes of ``<cpu>`` in which there is no model to be named."""
+PAGE_SIZES: Final = {2 << 20: "2Mi", 1 << 30: "1Gi"}
+"""Of huge pages, as quantities, by their bytes."""
 _NO_NODES: Final[tuple[Node, ...]] = ()
 
 
@@ -25,9 +27,11 @@ def problems(root: Node) -> list[Problem]:
     """Return what does not fit."""
     return [
         *_memory(root),
+        *_memory_backing(root),
         *_processors(root),
         *_identity(root),
         *_boot(root),
+        *_firmware(root),
         *_disks(root),
         *_sockets(root),
         *_machine(root),
@@ -53,6 +57,20 @@ def topology(root: Node) -> tuple[int, int, int]:
 def io_threads(root: Node) -> int:
     """Return the number of I/O threads."""
     return _number(root, "iothreads")
+
+
+def firmware(root: Node) -> str:
+    """Return ``bios``, ``efi``, or ``secure``: UEFI with Secure Boot."""
+    loader = root.find("os", "loader")
+    if loader is None:
+        return "bios"
+    return "secure" if loader.get("secure") == "yes" else "efi"
+
+
+def page_bytes(root: Node) -> int:
+    """Return the size of huge pages; 0: the guest's memory has ordinary ones."""
+    page = root.find("memoryBacking", "hugepages", "page")
+    return values.in_bytes(page.get("size"), page.get("unit")) if page is not None else 0
 
 
 def is_read_only(disk: Node) -> bool:
@@ -93,6 +111,49 @@ def _memory(root: Node) -> Iterator[Problem]:
         yield Problem("/domain/maxMemory", "must be at least the guest's memory, and at most 16 TiB")
 
 
+def _memory_backing(root: Node) -> Iterator[Problem]:
+    backing, size = root.child("memoryBacking"), page_bytes(root)
+    if backing is None:
+        return
+    source, access = backing.child("source"), backing.child("access")
+    kind = source.get("type") if source is not None else ""
+    if size and size not in PAGE_SIZES:
+        yield Problem("/domain/memoryBacking/hugepages/page/@size", "must be 2 MiB or 1 GiB")
+    elif size:
+        for cell in _cells(root):
+            if values.in_bytes(cell.get("memory"), cell.get("unit")) % size:
+                yield Problem(f"{cell.path}/@memory", f"must be a multiple of the huge pages, {PAGE_SIZES[size]}")
+    if size and kind == "anonymous":
+        yield Problem("/domain/memoryBacking/source/@type", "must be memfd beside huge pages, or not be there")
+    if access is not None and not size and kind != "memfd":
+        yield Problem(access.path, "needs <source type='memfd'/> or <hugepages>: the memory would be a file of the pod's")
+
+
+def _firmware(root: Node) -> Iterator[Problem]:
+    """UEFI is what the typed field ``firmware.bootloader.efi`` makes of it, and keeps its rules."""
+    kind, nvram = firmware(root), root.find("os", "nvram")
+    if kind == "bios":
+        if nvram is not None:
+            yield Problem(nvram.path, "needs /domain/os/loader")
+        return
+    if nvram is None:
+        yield Problem("/domain/os/nvram", f"is required beside <loader>, with {values.NVRAM}")
+    if not _is_pcie(root):
+        yield Problem("/domain/os/loader", "needs /domain/os/type/@machine q35 or one of its versions")
+    if root.find("features", "acpi") is None:
+        yield Problem("/domain/features/acpi", "is required: UEFI needs it")
+    bios = root.find("os", "bios")
+    if bios is not None and bios.get("useserial") == "yes":
+        yield Problem(f"{bios.path}/@useserial", "may not be yes beside <loader>: the machine has no BIOS")
+    if kind != "secure":
+        return
+    smm = root.find("features", "smm")
+    if smm is None or smm.get("state") != "on":
+        yield Problem("/domain/features/smm/@state", "must be on: a secure <loader> needs it")
+    if root.find("os", "kernel") is not None:
+        yield Problem("/domain/os/loader/@secure", "must be no beside <kernel>: nobody checks its signature")
+
+
 def _processors(root: Node) -> Iterator[Problem]:
     count, vcpu = _number(root, "vcpu"), root.child("vcpu")
     if vcpu is not None and int(vcpu.get("current", "1")) > count:
@@ -130,6 +191,8 @@ def _identity(root: Node) -> Iterator[Problem]:
     if name_of is not None and not name_of.text:
         yield Problem(name_of.path, f"must not be empty; {values.NAME} will do")
     uuid = root.child("uuid")
+    if uuid is None and root.find("devices", "tpm") is not None:
+        yield Problem("/domain/uuid", f"is required beside <tpm>, whose state is found by it; {values.UUID} will do")
     entries = root.find("sysinfo", "system")
     for entry in entries.all("entry") if entries is not None else ():
         if entry.get("name") == "uuid" and (uuid is None or entry.text.lower() != uuid.text.lower()):
@@ -197,10 +260,17 @@ def _sockets(root: Node) -> Iterator[Problem]:
             yield Problem(channel.path, "needs <graphics type='spice'>")
 
 
-def _machine(root: Node) -> Iterator[Problem]:
+def _is_pcie(root: Node) -> bool:
+    return "q35" in _machine_type(root)
+
+
+def _machine_type(root: Node) -> str:
     system = root.find("os", "type")
-    kind = system.get("machine") if system is not None else ""
-    is_pcie = kind == "q35" or kind.startswith("pc-q35")
+    return system.get("machine") if system is not None else ""
+
+
+def _machine(root: Node) -> Iterator[Problem]:
+    kind, is_pcie = _machine_type(root), _is_pcie(root)
     for controller in _devices(root, "controller"):
         driver = controller.child("driver")
         if driver is not None and driver.attributes and controller.get("model") != "virtio-scsi":

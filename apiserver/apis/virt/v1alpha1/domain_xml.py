@@ -24,17 +24,26 @@ def validate(spec: Object, path: Path) -> list[FieldError]:
         if typed is None:
             return [required(path.child(DOMAIN), "or domainXML")]
         return document.validate(typed, path.child(DOMAIN))
-    return [*_validate_beside(xml, typed or {}, path.child(DOMAIN)), *_validate_xml(xml, typed or {}, path.child(XML))]
+    return [*_validate_beside(xml, typed or {}, path), *_validate_xml(xml, typed or {}, path.child(XML))]
 
 
 def _validate_beside(xml: str, typed: Object, path: Path) -> list[FieldError]:
     text = "may not be set beside domainXML, which says it"
-    found = [forbidden(path.child(each), text) for each in beside.foreign(typed)]
+    found = [forbidden(path.child(DOMAIN, each), text) for each in beside.foreign(typed)]
     if found:
         return found
     whole = copy.deepcopy(dict(described.domain_of({"spec": {DOMAIN: typed, XML: xml}})))
+    if reading.problems_of(xml) and whole.get("firmware"):
+        whole["firmware"].pop("persistentState", None)  # nobody knows yet what is to be kept in it
     defaults.default_domain(whole)
-    return document.validate(whole, path)
+    return [_placed(each, typed, path) for each in document.validate(whole, path.child(DOMAIN))]
+
+
+def _placed(error: FieldError, typed: Object, path: Path) -> FieldError:
+    """Return an error about memory at its place in the XML, where that says how much there is."""
+    if error.path != str(path.child(DOMAIN, "memory", "guest")) or (typed.get("memory") or {}).get("guest") is not None:
+        return error
+    return forbidden(path.child(XML), f"/domain/memory: {error.detail}")
 
 
 def _validate_xml(xml: str, typed: Object, path: Path) -> list[FieldError]:

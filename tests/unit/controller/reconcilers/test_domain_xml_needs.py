@@ -10,7 +10,7 @@ from apiserver.apis.meta.objects import Object
 from controller.reconcilers.launcher_pods import domain_xml
 from controller.reconcilers.launcher_pods.launcher_pod import needs
 from controller.reconcilers.launcher_pods.needs import MIB
-from tests.unit.apiserver.apis.virt.domainxml.documents import DISK, INTERFACE, ROOT, document
+from tests.unit.apiserver.apis.virt.domainxml.documents import DISK, INTERFACE, LOADER, ROOT, document, uefi
 from tests.unit.controller.reconcilers.builders import a_vm
 
 CACHE = "<features><tcg><tb-cache unit='MiB'>96</tb-cache></tcg></features>"
@@ -33,6 +33,44 @@ def test_memory_processors_disks_and_networks_are_those_of_the_xml() -> None:
         "devices": {"disks": [ROOT], "interfaces": [{"name": "default"}], "graphics": [], "consoles": []},
     }
     assert needs(vm, claims) == needs(typed, claims)
+
+
+NOTHING: dict[str, Any] = {"interfaces": [], "graphics": [], "consoles": []}
+STATE = {"persistentState": {"claimName": "kept"}}
+
+
+@pytest.mark.parametrize(
+    ("xml", "beside", "typed"),
+    [
+        (uefi(), {}, {"firmware": {"bootloader": {"efi": {"secureBoot": False}}}, "devices": NOTHING}),
+        (
+            uefi(
+                LOADER.replace("type", "secure='yes' type"),
+                features="<acpi/><smm state='on'/>",
+                devices="<tpm model='tpm-tis'><backend type='emulator' version='2.0' persistent_state='yes'/></tpm>",
+            ),
+            {"firmware": STATE},
+            {
+                "firmware": {"bootloader": {"efi": {"persistent": True}}, **STATE},
+                "devices": {**NOTHING, "tpm": {"persistent": True}},
+            },
+        ),
+        (
+            document(inside="<memoryBacking><hugepages><page size='2048' unit='KiB'/></hugepages></memoryBacking>"),
+            {},
+            {"memory": {"guest": "128Mi", "hugepages": {"pageSize": "2Mi"}}, "devices": NOTHING},
+        ),
+        (
+            document(inside="<memoryBacking><source type='memfd'/><access mode='shared'/></memoryBacking>"),
+            {},
+            {"devices": NOTHING},
+        ),
+    ],
+)
+def test_firmware_tpm_and_huge_pages_need_what_the_typed_fields_need(xml: str, beside: dict[str, Any], typed: dict[str, Any]) -> None:
+    vm = a_vm()
+    vm["spec"]["domain"] = {"cpu": {"sockets": 2}, "memory": {"guest": "128Mi"}, **typed}
+    assert needs(of(xml, **beside), {}) == needs(vm, {})
 
 
 def test_memory_beside_the_xml_is_what_is_asked_for() -> None:

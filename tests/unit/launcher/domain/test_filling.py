@@ -15,7 +15,7 @@ from launcher.domain import filling
 from launcher.domain.definition import Definition, Tap
 from launcher.domain.disk_origins import Found
 from launcher.domain.values import InvalidSpecification
-from tests.unit.apiserver.apis.virt.domainxml.documents import DISK, INTERFACE, OPERATING, ROOT, document
+from tests.unit.apiserver.apis.virt.domainxml.documents import DISK, INTERFACE, LOADER, OPERATING, ROOT, document, uefi
 
 EXAMPLE = Path(__file__).parents[4] / "examples/domain-xml.yaml"
 TAPS = {"default": Tap("52:54:00:00:00:02", "tap0")}
@@ -64,6 +64,49 @@ def test_bytes_of_other_alphabets_and_blanks_stay() -> None:
 def test_an_identity_of_the_engine_stays() -> None:
     xml = document(INTERFACE.replace("@mac:default@", "52:54:00:00:00:02")).replace("@uuid@", UUID)
     assert changes(xml, filled(xml)) == [("@name@", "default_testvm"), ("@network:default@", "tap0")]
+
+
+def test_an_identity_in_capitals_stays() -> None:
+    xml = document().replace("@uuid@", UUID.upper())
+    assert changes(xml, filled(xml)) == [("@name@", "default_testvm")]
+
+
+@pytest.mark.parametrize(
+    ("xml", "beside", "code", "variables"),
+    [
+        (uefi(), {}, "OVMF_CODE_4M.fd", "/run/kubevirt/efi/OVMF_VARS_4M.fd"),
+        (
+            uefi(LOADER.replace("type", "secure='yes' type"), features="<acpi/><smm state='on'/>"),
+            {},
+            "OVMF_CODE_4M.secboot.fd",
+            "/run/kubevirt/efi/OVMF_VARS_4M.ms.fd",
+        ),
+        (
+            uefi(),
+            {"firmware": {"persistentState": {"claimName": "kept"}}},
+            "OVMF_CODE_4M.fd",
+            "/var/lib/kubevirt/firmware-state/u-1/OVMF_VARS_4M.fd",
+        ),
+        (
+            uefi().replace("@uuid@", UUID),
+            {"firmware": {"persistentState": {"claimName": "kept"}}},
+            "OVMF_CODE_4M.fd",
+            f"/var/lib/kubevirt/firmware-state/{UUID}/OVMF_VARS_4M.fd",
+        ),
+    ],
+)
+def test_uefi_is_that_of_the_pod(xml: str, beside: dict[str, Any], code: str, variables: str) -> None:
+    found = changes(xml, filled(xml, **beside))
+    assert [each for each in found if each[0] in ("@loader@", "@nvram@")] == [
+        ("@loader@", f"/usr/share/OVMF/{code}"),
+        ("@nvram@", variables),
+    ]
+
+
+@pytest.mark.parametrize("specification", [{}, {"firmware": {"bootloader": {"efi": {}}}}])
+def test_uefi_for_which_nothing_was_prepared_is_refused(specification: dict[str, Any]) -> None:
+    with pytest.raises(InvalidSpecification, match="/domain/os/loader: is not the UEFI for which the pod was made"):
+        filling.fill(uefi(), Definition("default", "testvm", "u-1", {"memory": {"guest": "128Mi"}, **specification}, "qemu"), TAPS)
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,9 @@ INTERFACE: Final = (
 SERIAL: Final = "<serial type='unix'><source mode='bind' path='@serial@'/></serial>"
 OPERATING: Final = "<type arch='x86_64' machine='q35'>hvm</type>"
 
+LOADER: Final = "<loader readonly='yes' type='pflash'>@loader@</loader>"
+NVRAM: Final = "<nvram>@nvram@</nvram>"
+
 ROOT: Final[dict[str, Any]] = {"name": "root", "type": "PersistentVolumeClaim", "source": {"name": "claim"}}
 
 
@@ -30,3 +33,8 @@ def document(
         f"{before}<domain {attributes}><name>@name@</name><uuid>@uuid@</uuid>{memory}{vcpu}"
         f"<os>{system}</os>{inside}<devices>{devices}</devices></domain>"
     )
+
+
+def uefi(loader: str = LOADER, nvram: str = NVRAM, features: str = "<acpi/>", *, devices: str = "", system: str = "") -> str:
+    """Return a domain with UEFI; ``system``: instead of its loader and variables."""
+    return document(devices, f"<features>{features}</features>", system=system or f"{OPERATING}{loader}{nvram}")

@@ -7,7 +7,7 @@ from typing import Final
 import pytest
 
 from apiserver.apis.virt.domainxml import parsing, reading
-from tests.unit.apiserver.apis.virt.domainxml.documents import DISK, INTERFACE, OPERATING, SERIAL, document
+from tests.unit.apiserver.apis.virt.domainxml.documents import DISK, INTERFACE, LOADER, NVRAM, OPERATING, SERIAL, document, uefi
 
 QEMU: Final = "xmlns:qemu='http://libvirt.org/schemas/domain/qemu/1.0'"
 DEVICES: Final = "/domain/devices"
@@ -18,6 +18,19 @@ def disk(
     source: str = "<source file='@disk:root@'/>", more: str = "", driver: str = "type='raw'", kind: str = "file", bus: str = "virtio"
 ) -> str:
     return f"<disk type='{kind}'><driver name='qemu' {driver}/>{source}<target dev='vda' bus='{bus}'/>{more}</disk>"
+
+
+PAGES: Final = "/domain/memoryBacking/hugepages"
+PAGE: Final = "<page size='2048' unit='KiB'/>"
+SECURE: Final = LOADER.replace("type", "secure='yes' type")
+
+
+def backing(inside: str) -> str:
+    return f"<memoryBacking>{inside}</memoryBacking>"
+
+
+def tpm(backend: str, kind: str = "emulator", model: str = "tpm-crb") -> str:
+    return f"<tpm model='{model}'><backend type='{kind}' {backend}</backend></tpm>"
 
 
 def card(**replaced: str) -> str:
@@ -94,8 +107,30 @@ REFUSED: Final = {
     "memory to come without cells": (document(inside="<maxMemory slots='4' unit='GiB'>4</maxMemory>"), "/domain/maxMemory"),
     "memory devices": (document("<memory model='dimm'/>"), f"{DEVICES}/memory"),
     "shared memory": (document("<shmem name='x'/>"), f"{DEVICES}/shmem"),
-    "huge pages": (document(inside="<memoryBacking><hugepages/></memoryBacking>"), "/domain/memoryBacking"),
-    "locked memory": (document(inside="<memoryBacking><locked/></memoryBacking>"), "/domain/memoryBacking"),
+    "huge pages of any size": (document(inside="<memoryBacking><hugepages/></memoryBacking>"), f"{PAGES}/page"),
+    "huge pages of another size": (document(inside=backing("<hugepages><page size='64'/></hugepages>")), f"{PAGES}/page/@size"),
+    "huge pages of a part": (
+        document(inside=backing("<hugepages><page size='2' unit='M' nodeset='0'/></hugepages>")),
+        f"{PAGES}/page/@nodeset",
+    ),
+    "huge pages of two sizes": (
+        document(inside=backing("<hugepages><page size='2' unit='M'/><page size='1' unit='G'/></hugepages>")),
+        f"{PAGES}/page[2]",
+    ),
+    "cells of parts of pages": (
+        document(
+            inside="<cpu><numa><cell memory='65536'/><cell memory='65537'/></numa></cpu>" + backing(f"<hugepages>{PAGE}</hugepages>"),
+        ),
+        "/domain/cpu/numa/cell[2]/@memory",
+    ),
+    "anonymous huge pages": (
+        document(inside=backing(f"<hugepages>{PAGE}</hugepages><source type='anonymous'/>")),
+        "/domain/memoryBacking/source/@type",
+    ),
+    "memory in a file": (document(inside=backing("<source type='file'/>")), "/domain/memoryBacking/source/@type"),
+    "memory in a file unsaid": (document(inside=backing("<access mode='shared'/>")), "/domain/memoryBacking/access"),
+    "memory that is allocated": (document(inside=backing("<allocation mode='immediate'/>")), "/domain/memoryBacking/allocation"),
+    "locked memory": (document(inside=backing("<locked/>")), "/domain/memoryBacking/locked"),
     "no processor": (document(vcpu="<vcpu>0</vcpu>"), "/domain/vcpu"),
     "too many processors": (document(vcpu="<vcpu>513</vcpu>"), "/domain/vcpu"),
     "pinned processors": (document(vcpu="<vcpu cpuset='0'>1</vcpu>"), "/domain/vcpu/@cpuset"),
@@ -125,6 +160,23 @@ REFUSED: Final = {
     "a device tree": (document(system=f"{OPERATING}<dtb>/x</dtb>"), "/domain/os/dtb"),
     "a loader": (document(system=f"{OPERATING}<loader>/x</loader>"), "/domain/os/loader"),
     "variables": (document(system=f"{OPERATING}<nvram>/x</nvram>"), "/domain/os/nvram"),
+    "firmware of libvirt's choice": (document(system=OPERATING).replace("<os>", "<os firmware='efi'>"), "/domain/os/@firmware"),
+    "features of firmware": (document(system=f"{OPERATING}<firmware/>"), "/domain/os/firmware"),
+    "a loader without variables": (uefi(system=f"{OPERATING}{LOADER}"), "/domain/os/nvram"),
+    "variables without a loader": (uefi(system=f"{OPERATING}{NVRAM}"), "/domain/os/nvram"),
+    "a loader of another type": (uefi(LOADER.replace("pflash", "rom")), "/domain/os/loader/@type"),
+    "a loader that is written to": (uefi(LOADER.replace("readonly='yes'", "readonly='no'")), "/domain/os/loader/@readonly"),
+    "a loader without state": (uefi(LOADER.replace("type", "stateless='yes' type")), "/domain/os/loader/@stateless"),
+    "a template": (uefi(nvram=NVRAM.replace("<nvram", "<nvram template='/x'")), "/domain/os/nvram/@template"),
+    "a loader of an old machine": (uefi().replace("q35", "pc"), "/domain/os/loader"),
+    "a loader without ACPI": (uefi(features="<apic/>"), "/domain/features/acpi"),
+    "a secure loader without SMM": (uefi(SECURE), "/domain/features/smm/@state"),
+    "a secure loader with SMM turned off": (uefi(SECURE, features="<acpi/><smm state='off'/>"), "/domain/features/smm/@state"),
+    "a secure loader of a kernel": (
+        uefi(SECURE, nvram=f"{NVRAM}<kernel>@kernel@</kernel>", features="<acpi/><smm state='on'/>"),
+        "/domain/os/loader/@secure",
+    ),
+    "a BIOS beside a loader": (uefi(nvram=f"{NVRAM}<bios useserial='yes'/>"), "/domain/os/bios/@useserial"),
     "a program of its own": (document(system="<type arch='x86_64' machine='q35'>exe</type><init>/bin/sh</init>"), "/domain/os/type"),
     "another architecture": (document(system="<type arch='aarch64' machine='virt'>hvm</type>"), "/domain/os/type/@arch"),
     "another machine": (document(system="<type arch='x86_64' machine='microvm'>hvm</type>"), "/domain/os/type/@machine"),
@@ -292,6 +344,18 @@ REFUSED: Final = {
         document("<rng model='virtio'><backend model='random'>/etc/shadow</backend></rng>"),
         f"{DEVICES}/rng/backend",
     ),
+    "a TPM of the node": (document(tpm("><device path='/dev/tpm0'/>", "passthrough")), f"{DEVICES}/tpm/backend/@type"),
+    "a TPM of an old version": (document(tpm("version='1.2'>")), f"{DEVICES}/tpm/backend/@version"),
+    "a TPM of no version": (document(tpm(">")), f"{DEVICES}/tpm/backend/@version"),
+    "a TPM with a secret": (document(tpm("version='2.0'><encryption secret='x'/>")), f"{DEVICES}/tpm/backend/encryption"),
+    "a TPM with a file": (document(tpm("version='2.0'><source type='file' path='/x'/>")), f"{DEVICES}/tpm/backend/source"),
+    "a TPM that writes a log": (document(tpm("version='2.0' debug='3'>")), f"{DEVICES}/tpm/backend/@debug"),
+    "a TPM of another machine": (document(tpm("version='2.0'>", model="spapr-tpm-proxy")), f"{DEVICES}/tpm/@model"),
+    "two TPMs": (document(tpm("version='2.0'>") * 2), f"{DEVICES}/tpm[2]"),
+    "a TPM whose state nobody finds": (
+        document(tpm("version='2.0'>")).replace("<uuid>@uuid@</uuid>", ""),
+        "/domain/uuid",
+    ),
     "an input of the node": (document("<input type='evdev'/>"), f"{DEVICES}/input/@type"),
     "a watchdog that dumps": (document("<watchdog model='i6300esb' action='dump'/>"), f"{DEVICES}/watchdog/@action"),
     **{
@@ -302,7 +366,6 @@ REFUSED: Final = {
             "redirdev",
             "redirfilter",
             "smartcard",
-            "tpm",
             "vsock",
             "lease",
             "hub",

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from apiserver.apis.virt.domainxml import parsing, reading
-from apiserver.apis.virt.hardware import consoles, cpu, disks, graphics, interfaces, memory
+from apiserver.apis.virt.hardware import consoles, cpu, disks, firmware, graphics, interfaces, memory, tpm
 from apiserver.apis.virt.hardware.described import domain_of
-from tests.unit.apiserver.apis.virt.domainxml.documents import DISK, INTERFACE, ROOT, SERIAL, document
+from tests.unit.apiserver.apis.virt.domainxml.documents import DISK, INTERFACE, LOADER, ROOT, SERIAL, document, uefi
 
 MIB = 1 << 20
 CELL = "<cell id='{}' cpus='{}' memory='64' unit='MiB'/>"
@@ -99,6 +99,59 @@ def test_an_address_of_the_xml_is_the_interfaces_unless_one_stands_beside() -> N
     assert found["mac"] == "52:54:00:c0:ff:ee"
     (found,) = interfaces.defaulted(domain_of(a_vm(xml, devices={"interfaces": [{"name": "default", "mac": "52:54:00:00:00:01"}]})))
     assert found["mac"] == "52:54:00:00:00:01"
+
+
+SECURE = uefi(LOADER.replace("type", "secure='yes' type"), features="<acpi/><smm state='on'/>")
+TPM = "<tpm model='tpm-crb'><backend type='emulator' version='2.0'{}/></tpm>"
+
+
+@pytest.mark.parametrize(
+    ("xml", "claim", "expected"),
+    [
+        (document(), False, None),
+        (uefi(), False, {"secureBoot": False, "persistent": False}),
+        (uefi(LOADER.replace("type", "secure='no' type")), False, {"secureBoot": False, "persistent": False}),
+        (SECURE, False, {"secureBoot": True, "persistent": False}),
+        (SECURE, True, {"secureBoot": True, "persistent": True}),
+    ],
+)
+def test_firmware_is_what_the_loader_is_and_a_claim_keeps_its_variables(xml: str, expected: object, *, claim: bool) -> None:
+    beside = {"firmware": {"persistentState": {"claimName": "Kept"}}} if claim else {}
+    domain = domain_of(a_vm(xml, **beside))
+    assert firmware.efi(domain) == expected
+    assert firmware.state_claim(domain) == ("kept" if claim else "")
+
+
+@pytest.mark.parametrize(("said", "expected"), [("", False), (" persistent_state='no'", False), (" persistent_state='yes'", True)])
+def test_a_tpm_is_kept_where_the_xml_says_so(said: str, *, expected: bool) -> None:
+    assert tpm.defaulted(domain_of(a_vm(document(TPM.format(said))))) == {"persistent": expected}
+    assert tpm.defaulted(domain_of(a_vm(document()))) is None
+
+
+def test_the_state_is_that_of_the_uuid_in_the_xml_unless_one_stands_beside() -> None:
+    own, other = "5D307CA9-b3ef-428c-8861-06e72d69f223", "6d307ca9-b3ef-428c-8861-06e72d69f223"
+    xml = document().replace("@uuid@", own)
+    assert firmware.state_directory(domain_of(a_vm(document())), "u-1") == "u-1"
+    assert firmware.state_directory(domain_of(a_vm(xml)), "u-1") == own.lower()
+    assert firmware.state_directory(domain_of(a_vm(xml, firmware={"uuid": other})), "u-1") == other
+
+
+@pytest.mark.parametrize(
+    ("page", "expected"),
+    [("size='2048' unit='KiB'", "2Mi"), ("size='2048'", "2Mi"), ("size='2' unit='M'", "2Mi"), ("size='1' unit='GiB'", "1Gi")],
+)
+def test_huge_pages_are_those_of_the_xml_however_much_memory_stands_beside(page: str, expected: str) -> None:
+    xml = document(inside=f"<memoryBacking><hugepages><page {page}/></hugepages></memoryBacking>")
+    assert memory.page_size(domain_of(a_vm(xml))) == expected
+    assert memory.compared(domain_of(a_vm(xml, memory={"guest": "1Gi"})))["guest"] == 1 << 30
+    assert memory.page_size(domain_of(a_vm(xml, memory={"guest": "1Gi"}))) == expected
+    assert memory.page_size(domain_of(a_vm(document()))) == ""
+
+
+@pytest.mark.parametrize("inside", ["", "<source type='memfd'/><access mode='shared'/>", "<source type='anonymous'/>", "<nosharepages/>"])
+def test_memory_of_ordinary_pages_may_be_of_several_kinds(inside: str) -> None:
+    found = reading.read(document(inside=f"<memoryBacking>{inside}</memoryBacking>"))
+    assert (found.memory_bytes, found.page_size) == (128 * MIB, "")
 
 
 def test_of_what_cannot_be_read_the_typed_fields_are_left() -> None:

@@ -11,13 +11,18 @@ import yaml
 
 from apiserver.apis.meta import decoding
 from apiserver.apis.virt.v1alpha1 import defaults, types, validation
-from tests.unit.apiserver.apis.virt.domainxml.documents import DISK, INTERFACE, OPERATING, ROOT, document
+from tests.unit.apiserver.apis.virt.domainxml.documents import DISK, INTERFACE, OPERATING, ROOT, document, uefi
 
 EXAMPLE = Path(__file__).parents[6] / "examples/domain-xml.yaml"
 TOPOLOGY = "<cpu><topology sockets='2' cores='1' threads='1'/></cpu>"
 IMAGE: dict[str, Any] = {"name": "root", "type": "Image", "source": {"reference": "example/disk"}}
 BLOCK = DISK.replace("'file'", "'block'").replace("source file", "source dev").replace("</disk>", "<readonly/></disk>")
 CONTAINER = {"image": "i", "kernelPath": "/k"}
+
+
+HUGEPAGES = "<memoryBacking><hugepages><page size='2' unit='MiB'/></hugepages></memoryBacking>"
+KEPT_TPM = "<tpm model='tpm-crb'><backend type='emulator' version='2.0' persistent_state='yes'/></tpm>"
+CLAIM = {"firmware": {"persistentState": {"claimName": "kept"}}}
 
 
 def a_vm(xml: str | None, **domain: Any) -> dict[str, Any]:
@@ -64,6 +69,10 @@ def test_everything_wrong_is_told_with_its_place() -> None:
         "spec.domainXML: Forbidden: /domain/devices/hostdev[1]: is not allowed: it reaches out of the machine's own pod",
         "spec.domainXML: Forbidden: /domain/devices/hostdev[2]: is not allowed: it reaches out of the machine's own pod",
     ]
+
+
+def uefi_of(mebibytes: str, **domain: Any) -> dict[str, Any]:
+    return a_vm(uefi().replace(">128<", f">{mebibytes}<"), **domain)
 
 
 BESIDE: dict[str, tuple[dict[str, Any], str]] = {
@@ -127,6 +136,11 @@ BESIDE: dict[str, tuple[dict[str, Any], str]] = {
         a_vm(document(inside="<cpu><numa><cell memory='131072'/></numa></cpu>"), memory={"guest": "1Gi"}),
         "/domain/cpu/numa: may not be there beside spec.domain.memory",
     ),
+    "too little memory for UEFI": (uefi_of("64"), "/domain/memory: must be greater than or equal to 128Mi"),
+    "memory of parts of huge pages": (
+        a_vm(document(inside=HUGEPAGES, memory="<memory unit='KiB'>131073</memory>")),
+        "/domain/memory: must be a multiple of hugepages.pageSize, 2Mi",
+    ),
     "a uuid without a place": (
         a_vm(document().replace("<uuid>@uuid@</uuid>", ""), firmware={"uuid": "5d307ca9-b3ef-428c-8861-06e72d69f223"}),
         "/domain/uuid: is required",
@@ -181,6 +195,9 @@ def test_what_fits_is_taken(name: str) -> None:
     [
         ({"cpu": {"model": "Nehalem"}}, "cpu.model"),
         ({"machine": {"type": "q35"}}, "machine"),
+        ({"memory": {"hugepages": {"pageSize": "2Mi"}}}, "memory.hugepages"),
+        ({"firmware": {"bootloader": {"efi": {}}}}, "firmware.bootloader"),
+        ({"devices": {"tpm": {}}}, "devices.tpm"),
         ({"firmware": {"kernelBoot": {"container": CONTAINER, "kernelArgs": "x"}}}, "firmware.kernelBoot.kernelArgs"),
         ({"devices": {"graphics": []}}, "devices.graphics"),
         ({"devices": {"disks": [{**ROOT, "target": {"bus": "virtio"}}]}}, "devices.disks[0].target"),
@@ -205,6 +222,46 @@ def test_what_the_xml_says_is_not_said_beside_it(domain: dict[str, Any], field: 
 def test_what_stands_beside_keeps_the_rules_of_typed_fields(domain: dict[str, Any], field: str) -> None:
     found = errors(a_vm(document(DISK, inside=TOPOLOGY), **domain))
     assert any(each.startswith(f"spec.domain.{field}: ") for each in found)
+
+
+@pytest.mark.parametrize(
+    "vm",
+    [
+        uefi_of("128"),
+        uefi_of("64", memory={"guest": "128Mi"}),
+        uefi_of("128", **CLAIM),
+        a_vm(document(KEPT_TPM), **CLAIM),
+        a_vm(document(inside=HUGEPAGES)),
+    ],
+)
+def test_firmware_tpm_and_pages_of_the_xml_are_those_of_the_typed_fields(vm: dict[str, Any]) -> None:
+    assert errors(vm) == []
+
+
+@pytest.mark.parametrize(
+    ("vm", "told"),
+    [
+        (a_vm(document(KEPT_TPM)), "firmware.persistentState: Required value: devices.tpm.persistent is true"),
+        (
+            a_vm(document(), **CLAIM),
+            "firmware.persistentState: Forbidden: may be set only where firmware.bootloader.efi or devices.tpm has",
+        ),
+        (a_vm(uefi(), firmware={"persistentState": {"claimName": "_"}}), 'firmware.persistentState.claimName: Invalid value: "_"'),
+        (uefi_of("128", memory={"guest": "64Mi"}), 'memory.guest: Invalid value: "64Mi": must be greater than or equal to 128Mi'),
+        (
+            a_vm(document(inside=HUGEPAGES), resources={"requests": {"memory": "128Mi"}}),
+            "resources.requests.memory: Forbidden: may not be set with memory.hugepages",
+        ),
+    ],
+)
+def test_what_has_to_stand_beside_the_xml_is_told_with_its_field(vm: dict[str, Any], told: str) -> None:
+    (error,) = errors(vm)
+    assert error.startswith(f"spec.domain.{told}")
+
+
+def test_of_xml_that_cannot_be_read_it_is_not_said_what_it_would_keep() -> None:
+    (error,) = errors(a_vm("<domain>", **CLAIM))
+    assert error.startswith("spec.domainXML: ")
 
 
 def test_xml_of_a_machine_that_is_on_stays() -> None:
