@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 from xml.etree.ElementTree import Element, SubElement
 
 from apiserver.apis.virt.hardware import cpu as hardware
@@ -31,6 +32,13 @@ def append(tree: Tree, definition: Definition) -> None:
     SubElement(cpu, "topology", {name: str(count) for name, count in counts.items()})
     _append_features(cpu, definition)
     cpu_numa.append(cpu, definition)
+
+
+def not_migratable(specification: Mapping[str, Any]) -> str:
+    """Return why a domain of this specification cannot be migrated live, or an empty string."""
+    if not hardware.is_dedicated(specification):
+        return ""
+    return "its processors are bound to those of the node that its pod has for itself"
 
 
 def _append_model(domain: Element, definition: Definition) -> Element:

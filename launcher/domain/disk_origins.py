@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 from typing import Any, Literal
 
 from apiserver.apis.virt import cloud_init, layout
-from apiserver.apis.virt.hardware import cpu, disks
+from apiserver.apis.virt.hardware import disks
 from launcher.domain.values import InvalidSpecification, confined, segment
 
 Format = Literal["raw", "qcow2"]
@@ -95,8 +95,4 @@ def _limit(disk: Mapping[str, Any], path: str) -> int:
 def not_migratable(specification: Mapping[str, Any]) -> str:
     """Return why a domain of this specification cannot be migrated live, or an empty string."""
     private = [origin.name for origin in origins(specification) if origin.overlay is not None]
-    if private:
-        return f"what the guest wrote to the image disk {private[0]!r} exists in its pod only"
-    if cpu.is_dedicated(specification):
-        return "its processors are bound to those of the node that its pod has for itself"
-    return ""
+    return f"what the guest wrote to the image disk {private[0]!r} exists in its pod only" if private else ""

@@ -16,19 +16,16 @@ from apiserver.apis.meta import errors
 from apiserver.apis.meta.resources import Resource
 from apiserver.apis.meta.schema import Model
 from apiserver.apis.virt import noderead
-from apiserver.client.rest import Client
 from apiserver.registry.virt import reads
 from apiserver.registry.virt.handlers import Handlers
 from apiserver.registry.virt.reads import HandlerRead
-from apiserver.registry.virt.revoking import RevokedNodes, trust_config
+from apiserver.registry.virt.revoking import RevokedNodes
 from certs.reloading import ClientTls, Files, ServerTls
 from handler.streams.reading import Reading
 from handler.streams.server import Server, Target
-from tests.component.handler.tls import NAMESPACE, Authority, Operator, publish_trust
+from tests.component.handler.tls import Authority, Operator, revoking
 from tests.component.handler.world import eventually
 from tests.component.test_streams_to_nodes import STRANGERS
-from tests.fakes import rbac
-from tests.fakes.kubeapi import FakeAPI
 
 
 class Song(Model):
@@ -91,17 +88,9 @@ class Scene:
 
 @pytest.fixture
 async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
-    authority, api = Authority(tmp_path / "certs"), FakeAPI()
-    api.authorize = rbac.authorizer("virt-api")
-    await publish_trust(api, authority.certificate)
-    async with api.serving() as config, Client(config, user_agent="test") as client, asyncio.TaskGroup() as tasks:
-        informer = trust_config(client, NAMESPACE)
-        revoked = RevokedNodes(informer)
-        following = tasks.create_task(informer.run())
-        await informer.synced.wait()
-        yield Scene(tmp_path, authority, revoked, Operator(api))
-        following.cancel()
-    assert api.forbidden == []
+    authority = Authority(tmp_path / "certs")
+    async with revoking(authority) as (revoked, operator):
+        yield Scene(tmp_path, authority, revoked, operator)
 
 
 async def test_what_the_node_tells_is_an_object_of_ours(scene: Scene) -> None:

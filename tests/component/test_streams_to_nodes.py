@@ -16,16 +16,13 @@ from websockets.exceptions import ConnectionClosed
 
 from apiserver.apis.meta import errors
 from apiserver.apis.virt import layout
-from apiserver.client.rest import Client
 from apiserver.endpoints.verbs import joining
-from apiserver.registry.virt.revoking import RevokedNodes, trust_config
+from apiserver.registry.virt.revoking import RevokedNodes
 from apiserver.registry.virt.streams import HandlerStream
 from certs.reloading import ClientTls, Files, ServerTls
 from handler.streams.server import Server, Target
-from tests.component.handler.tls import NAMESPACE, Authority, Operator, publish_trust
+from tests.component.handler.tls import Authority, Operator, revoking
 from tests.component.handler.world import eventually
-from tests.fakes import rbac
-from tests.fakes.kubeapi import FakeAPI
 from tests.fakes.launcher import run_directory
 
 
@@ -81,17 +78,9 @@ class Scene:
 
 @pytest.fixture
 async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
-    authority, api = Authority(tmp_path / "certs"), FakeAPI()
-    api.authorize = rbac.authorizer("virt-api")
-    await publish_trust(api, authority.certificate)
-    async with api.serving() as config, Client(config, user_agent="test") as client, asyncio.TaskGroup() as tasks:
-        informer = trust_config(client, NAMESPACE)
-        revoked = RevokedNodes(informer)
-        following = tasks.create_task(informer.run())
-        await informer.synced.wait()
-        yield Scene(tmp_path, authority, revoked, Operator(api))
-        following.cancel()
-    assert api.forbidden == []
+    authority = Authority(tmp_path / "certs")
+    async with revoking(authority) as (revoked, operator):
+        yield Scene(tmp_path, authority, revoked, operator)
 
 
 async def test_the_handler_of_the_machines_node_gets_the_keystrokes(scene: Scene) -> None:

@@ -11,12 +11,14 @@ from pathlib import Path
 
 from apiserver.apis.virt import names, trust
 from apiserver.client.rest import Client
+from apiserver.registry.virt.revoking import RevokedNodes, trust_config
 from certs import files, issuing
 from certs.issuing import Profile
 from certs.reloading import Files
 from controller.reconcilers.node_certificate_plan import profile_of
 from handler.identity.store import Store
 from handler.identity.trust import Trust
+from tests.fakes import rbac
 from tests.fakes.kubeapi import FakeAPI
 
 CONFIG_MAPS = "/api/v1/configmaps"
@@ -83,3 +85,19 @@ async def trusting(root: Path, authority: Authority) -> AsyncIterator[tuple[Trus
             following = tasks.create_task(made.run())
             yield made, Operator(api)
             following.cancel()
+
+
+@asynccontextmanager
+async def revoking(authority: Authority) -> AsyncIterator[tuple[RevokedNodes, Operator]]:
+    """Yield the nodes that virt-api knows to be revoked, with its own rights at an API server that only has the ConfigMap."""
+    api = FakeAPI()
+    api.authorize = rbac.authorizer("virt-api")
+    await publish_trust(api, authority.certificate)
+    async with api.serving() as config, Client(config, user_agent="test") as client, asyncio.TaskGroup() as tasks:
+        informer = trust_config(client, NAMESPACE)
+        revoked = RevokedNodes(informer)
+        following = tasks.create_task(informer.run())
+        await informer.synced.wait()
+        yield revoked, Operator(api)
+        following.cancel()
+    assert api.forbidden == []

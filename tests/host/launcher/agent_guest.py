@@ -10,10 +10,10 @@ import hashlib
 import os
 import re
 import shutil
-import subprocess
 from pathlib import Path
 from typing import Final
 
+from tests.host.launcher import guest
 from tests.host.launcher.guest import Guest
 from tests.testbed import layout
 
@@ -58,12 +58,12 @@ def _archive(base: Guest, work: Path) -> bytes:
     for name in ("bin", "lib/modules", "lib64", "lib/x86_64-linux-gnu"):
         (root / name).mkdir(parents=True)
     _modules(base, work, root)
-    _run("apt-get", "download", "qemu-guest-agent", cwd=work)
+    guest.run("apt-get", "download", "qemu-guest-agent", cwd=work)
     package = work / "package"
-    _run("dpkg-deb", "-x", str(next(work.glob("qemu-guest-agent*.deb"))), str(package))
+    guest.run("dpkg-deb", "-x", str(next(work.glob("qemu-guest-agent*.deb"))), str(package))
     agent = next(path for path in package.rglob("qemu-ga") if path.is_file() and os.access(path, os.X_OK))
     shutil.copy(agent, root / "bin/qemu-ga")
-    linked = _run("ldd", str(agent))
+    linked = guest.run("ldd", str(agent))
     assert "not found" not in linked, linked
     for library in re.findall(r"=> (/\S+)", linked):
         shutil.copy(library, root / "lib/x86_64-linux-gnu")
@@ -71,10 +71,7 @@ def _archive(base: Guest, work: Path) -> bytes:
     for name, script in (("agent", AGENT), ("dpkg-query", DPKG_QUERY)):
         (root / "bin" / name).write_text(script)
         (root / "bin" / name).chmod(0o755)
-    names = "\n".join(str(path.relative_to(root)) for path in sorted(root.rglob("*")))
-    archive = subprocess.run(
-        ["cpio", "-o", "-H", "newc", "--quiet"], cwd=root, input=names.encode(), capture_output=True, check=True
-    ).stdout
+    archive = guest.packed(root)
     for path in (root, package):
         shutil.rmtree(path)
     return archive
@@ -83,20 +80,6 @@ def _archive(base: Guest, work: Path) -> bytes:
 def _modules(base: Guest, work: Path, root: Path) -> None:
     """Take the modules of the kernel that the first guest has."""
     kernel = work / "kernel"
-    _run("dpkg-deb", "-x", str(next(base.directory.glob("linux-image*.deb"))), str(kernel))
-    version = next((kernel / "lib/modules").iterdir()).name
-    _run("depmod", "-b", str(kernel), version)
-    order: list[str] = []
-    for module in MODULES:
-        listed = _run("modprobe", "-d", str(kernel), "-S", version, "--show-depends", module)
-        for path in re.findall(r"^insmod (\S+)", listed, re.MULTILINE):
-            if Path(path).name not in order:
-                order.append(Path(path).name)
-                shutil.copy(path, root / "lib/modules")
-    (root / "lib/modules/order2").write_text("\n".join(order))
+    guest.run("dpkg-deb", "-x", str(next(base.directory.glob("linux-image*.deb"))), str(kernel))
+    guest.copy_modules(kernel, MODULES, root, "order2")
     shutil.rmtree(kernel)
-
-
-def _run(*arguments: str, cwd: Path | None = None) -> str:
-    environment = {**os.environ, "PATH": f"{os.environ['PATH']}:/usr/sbin:/sbin"}
-    return subprocess.run(arguments, cwd=cwd, env=environment, check=True, capture_output=True, text=True).stdout

@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 import subprocess
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -63,36 +64,53 @@ def build() -> Guest:
 
 
 def _build(work: Path) -> None:
-    package = re.findall(r"Depends: (\S+)", _run("apt-cache", "depends", "linux-image-cloud-amd64"))[0]
-    _run("apt-get", "download", package, cwd=work)
+    package = re.findall(r"Depends: (\S+)", run("apt-cache", "depends", "linux-image-cloud-amd64"))[0]
+    run("apt-get", "download", package, cwd=work)
     kernel = work / "kernel"
-    _run("dpkg-deb", "-x", str(next(work.glob("*.deb"))), str(kernel))
+    run("dpkg-deb", "-x", str(next(work.glob("*.deb"))), str(kernel))
     version = next((kernel / "lib/modules").iterdir()).name
     root = work / "root"
     for name in ("bin", "sbin", "proc", "sys", "dev", "tmp", "lib/modules"):
         (root / name).mkdir(parents=True)
     shutil.copy("/bin/busybox", root / "bin")
-    _run("depmod", "-b", str(kernel), version)
-    order: list[str] = []
-    for module in MODULES:
-        listed = _run("modprobe", "-d", str(kernel), "-S", version, "--show-depends", module)
-        for path in re.findall(r"^insmod (\S+)", listed, re.MULTILINE):
-            if Path(path).name not in order:
-                order.append(Path(path).name)
-                shutil.copy(path, root / "lib/modules")
-    (root / "lib/modules/order").write_text("\n".join(order))
+    copy_modules(kernel, MODULES, root, "order")
     (root / "init").write_text(INIT)
     (root / "init").chmod(0o755)
-    names = "\n".join(str(path.relative_to(root)) for path in sorted(root.rglob("*")))
-    archive = subprocess.run(
-        ["cpio", "-o", "-H", "newc", "--quiet"], cwd=root, input=names.encode(), capture_output=True, check=True
-    ).stdout
+    archive = packed(root)
     shutil.copy(kernel / "boot" / f"vmlinuz-{version}", work / "vmlinuz")
     shutil.rmtree(kernel)
     shutil.rmtree(root)
     (work / "initrd").write_bytes(gzip.compress(archive, 1))
 
 
-def _run(*arguments: str, cwd: Path | None = None) -> str:
+def copy_modules(kernel: Path, modules: Sequence[str], root: Path, order: str) -> None:
+    """Copy modules of an unpacked kernel, and those that they need, to the root of a RAM disk.
+
+    Args:
+        kernel: the directory in which its package was unpacked.
+        modules: their names.
+        root: where ``lib/modules`` is.
+        order: the file below it that lists them in the order in which they can be loaded.
+    """
+    version = next((kernel / "lib/modules").iterdir()).name
+    run("depmod", "-b", str(kernel), version)
+    names: list[str] = []
+    for module in modules:
+        listed = run("modprobe", "-d", str(kernel), "-S", version, "--show-depends", module)
+        for path in re.findall(r"^insmod (\S+)", listed, re.MULTILINE):
+            if Path(path).name not in names:
+                names.append(Path(path).name)
+                shutil.copy(path, root / "lib/modules")
+    (root / "lib/modules" / order).write_text("\n".join(names))
+
+
+def packed(root: Path) -> bytes:
+    """Return a directory as the archive that Linux takes for a RAM disk."""
+    names = "\n".join(str(path.relative_to(root)) for path in sorted(root.rglob("*")))
+    return subprocess.run(["cpio", "-o", "-H", "newc", "--quiet"], cwd=root, input=names.encode(), capture_output=True, check=True).stdout
+
+
+def run(*arguments: str, cwd: Path | None = None) -> str:
+    """Run a command, which may be one of the administrator's; return its output."""
     environment = {**os.environ, "PATH": f"{os.environ['PATH']}:/usr/sbin:/sbin"}
     return subprocess.run(arguments, cwd=cwd, env=environment, check=True, capture_output=True, text=True).stdout

@@ -367,7 +367,7 @@ def test_the_emulator_runs_beside_the_processors_unless_it_is_isolated() -> None
 
 
 def test_processors_of_its_own_are_not_those_of_another_node() -> None:
-    assert "processors" in disk_origins.not_migratable({"cpu": {"dedicatedCpuPlacement": True}})
+    assert "processors" in migratability.not_migratable({"cpu": {"dedicatedCpuPlacement": True}})
 
 
 def test_words_that_only_kvm_writes_are_checked_too() -> None:
