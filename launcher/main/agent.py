@@ -26,13 +26,15 @@ from launcher.protocol import messages
 logger = logging.getLogger(__name__)
 
 AGENT_SECONDS: Final = 30.0
+"""Between two rounds of questions for the status, unless an agent connects or goes."""
 PAUSE_SECONDS: Final = 1.0
-"""Between two rounds of questions: a guest may open and close its channel as often as it likes."""
+"""The least between two rounds: a guest may open and close its channel as often as it likes."""
 INFO_SECONDS: Final = 12.0
 """For all questions of one read; the last may take longer. virt-handler waits for twice as long."""
 TURN_SECONDS: Final = 10.0
-"""For the questions of another."""
+"""The longest that a read waits for the questions of another."""
 APPLICATIONS_SECONDS: Final = 600.0
+"""Between two runs of the guest's package manager."""
 
 
 class Agent:
@@ -65,7 +67,7 @@ class Agent:
         self._changed = asyncio.Event()
         self._turn = asyncio.Lock()
         self._applications: tuple[float, list[Object] | str] | None = None
-        """When the guest was asked for them, and what it said, or why it did not."""
+        """The last answer: the event loop's time of the question, in seconds, and the packages or the reason why there are none."""
 
     def take(self, domain: Observation | None) -> None:
         """Take in the domain as it is now."""

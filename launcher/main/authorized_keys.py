@@ -27,7 +27,9 @@ logger = logging.getLogger(__name__)
 LOOK_SECONDS: Final = 5.0
 """Between two looks at what is mounted: the kubelet takes up to two minutes to change it."""
 RETRY_SECONDS: Final = 30.0
+"""Between two tries after a failure."""
 MAX_PROBLEM: Final = 256
+"""Characters of the reason of a failure."""
 COMMAND: Final = "guest-ssh-add-authorized-keys"
 """https://www.qemu.org/docs/master/interop/qemu-ga-ref.html; since QEMU 5.2."""
 
@@ -67,7 +69,7 @@ class AuthorizedKeys:
         self._set: Mapping[int, str] | None = None
         """The versions of what is mounted whose keys the guest has."""
         self._again = 0.0
-        """When to try again, in the event loop's seconds."""
+        """The event loop's time, in seconds, before which nothing is tried again after a failure."""
 
     async def run(self) -> None:
         """Keep them until cancelled."""

@@ -35,7 +35,7 @@ class Known:
     status: messages.Status = field(default_factory=partial(messages.Status, revision=0))
     """The status that virt-handler is told. Once it says ``started``, a domain that is not active any more is a run that is over."""
     machine: messages.Machine | None = None
-    """Whose pod this is, once the guest's start or a place for it was asked for."""
+    """The machine that the pod belongs to, once its start or a place for its guest was asked for."""
     domain: Observation | None = None
     """The domain when it was last seen, which may be as old as the last event."""
     run: life.Run = field(default_factory=life.Run)

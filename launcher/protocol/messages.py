@@ -243,7 +243,7 @@ class InterfaceStatus:
 
 @dataclass(frozen=True, slots=True)
 class AgentStatus:
-    """What the guest agent told. All of it is the guest's word."""
+    """Answers of the guest agent. All of it is the guest's word."""
 
     connected: bool = False
     hostname: str = ""
@@ -255,7 +255,7 @@ class AgentStatus:
     version: str = ""
     """Of the agent."""
     problem: str = ""
-    """Why it does not answer although it is connected; what it said last stays."""
+    """The reason why it does not answer although it is connected; what it said last stays."""
 
 
 @dataclass(frozen=True, slots=True)

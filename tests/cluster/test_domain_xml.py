@@ -75,7 +75,7 @@ def test_what_breaks_out_is_refused_with_its_place(kubectl: Kubectl) -> None:
 
 
 class Engine:
-    """What an engine does of it: it runs a machine on a host that it chose, and reports what changes."""
+    """An engine above this API, as far as it matters: it runs a machine on a host that it chose, and reports what changes."""
 
     def __init__(self, kubectl: Kubectl) -> None:
         self._kubectl = kubectl

@@ -1,4 +1,4 @@
-"""What guests say of themselves: through aggregator, virt-handler, virt-launcher and libvirt, from the qemu-ga of the tiny guest."""
+"""Answers of guests about themselves: through aggregator, virt-handler, virt-launcher and libvirt, from the qemu-ga of the tiny guest."""
 
 from __future__ import annotations
 

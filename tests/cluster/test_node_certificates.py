@@ -80,7 +80,7 @@ def certificate_of_virt_api(system: Kubectl) -> str:
 
 
 def all_present_another_certificate(system: Kubectl, old: str) -> bool:
-    """Whether each virt-api presents the certificate of its Secret, and that is no longer ``old``."""
+    """True if each virt-api presents the certificate of its Secret, and that is no longer ``old``."""
     wanted = certificate_of_virt_api(system)
     pods = system.json("get", "pods", "-l", "kubevirt.io=virt-api")["items"]
     assert pods

@@ -29,7 +29,7 @@ from tests.component.test_streams_to_nodes import STRANGERS
 
 
 class Song(Model):
-    """What is read."""
+    """The object that is read."""
 
     words: list[str] | None = None
 

@@ -34,7 +34,7 @@ class FakeHypervisor:
         """XML of every domain that was ever started."""
         self.calls: list[str] = []
         self.answers: dict[str, object] = {}
-        """What the guest agent answers, by command; an exception is raised; what is not here it has not."""
+        """Answers of the guest agent by command; an exception is raised. It knows no other commands."""
         self.questions: list[tuple[str, Mapping[str, Any]]] = []
         self.fail_next: HypervisorError | None = None
         """Raised by the next ``create``, ``migrate`` or ``destroy``, before it does anything."""

@@ -42,7 +42,7 @@ class FakeLauncher:
         self.starting: asyncio.Event | None = None
         """Starts are answered once it is set."""
         self.texts: dict[str, str | messages.Refusal] = {}
-        """What is answered to a ``Read``, by what it asks for; what is not here is not offered."""
+        """Answers to a ``Read`` by what it asks for; nothing else is offered."""
         self.mute_reads = False
         """Never answers a ``Read``."""
         self.mute = False

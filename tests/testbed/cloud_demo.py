@@ -18,7 +18,7 @@ _BOOT_SECONDS = 900
 
 
 def is_wanted() -> bool:
-    """Whether the user asked for it.
+    """Tell whether the user asked for it.
 
     Raises:
         progress.StepFailed: what was asked for is not known.

@@ -120,7 +120,7 @@ class Tap(Connect):
 
 
 class Sheen(BaseModel):
-    """How a widget shines: asked of the widget, stored nowhere."""
+    """The shine of a widget: asked of the widget, stored nowhere."""
 
     shine: int = 0
 

@@ -1,4 +1,4 @@
-"""What can be read of a guest from its node: over mTLS from its launcher, once for all who ask."""
+"""Reads of a guest from its node: over mTLS from its launcher, once for all who ask."""
 
 from __future__ import annotations
 

@@ -102,7 +102,7 @@ def test_groups_of_devices_that_the_guest_gets_are_found(pod: tuple[Path, int]) 
 
 
 def test_a_launcher_and_its_children_may_lock_the_guests_memory(caplog: pytest.LogCaptureFixture) -> None:
-    """Where this process may allow it; else that is told, and nothing is broken."""
+    """A process that may not allow it says so, and breaks nothing."""
     program = "ulimit -l 64; sleep 60 & echo $!; wait"
     with subprocess.Popen(["sh", "-c", program], user=107, stdout=subprocess.PIPE, text=True) as launcher:
         assert launcher.stdout is not None

@@ -1,4 +1,4 @@
-"""What the real qemu-ga of a guest tells, through real libvirt; and an agent that hangs in the way of nothing."""
+"""Answers of the real qemu-ga of a guest, through real libvirt; and an agent that hangs in the way of nothing."""
 
 from __future__ import annotations
 

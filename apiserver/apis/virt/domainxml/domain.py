@@ -134,4 +134,4 @@ REASONS: Final[Mapping[str, str]] = {
     "@cpuset": _OF_THE_POD,
     **dict.fromkeys(("firmware", "@firmware", "@template", "@templateFormat", "@stateless", "varstore"), _UEFI),
 }
-"""Why what people try is not allowed."""
+"""Reasons, for people, why an element or attribute that they may well try is not allowed; by its name."""

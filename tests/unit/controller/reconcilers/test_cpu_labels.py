@@ -1,4 +1,4 @@
-"""What processors ask for in the labels of nodes, and what is said of it."""
+"""Labels of nodes that processors ask for, and the conditions that tell of them."""
 
 from __future__ import annotations
 

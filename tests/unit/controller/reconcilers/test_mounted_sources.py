@@ -18,7 +18,7 @@ from tests.unit.controller.reconcilers.builders import a_pod, a_vm, an_attempt
 from tests.unit.controller.reconcilers.test_launcher_pod import FIRST_BOOT
 
 BOUND = datetime(2026, 1, 1, tzinfo=UTC)
-"""When ``a_pod`` got its node."""
+"""The moment at which ``a_pod`` got its node."""
 SPEC = {key: value for key, value in FIRST_BOOT["spec"].items() if key in ("domain", "accessCredentials")}
 USER = "spec.domain.devices.disks[0].source.userDataSecretRef"
 NET = "spec.domain.devices.disks[0].source.networkDataSecretRef"

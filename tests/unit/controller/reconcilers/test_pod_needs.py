@@ -1,4 +1,4 @@
-"""What families need, together."""
+"""Needs of families of fields, added up."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What of libvirt's words becomes labels of a node."""
+"""Labels of a node, made of libvirt's capabilities."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each fact makes of what is known: one line of a table per transition."""
+"""Effects of each fact on what is known: one line of a table per transition."""
 
 from __future__ import annotations
 

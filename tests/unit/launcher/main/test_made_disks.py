@@ -1,4 +1,4 @@
-"""What no disk is made of; what is made, tests on the host read back."""
+"""Sources of which no disk is made; the disks that are made are read back by tests on the host."""
 
 from __future__ import annotations
 

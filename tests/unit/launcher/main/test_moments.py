@@ -1,4 +1,4 @@
-"""What arrives in the very moment in which something else is done."""
+"""Requests and events that arrive in the very moment in which something else is done."""
 
 from __future__ import annotations
 

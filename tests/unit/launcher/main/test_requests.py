@@ -1,4 +1,4 @@
-"""What a request asks for in the light of what is known, and what is refused: one line of a table per judgement."""
+"""Judgements of requests in the light of what is known: one line of a table each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who hears of a change, and when."""
+"""Listeners that hear of a change, and the moment at which they do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a destination of a stream may say to a client whose stream it refuses."""
+"""Words that a destination of a stream may say to a client whose stream it refuses."""
 
 from __future__ import annotations
 

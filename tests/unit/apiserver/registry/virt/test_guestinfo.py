@@ -1,4 +1,4 @@
-"""What virt-api passes on of a guest's information: what its model has, whoever said it."""
+"""The part of a guest's information that virt-api passes on: the fields of its model, whoever said them."""
 
 from __future__ import annotations
 

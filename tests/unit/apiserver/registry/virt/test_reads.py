@@ -1,4 +1,4 @@
-"""How many may wait for nodes to answer, and whose."""
+"""Bounds of the requests that wait for nodes to answer, of all and of one namespace."""
 
 from __future__ import annotations
 

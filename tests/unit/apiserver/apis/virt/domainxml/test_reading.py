@@ -1,4 +1,4 @@
-"""What is read of XML for the pod, its scheduling and its node."""
+"""Readings of XML for the pod, its scheduling and its node."""
 
 from __future__ import annotations
 
