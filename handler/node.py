@@ -8,8 +8,8 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from apiserver.apis.virt.described import domain_of
 from apiserver.apis.virt.hardware import disks, host_devices, interfaces, memory, vsock
-from apiserver.apis.virt.hardware.described import domain_of
 from handler.devices import ownership, passthrough
 from handler.network import setup
 from handler.network.setup import Interface

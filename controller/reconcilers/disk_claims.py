@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from apiserver.apis.meta.objects import Object, dig, is_deleting, uid_of
+from apiserver.apis.virt.described import domain_of
 from apiserver.apis.virt.hardware import disks, firmware
-from apiserver.apis.virt.hardware.described import domain_of
 
 CLAIM: Final = "PersistentVolumeClaim"
 IMAGE: Final = "Image"

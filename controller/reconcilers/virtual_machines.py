@@ -13,8 +13,8 @@ from apiserver.apis.core.resources import EVENTS, PODS
 from apiserver.apis.meta import errors
 from apiserver.apis.meta.objects import Key, Object, condition, controller_of, dig, key_of, name_of, namespace_of, uid_of
 from apiserver.apis.virt import layout, names, network, phases, power, structure
+from apiserver.apis.virt.described import domain_of
 from apiserver.apis.virt.hardware import interfaces
-from apiserver.apis.virt.hardware.described import domain_of
 from apiserver.apis.virt.resources import VIRTUAL_MACHINES
 from apiserver.client.informer import Informer
 from apiserver.client.rest import Client

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from apiserver.apis.virt import network
+from apiserver.apis.virt.described import domain_of
 from apiserver.apis.virt.hardware import interfaces
-from apiserver.apis.virt.hardware.described import domain_of
 from handler.network import filters, masquerade, namespaces
 from handler.pods.process import Launcher
 

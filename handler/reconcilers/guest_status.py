@@ -12,8 +12,8 @@ from apiserver.apis.meta.lines import one_line
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.virt import conditions as words
 from apiserver.apis.virt import layout, phases, power
+from apiserver.apis.virt.described import domain_of
 from apiserver.apis.virt.hardware import disks, graphics
-from apiserver.apis.virt.hardware.described import domain_of
 from handler.network.setup import Interface
 from launcher.protocol import messages
 

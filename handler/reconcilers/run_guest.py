@@ -22,7 +22,7 @@ from apiserver.apis.meta import objects
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.meta.resources import Resource
 from apiserver.apis.virt import access_credentials, conditions, phases, power
-from apiserver.apis.virt.hardware.described import domain_of
+from apiserver.apis.virt.described import domain_of
 from apiserver.apis.virt.resources import VIRTUAL_MACHINES
 from controller.runtime.clock import Clock
 from controller.runtime.flowcontrol import TokenBucket

@@ -33,7 +33,7 @@ def fill(text: str, definition: Definition, taps: Mapping[str, Tap]) -> str:
 
     Args:
         text: ``spec.domainXML``.
-        definition: what else is known of the domain; its specification is what :func:`hardware.described.domain_of` returns.
+        definition: what else is known of the domain; its specification is what :func:`apiserver.apis.virt.described.domain_of` returns.
         taps: by name of the interface.
 
     Raises:

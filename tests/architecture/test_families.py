@@ -22,7 +22,7 @@ MODELS, MEANINGS, NEEDS, XML = (
 )
 SHARED = {
     MODELS: {"cloud_init", "cpu_names", "cpu_numa", "document", "images", "rules"},
-    MEANINGS: {"cpu_numa", "described", "devices", "given"},
+    MEANINGS: {"cpu_numa", "devices", "given"},
     NEEDS: {"access_credentials", "domain_xml", "launcher", "launcher_pod", "needs", "scheduling"},
     XML: {
         "cloud_init",

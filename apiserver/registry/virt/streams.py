@@ -9,8 +9,8 @@ from typing import ClassVar, Final
 from apiserver.apis.meta import errors, objects
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.virt import conditions, layout, phases, streams
+from apiserver.apis.virt.described import domain_of
 from apiserver.apis.virt.hardware import consoles, graphics
-from apiserver.apis.virt.hardware.described import domain_of
 from apiserver.apis.virt.resources import VIRTUAL_MACHINES
 from apiserver.registry.generic.strategy import Connect, Destination
 from apiserver.registry.virt.handlers import Handlers, LocateHandler

@@ -11,8 +11,8 @@ from apiserver.apis.meta.objects import Object
 from apiserver.apis.meta.validation import FieldError
 from apiserver.apis.virt import conditions as words
 from apiserver.apis.virt import names, phases, power, summary
+from apiserver.apis.virt.described import domain_of
 from apiserver.apis.virt.hardware import cpu, memory
-from apiserver.apis.virt.hardware.described import domain_of
 from apiserver.apis.virt.resources import VIRTUAL_MACHINES
 from apiserver.apis.virt.v1alpha1 import defaults, status_validation, types, validation
 from apiserver.apis.virt.v1alpha1.allowed import NOTHING, Allowed

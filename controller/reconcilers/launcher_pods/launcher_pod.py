@@ -12,7 +12,7 @@ from typing import Final
 from apiserver.apis.core.resources import PODS
 from apiserver.apis.meta.objects import Object, dig, labels_of, name_of, namespace_of, owner_reference, uid_of
 from apiserver.apis.virt import layout, names
-from apiserver.apis.virt.hardware.described import domain_of
+from apiserver.apis.virt.described import domain_of
 from apiserver.apis.virt.resources import VIRTUAL_MACHINES
 from controller.reconcilers.launcher_pods import (
     access_credentials,

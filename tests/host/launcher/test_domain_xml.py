@@ -13,8 +13,8 @@ import pytest
 import yaml
 
 from apiserver.apis.virt import layout
+from apiserver.apis.virt.described import domain_of
 from apiserver.apis.virt.domainxml import told
-from apiserver.apis.virt.hardware.described import domain_of
 from launcher.protocol import messages
 from tests.host.launcher.sandbox import KERNEL_ARGS, KERNEL_BOOT, Launcher, a_machine
 

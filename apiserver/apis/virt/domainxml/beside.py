@@ -9,9 +9,9 @@ from apiserver.apis.virt import network
 from apiserver.apis.virt.domainxml import parsing, reading, values
 from apiserver.apis.virt.domainxml.grammar import Problem
 from apiserver.apis.virt.domainxml.reading import Disk, Reading
+from apiserver.apis.virt.hardware import disks as hardware
 
 Shape: TypeAlias = "Mapping[str, Shape]"
-_KIB: Final = 1024
 _END: Final[Shape] = {}
 """All below it."""
 
@@ -94,8 +94,7 @@ def _disk(disk: Disk, given: Mapping[str, Any]) -> Iterator[Problem]:
     read_only = bool(given.get("readOnly"))
     if read_only and not disk.is_read_only:
         yield Problem(f"{disk.path}/readonly", f"is required: disk {disk.name} of spec.domain.devices.disks is read-only")
-    overlaid = given.get("type") == "Image" and not read_only and given.get("device") != "cdrom"
-    if overlaid and disk.format != "qcow2":
+    if hardware.is_overlaid(given) and disk.format != "qcow2":
         yield Problem(f"{disk.path}/driver/@type", f"must be qcow2: what the guest writes to the image {disk.name} goes to an overlay")
     if given.get("type") != "Image" and disk.format != "raw":
         yield Problem(f"{disk.path}/driver/@type", f"must be raw: so is disk {disk.name}, whatever its guest writes to its beginning")
@@ -164,7 +163,9 @@ def combined(domain: Mapping[str, Any], found: Reading) -> dict[str, Any]:
 
 def _memory(domain: Mapping[str, Any], found: Reading) -> dict[str, Any]:
     given = (domain.get("memory") or {}).get("guest")
-    memory = {"guest": f"{-(-found.memory_bytes // _KIB)}Ki" if given is None else given}  # libvirt counts in KiB, too, and people read it
+    memory = {
+        "guest": f"{-(-found.memory_bytes // values.KIB)}Ki" if given is None else given
+    }  # libvirt counts in KiB, too, and people read it
     return memory | ({"hugepages": {"pageSize": found.page_size}} if found.page_size else {})
 
 

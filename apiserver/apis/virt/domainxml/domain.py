@@ -10,9 +10,8 @@ from apiserver.apis.virt.domainxml.devices import DEVICES
 from apiserver.apis.virt.domainxml.grammar import Element
 from apiserver.apis.virt.domainxml.processors import CLOCK, CPU, FEATURES, MAX_CPUS
 from apiserver.apis.virt.domainxml.values import ON_OFF, YES_NO, line, number, prose, unit, words
-from apiserver.apis.virt.hardware import machine
+from apiserver.apis.virt.hardware import io_threads, machine
 
-MAX_IO_THREADS: Final = 16
 _AMOUNT: Final = number(1, 10**18)
 
 
@@ -90,7 +89,7 @@ DOMAIN: Final = Element(
         "maxMemory": Element({"unit": unit, "slots": number(1, 256)}, text=_AMOUNT, required=frozenset({"slots"})),
         "memoryBacking": _MEMORY_BACKING,
         "vcpu": Element({"placement": words("static"), "current": number(1, MAX_CPUS)}, text=number(1, MAX_CPUS)),
-        "iothreads": Element(text=number(0, MAX_IO_THREADS)),
+        "iothreads": Element(text=number(0, io_threads.MAX)),
         "sysinfo": _SYSINFO,
         "os": _OS,
         "features": FEATURES,

@@ -10,15 +10,14 @@ from apiserver.apis.virt.domainxml import disks, grammar, parsing, rules, values
 from apiserver.apis.virt.domainxml.domain import DOMAIN, REASONS
 from apiserver.apis.virt.domainxml.grammar import Problem
 from apiserver.apis.virt.domainxml.parsing import Node
-from apiserver.apis.virt.hardware import video
+from apiserver.apis.virt.hardware import io_threads, video
 
 MIB: Final = 1 << 20
 REMEMBERED: Final = 256
 """Documents of which what was read is kept: every look at a machine asks for it."""
 _VRAM_MIB: Final = 16
+"""Memory of a card that says nothing of it: libvirt's default, as are those of a qxl card."""
 _QXL_MIB: Final = {"ram": 64, "vram": 64, "vgamem": 16}
-"""libvirt's, where nothing is said."""
-_IO_THREAD_BYTES: Final = 2 * MIB
 _DEFAULT_CACHE_BYTES: Final = 1 << 30
 """QEMU's translation cache at most, where no ``<tb-cache>`` says less (tcg/region.c)."""
 
@@ -127,7 +126,7 @@ def _reading(root: Node) -> Reading:
         networks=tuple(_network(each) for each in devices.all("interface")),
         has_serial=any(each.child("source") is not None for each in serial),
         graphics=tuple(each.get("type") for each in devices.all("graphics")),
-        device_bytes=sum(map(_video_bytes, devices.all("video"))) + _IO_THREAD_BYTES * rules.io_threads(root),
+        device_bytes=sum(map(_video_bytes, devices.all("video"))) + io_threads.THREAD_BYTES * rules.io_thread_count(root),
         cache_bytes=_cache_bytes(root),
     )
 

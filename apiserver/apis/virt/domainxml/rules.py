@@ -12,9 +12,8 @@ from typing import Final
 from apiserver.apis.virt.domainxml import disks, values
 from apiserver.apis.virt.domainxml.grammar import Problem
 from apiserver.apis.virt.domainxml.parsing import Node
+from apiserver.apis.virt.hardware import memory
 
-MIN_MEMORY: Final = 16 << 20
-MAX_MEMORY: Final = 16 << 40
 _COUNTS: Final = ("sockets", "dies", "cores", "threads")
 _OF_THE_NODE: Final = ("host-passthrough", "maximum")
 """Modes of ``<cpu>`` in which there is no model to be named."""
@@ -54,7 +53,7 @@ def topology(root: Node) -> tuple[int, int, int]:
     return sockets * dies, cores, threads
 
 
-def io_threads(root: Node) -> int:
+def io_thread_count(root: Node) -> int:
     """Return the number of I/O threads."""
     return _number(root, "iothreads")
 
@@ -101,13 +100,13 @@ def _amount(root: Node, name: str) -> int:
 def _memory(root: Node) -> Iterator[Problem]:
     total = memory_bytes(root)
     place = "/domain/cpu/numa" if _cells(root) else "/domain/memory"
-    if not MIN_MEMORY <= total <= MAX_MEMORY:
+    if not memory.MIN.bytes <= total <= memory.MAX.bytes:
         yield Problem(place, f"must be 16 MiB to 16 TiB, and is {total} bytes")
     if root.child("maxMemory") is None:
         return
     if not _cells(root):
         yield Problem("/domain/maxMemory", "needs NUMA cells in /domain/cpu/numa")
-    if not total <= _amount(root, "maxMemory") <= MAX_MEMORY:
+    if not total <= _amount(root, "maxMemory") <= memory.MAX.bytes:
         yield Problem("/domain/maxMemory", "must be at least the guest's memory, and at most 16 TiB")
 
 
@@ -246,7 +245,7 @@ def _disk(root: Node, disk: Node, bus: str) -> Iterator[Problem]:
     for name in ("iothread", "queues"):
         if driver.get(name) and bus != "virtio":
             yield Problem(f"{driver.path}/@{name}", "may be set on bus virtio only")
-    if int(driver.get("iothread", "0")) > io_threads(root):
+    if int(driver.get("iothread", "0")) > io_thread_count(root):
         yield Problem(f"{driver.path}/@iothread", "must be one of the threads that /domain/iothreads has")
 
 

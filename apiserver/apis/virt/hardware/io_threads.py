@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import count, cycle
-from typing import Any
+from typing import Any, Final
 
 from apiserver.apis.virt.hardware import disks
 from apiserver.apis.virt.hardware.given import Domain
+
+MAX: Final = 16
+"""Threads that disks may share."""
+THREAD_BYTES: Final = 2 << 20
+"""A thread's stack as far as it is used, and its own loop of events: 8 KiB measured of one that waits, and room for requests."""
 
 
 def shared(domain: Domain) -> int:

@@ -9,6 +9,8 @@ from apiserver.apis.meta.objects import Object
 from apiserver.apis.virt.hardware.given import Domain
 
 GUEST: Final = "512Mi"
+MIN: Final = quantity.parse("16Mi")
+MAX: Final = quantity.parse("16Ti")
 
 
 def guest_bytes(domain: Domain) -> int:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from pydantic import Field
 
 from apiserver.apis.meta.schema import Int32, Model
 from apiserver.apis.meta.validation import FieldError, Path
+from apiserver.apis.virt.hardware import io_threads as hardware
 from apiserver.apis.virt.v1alpha1.domain.rules import Object, validate_between
-
-MAX_COUNT: Final = 16
 
 
 class IOThreads(Model):
@@ -26,4 +23,4 @@ class IOThreads(Model):
 def validate(domain: Object, path: Path) -> list[FieldError]:
     """Return what is wrong with ``ioThreads``."""
     count = (domain.get("ioThreads") or {}).get("count")
-    return [] if count is None else validate_between(count, 0, MAX_COUNT, path.child("ioThreads", "count"))
+    return [] if count is None else validate_between(count, 0, hardware.MAX, path.child("ioThreads", "count"))

@@ -13,8 +13,6 @@ from apiserver.apis.virt.hardware import memory as hardware
 from apiserver.apis.virt.hardware import resources
 from apiserver.apis.virt.v1alpha1.domain.rules import Object, validate_amount
 
-MIN: Final = quantity.parse("16Mi")
-MAX: Final = quantity.parse("16Ti")
 MAX_ROOM: Final = quantity.parse("512Gi")
 """Of maxGuest: QEMU keeps 1Gi more for each slot, and an emulated processor has addresses of 40 bits."""
 
@@ -42,7 +40,7 @@ class Memory(Model):
 def validate(domain: Object, path: Path) -> list[FieldError]:
     """Return what is wrong with ``memory``."""
     given, shares, path = domain["memory"], path.child("resources"), path.child("memory")
-    found = validate_amount(given["guest"], MIN, MAX, path.child("guest"))
+    found = validate_amount(given["guest"], hardware.MIN, hardware.MAX, path.child("guest"))
     if given.get("maxGuest") is not None:
         found += validate_amount(given["maxGuest"], quantity.parse(str(given["guest"])), MAX_ROOM, path.child("maxGuest"))
     return found or _validate_hugepages(domain, path, shares)

@@ -6,7 +6,8 @@ from typing import Final
 
 import pytest
 
-from apiserver.apis.virt.domainxml import reading, rules
+from apiserver.apis.virt.domainxml import reading
+from apiserver.apis.virt.hardware import memory
 from tests.unit.apiserver.apis.virt.domainxml.documents import INTERFACE, OPERATING, SERIAL, document
 
 DEVICES: Final = "/domain/devices"
@@ -57,10 +58,10 @@ def threads(count: int) -> str:
 
 
 MEMORY: Final = {
-    "the least memory": (document(memory=kibibytes(rules.MIN_MEMORY)), []),
-    "a KiB less": (document(memory=kibibytes(rules.MIN_MEMORY - KIB)), ["/domain/memory"]),
-    "the most memory": (document(memory=kibibytes(rules.MAX_MEMORY)), []),
-    "a KiB more": (document(memory=kibibytes(rules.MAX_MEMORY + KIB)), ["/domain/memory"]),
+    "the least memory": (document(memory=kibibytes(memory.MIN.bytes)), []),
+    "a KiB less": (document(memory=kibibytes(memory.MIN.bytes - KIB)), ["/domain/memory"]),
+    "the most memory": (document(memory=kibibytes(memory.MAX.bytes)), []),
+    "a KiB more": (document(memory=kibibytes(memory.MAX.bytes + KIB)), ["/domain/memory"]),
     "cells that are too small together": (document(inside=cells(8, 7)), ["/domain/cpu/numa"]),
     "cells that are large enough together": (document(inside=cells(8, 8)), []),
     "room for what there is": (document(inside=cells(64, 64) + room(128)), []),
@@ -238,7 +239,7 @@ def test_the_other_place_is_told_of_what_is_there_twice() -> None:
 
 
 def test_amounts_are_told() -> None:
-    (small,) = reading.problems_of(document(memory=kibibytes(rules.MIN_MEMORY - KIB)))
-    assert str(rules.MIN_MEMORY - KIB) in small.text
+    (small,) = reading.problems_of(document(memory=kibibytes(memory.MIN.bytes - KIB)))
+    assert str(memory.MIN.bytes - KIB) in small.text
     (few,) = reading.problems_of(a_cpu(inside="<topology sockets='2' dies='2' cores='2' threads='2'/>"))
     assert few.text.endswith("2, and is 16")
