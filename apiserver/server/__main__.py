@@ -8,10 +8,12 @@ import logging
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
+from typing import get_args
 
 import uvloop
 
 from apiserver.apis.virt import names
+from apiserver.apis.virt.streams import Stream
 from apiserver.apis.virt.v1alpha1.allowed import Allowed
 from apiserver.client.config import ConfigError
 from apiserver.client.rest import Client
@@ -48,10 +50,7 @@ def kinds(options: Options, client: Client | None, tls: ClientTls | None) -> Kin
         locate, revoked = HandlerLocator(pods), RevokedNodes(config)
         addresses, is_revoked = locate.addresses, revoked.is_revoked
         if tls is not None:
-            connects = {
-                "console": HandlerStream("console", locate, lambda: tls.context, revoked),
-                "vnc": HandlerStream("vnc", locate, lambda: tls.context, revoked),
-            }
+            connects = {each: HandlerStream(each, locate, lambda: tls.context, revoked) for each in get_args(Stream)}
             handlers = Handlers(locate, lambda: tls.context, revoked)
             reads = {GuestInfo.name: GuestInfo(handlers), DomainXML.name: DomainXML(handlers)}
     username = options.handler_username or names.handler_username(options.namespace)

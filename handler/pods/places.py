@@ -62,6 +62,15 @@ def connect(directory: int, name: str) -> socket.socket:
         os.close(target)
 
 
+def has_socket(directory: int, name: str) -> bool:
+    """Return whether there is a unix socket ``name`` below a run directory."""
+    try:
+        os.close(opening.open_socket(directory, name))
+    except OSError:
+        return False
+    return True
+
+
 def peer_process(connection: socket.socket) -> int:
     """Return the process id of who listens at the other end (SO_PEERCRED), in our pid namespace."""
     pid, _, _ = _UCRED.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size))

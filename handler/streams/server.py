@@ -2,7 +2,8 @@
 
 Only a client with the certificate of virt-api gets anywhere: it has authorised the user. Errors are answered as ``Status`` objects
 before the upgrade: 404 when no such VM is here, 400 when its guest does not run or no websocket with our sub-protocol
-was asked for, 429 when too many streams are open (``limits``). What can be read (``reading``) is a JSON object instead.
+was asked for, 409 when the slot for a USB device has a client (``slots``), 429 when too many streams are open (``limits``). What can
+be read (``reading``) is a JSON object instead.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import logging
 import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -26,14 +28,17 @@ from handler.pods import places
 from handler.streams import pipe, reading
 from handler.streams.limits import DEFAULTS, Limits, OpenStreams, Wanted
 from handler.streams.reading import Reading, Waiting
+from handler.streams.slots import Slots
 
 logger = logging.getLogger(__name__)
 
 CLIENT: Final = "virt-api"
 SOCKETS: Final[Mapping[str, str]] = {
     **{streams.console(port): layout.console_socket(port) for port in range(layout.SERIAL_PORTS)},
+    **{streams.usbredir(slot): layout.redirection_socket(slot) for slot in range(layout.REDIRECTED_DEVICES)},
     "vnc": layout.VNC_SOCKET,
 }
+STREAMS: Final = frozenset({*SOCKETS, streams.usbredir()})
 PATH: Final = "/v1/namespaces/{namespace}/virtualmachines/{name}/{uid}/{stream}"
 CLOSE_SECONDS: Final = 3.0
 
@@ -75,6 +80,7 @@ class Server:
         self._host = host
         self._kubelet = kubelet
         self._counted = OpenStreams(limits)
+        self._slots = Slots()
         self._open: weakref.WeakSet[web.WebSocketResponse] = weakref.WeakSet()
 
     @property
@@ -123,7 +129,7 @@ class Server:
     def _target(self, request: web.Request) -> Target:
         info = request.match_info
         stream, what = info["stream"], f"{info['namespace']}/{info['name']}"
-        if stream not in SOCKETS and (self._reads is None or stream not in self._reads.checks):
+        if stream not in STREAMS and (self._reads is None or stream not in self._reads.checks):
             raise errors.NotFound(f"a virtual machine has no stream {stream!r}")
         target = self._lookup(info["namespace"], info["name"], info["uid"])
         if target is None:
@@ -153,14 +159,16 @@ class Server:
         asked = socket.can_prepare(request)
         if not asked.ok or asked.protocol != streams.SUBPROTOCOL:
             raise errors.BadRequest(f"{stream} is a websocket with the sub-protocol {streams.SUBPROTOCOL}")
-        kind = "vnc" if stream == "vnc" else "console"  # the ports of a machine share what one may have
-        with self._counted.one(Wanted(what, info["uid"], kind, request.headers.get(streams.HOLDER_HEADER, ""))):
-            return await self._joined(request, socket, target)
+        kind = stream.rstrip("0123456789")  # the ports or slots of a machine share what one may have
+        wanted = Wanted(what, info["uid"], kind, request.headers.get(streams.HOLDER_HEADER, ""))
+        exists = partial(self._exists, target.pod_uid)
+        with self._counted.one(wanted), self._slots.one(what, info["uid"], stream, exists) as chosen:
+            return await self._joined(request, socket, target, chosen)
 
-    async def _joined(self, request: web.Request, socket: web.WebSocketResponse, target: Target) -> web.WebSocketResponse:
+    async def _joined(self, request: web.Request, socket: web.WebSocketResponse, target: Target, stream: str) -> web.WebSocketResponse:
         """Carry bytes between a websocket and the guest until either ends."""
         info = request.match_info
-        reader, writer = await self._dial(target.pod_uid, info["stream"], f"{info['namespace']}/{info['name']}")
+        reader, writer = await self._dial(target.pod_uid, stream, f"{info['namespace']}/{info['name']}")
         try:
             await socket.prepare(request)
             if request.transport is not None:
@@ -177,6 +185,13 @@ class Server:
         finally:
             self._open.discard(socket)
             writer.close()
+
+    def _exists(self, pod_uid: str, stream: str) -> bool:
+        try:
+            with places.run_directory(pod_uid, self._kubelet) as directory:
+                return places.has_socket(directory, SOCKETS[stream])
+        except OSError:
+            return False
 
     async def _dial(self, pod_uid: str, stream: str, what: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         try:

@@ -27,6 +27,7 @@ from launcher.domain import (
     memory,
     panic,
     pci,
+    redirected_devices,
     rng,
     sound,
     tpm,
@@ -63,6 +64,7 @@ _FAMILIES: Final = (
     vsock,
     gpus,
     host_devices,
+    redirected_devices,
     usb,
     pci,
 )

@@ -54,6 +54,8 @@ SERIAL_SOCKET: Final = "serial.sock"
 """QEMU's end of the first serial port; virt-launcher alone connects to it."""
 SERIAL_PORTS: Final = 4
 """Serial ports of a PC."""
+REDIRECTED_DEVICES: Final = 4
+"""USB devices of clients that a machine can have at a time."""
 VNC_SOCKET: Final = "vnc.sock"
 SPICE_SOCKET: Final = "spice.sock"
 LIBVIRT_SOCKET: Final = "libvirt/libvirt-sock"
@@ -96,3 +98,8 @@ def console_socket(port: int) -> str:
 def serial_socket(port: int) -> str:
     """Return QEMU's end of a serial port, counted from 0."""
     return SERIAL_SOCKET if port == 0 else f"serial{port}.sock"
+
+
+def redirection_socket(slot: int) -> str:
+    """Return QEMU's end of a slot for a USB device of a client, counted from 0."""
+    return f"usbredir{slot}.sock"

@@ -10,10 +10,10 @@ from __future__ import annotations
 from typing import Final, Literal
 from urllib.parse import quote
 
-Stream = Literal["console", "vnc"]
+Stream = Literal["console", "vnc", "usbredir"]
 
 SUBPROTOCOL: Final = "plain.kubevirt.io"
-"""Raw bytes of the serial port or of the RFB protocol in binary messages; the name that KubeVirt's virtctl offers, too."""
+"""Raw bytes of the serial port, or of the protocol of RFB or usbredir, in binary messages; the name that KubeVirt's virtctl offers, too."""
 
 HOLDER_HEADER: Final = "X-Kubevirt-Stream-Holder"
 """Virt-api tells virt-handler by it which streams are of the same user: a token that says nothing else of who that is."""
@@ -34,6 +34,11 @@ CLOSE_POLICY_VIOLATION: Final = 1008
 def console(port: int) -> str:
     """Return the name of the stream of a serial port, counted from 0, between virt-api and virt-handler."""
     return "console" if port == 0 else f"console{port}"
+
+
+def usbredir(slot: int | None = None) -> str:
+    """Return the name of the stream of a slot for a USB device, counted from 0; None: of any slot that is free."""
+    return "usbredir" if slot is None else f"usbredir{slot}"
 
 
 def handler_path(namespace: str, name: str, uid: str, stream: str) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from apiserver.apis.meta.resources import Resource
-from apiserver.registry.generic.strategy import CreatingVerb, Strategy
+from apiserver.registry.generic.strategy import CreatingVerb, QueryParameter, Strategy
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,8 +21,8 @@ class Described:
     has_scale: bool = False
     verbs: Mapping[str, Resource] = field(default_factory=dict)
     """Action subresources, and what their answer is."""
-    connects: tuple[str, ...] = ()
-    """Stream subresources."""
+    connects: Mapping[str, tuple[QueryParameter, ...]] = field(default_factory=dict)
+    """Stream subresources, and what their query may say."""
     reads: Mapping[str, tuple[Resource, type[Any]]] = field(default_factory=dict)
     """Subresources that can only be read: the kind of the answer, and its pydantic model."""
 
@@ -37,7 +37,7 @@ class Described:
             has_status=strategy.has_status,
             has_scale=strategy.scaling is not None,
             verbs=verbs,
-            connects=tuple(strategy.connects),
+            connects={name: stream.parameters for name, stream in strategy.connects.items()},
             reads={name: (part.answers, part.model) for name, part in strategy.reads.items()},
         )
 

@@ -151,11 +151,12 @@ def _of(described: Described, base: str, patch_types: tuple[str, ...]) -> Iterat
             f"{one}/{part}", "get", f"read{scoped}{part.capitalize()}", f"Read {part} of the {kind}.",
             "get", answer, (*here, _PRETTY), f"{described.prefix}.{answer.kind}",
         )  # fmt: skip
-    for stream in described.connects:
-        identifier = f"connect{name}Get{within}{kind}{stream.capitalize()}"
+    for stream, query in described.connects.items():
+        parameters = (*here, *(Parameter(each.name, each.type, each.description) for each in query))
         yield Operation(
-            f"{one}/{stream}", "get", identifier, f"Connect to {stream} of the {kind}, by websocket.", "connect", resource, here, None
-        )
+            f"{one}/{stream}", "get", f"connect{name}Get{within}{kind}{stream.capitalize()}",
+            f"Connect to {stream} of the {kind}, by websocket.", "connect", resource, parameters, None,
+        )  # fmt: skip
 
 
 def _read_and_write(

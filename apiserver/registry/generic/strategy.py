@@ -113,6 +113,16 @@ class Destination:
     trust: ServerTrust | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class QueryParameter:
+    """A parameter of the query that a stream knows, as OpenAPI tells of it."""
+
+    name: str
+    type: str
+    """``string``, ``integer`` or ``boolean``."""
+    description: str
+
+
 class Connect:
     """A stream subresource (``console``): the client's websocket is joined to one that a :class:`Destination` serves."""
 
@@ -123,6 +133,11 @@ class Connect:
     """True if whoever is connected can do more than read: the right to ``create`` the subresource is needed beside ``get``."""
     holder_header: ClassVar[str] = ""
     """The header that tells the destination whose stream it is: a token, the same for all streams of a user, that says nothing else."""
+
+    @property
+    def parameters(self) -> tuple[QueryParameter, ...]:
+        """Return the parameters that :meth:`locate` reads in the query."""
+        return ()
 
     async def locate(self, obj: Object, query: Mapping[str, str]) -> Destination:
         """Return where the stream of ``obj`` is served now; ``query`` is the request's, of which a stream may know parameters.

@@ -1,4 +1,4 @@
-"""The streams ``console`` and ``vnc``: who may connect to what is decided here, the bytes are the machinery's."""
+"""The streams ``console``, ``vnc`` and ``usbredir``: who may connect to what is decided here, the bytes are the machinery's."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from apiserver.apis.meta import errors, objects
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.virt import conditions, layout, phases, streams
 from apiserver.apis.virt.described import domain_of
-from apiserver.apis.virt.hardware import consoles, graphics
+from apiserver.apis.virt.hardware import consoles, graphics, redirected_devices
 from apiserver.apis.virt.resources import VIRTUAL_MACHINES
-from apiserver.registry.generic.strategy import Connect, Destination
+from apiserver.registry.generic.strategy import Connect, Destination, QueryParameter
 from apiserver.registry.virt.handlers import Handlers, LocateHandler
 from apiserver.registry.virt.revoking import RevokedNodes
 
@@ -20,16 +20,30 @@ CONNECTABLE: Final = frozenset({phases.RUNNING, phases.STOPPING})
 """A guest that shuts down still has something to say."""
 
 
-def refuse(vm: Object, stream: streams.Stream, port: int = 0) -> str | None:
-    """Say why nobody can connect to this stream now, of a console to this serial port; None: one can."""
+PARAMETERS: Final[Mapping[str, QueryParameter]] = {
+    "console": QueryParameter("port", "integer", f"The serial port, from 0 to {layout.SERIAL_PORTS - 1}; the first when nothing is said."),
+    "usbredir": QueryParameter(
+        "slot", "integer", f"The slot for the device, from 0 to {layout.REDIRECTED_DEVICES - 1}; one that is free when nothing is said."
+    ),
+}
+"""What the query may say, by stream."""
+
+
+def refuse(vm: Object, stream: streams.Stream, number: int = 0) -> str | None:
+    """Say why nobody can connect to this stream now, of a console to this serial port, of usbredir to this slot; None: one can."""
     domain = domain_of(vm)
     ports = len(consoles.defaulted(domain))
     if stream == "console" and not ports:
         return "it has no serial port (spec.domain.devices.consoles is empty)"
-    if stream == "console" and port >= ports:
-        return f"it has no serial port {port}: they are counted from 0, and spec.domain.devices.consoles has {ports}"
+    if stream == "console" and number >= ports:
+        return f"it has no serial port {number}: they are counted from 0, and spec.domain.devices.consoles has {ports}"
     if stream == "vnc" and not any(each.get("type") == "vnc" for each in graphics.defaulted(domain)):
         return "it has no display of type vnc (spec.domain.devices.graphics)"
+    slots = redirected_devices.slots(domain)
+    if stream == "usbredir" and not slots:
+        return "it has no room for USB devices of clients (spec.domain.devices.redirectedDevices is not set)"
+    if stream == "usbredir" and number >= slots:
+        return f"it has no slot {number}: they are counted from 0, and spec.domain.devices.redirectedDevices.slots is {slots}"
     return absent(vm)
 
 
@@ -43,9 +57,9 @@ def absent(vm: Object) -> str | None:
     return None
 
 
-def check(vm: Object, stream: streams.Stream, port: int = 0) -> None:
+def check(vm: Object, stream: streams.Stream, number: int = 0) -> None:
     """Raise BadRequest, with the reason, unless one can connect."""
-    reason = refuse(vm, stream, port)
+    reason = refuse(vm, stream, number)
     if reason is None:
         return
     name = vm["metadata"]["name"]
@@ -54,9 +68,19 @@ def check(vm: Object, stream: streams.Stream, port: int = 0) -> None:
 
 
 def _port(text: str) -> int:
-    if len(text) == 1 and text.isdecimal() and text.isascii():
-        return int(text)
-    raise errors.BadRequest(f"port must be the number of a serial port, from 0 to {layout.SERIAL_PORTS - 1}")
+    if (number := _digit(text)) is None:
+        raise errors.BadRequest(f"port must be the number of a serial port, from 0 to {layout.SERIAL_PORTS - 1}")
+    return number
+
+
+def _slot(text: str | None) -> int | None:
+    if text is not None and _digit(text) is None:
+        raise errors.BadRequest(f"slot must be the number of a slot, from 0 to {layout.REDIRECTED_DEVICES - 1}")
+    return _digit(text) if text is not None else None
+
+
+def _digit(text: str) -> int | None:
+    return int(text) if len(text) == 1 and text.isdecimal() and text.isascii() else None
 
 
 def warnings(vm: Object) -> tuple[str, ...]:
@@ -83,9 +107,22 @@ class HandlerStream(Connect):
 
     async def locate(self, obj: Object, query: Mapping[str, str]) -> Destination:
         """Return virt-handler's address for this stream of ``obj``, and the name of its node that it has to prove."""
-        port = _port(query.get("port", "0")) if self._stream == "console" else 0
-        check(obj, self._stream, port)
-        return await self._handlers.destination(obj, streams.console(port) if self._stream == "console" else self._stream)
+        match self._stream:
+            case "console":
+                number = _port(query.get("port", "0"))
+                name = streams.console(number)
+            case "usbredir":
+                slot = _slot(query.get("slot"))
+                number, name = slot or 0, streams.usbredir(slot)
+            case other:
+                number, name = 0, other
+        check(obj, self._stream, number)
+        return await self._handlers.destination(obj, name)
+
+    @property
+    def parameters(self) -> tuple[QueryParameter, ...]:
+        """Return the port of a console, or the slot of a USB device."""
+        return (PARAMETERS[self._stream],) if self._stream in PARAMETERS else ()
 
     def warnings(self, obj: Object) -> tuple[str, ...]:
         """Return that the guest is paused, if it is."""

@@ -27,6 +27,7 @@ from controller.reconcilers.launcher_pods import (
     io_threads,
     launcher,
     memory,
+    redirected_devices,
     sound,
     tpm,
     video,
@@ -55,6 +56,7 @@ _FAMILIES: Final = (
     tpm,
     vsock,
     host_devices,
+    redirected_devices,
 )
 
 

@@ -143,6 +143,68 @@ async def test_a_further_serial_port_has_a_console_of_its_own(scene: Scene) -> N
         os.close(directory)
 
 
+@asynccontextmanager
+async def slots(scene: Scene, *numbers: int) -> AsyncIterator[list[Guest]]:
+    """Serve the sockets of slots for USB devices, each with a guest of its own."""
+    guests = [Guest() for _ in numbers]
+    directory = os.open(run_directory(scene.root, "pod-1"), os.O_PATH)
+    paths = [f"/proc/self/fd/{directory}/{layout.redirection_socket(number)}" for number in numbers]
+    servers = [await asyncio.start_unix_server(guest.serve, path) for guest, path in zip(guests, paths, strict=True)]
+    try:
+        yield guests
+    finally:
+        for guest, server in zip(guests, servers, strict=True):
+            guest.power_off()
+            server.close()
+        os.close(directory)
+
+
+async def test_a_usb_device_takes_the_first_slot_that_is_free_and_a_taken_one_is_a_conflict(scene: Scene) -> None:
+    async with slots(scene, 0, 1) as guests, scene.session() as session:
+
+        async def taken(slot: int | None = None) -> aiohttp.ClientWebSocketResponse:
+            url = scene.url(stream=streams.usbredir(slot))
+            socket = await session.ws_connect(url, protocols=(streams.SUBPROTOCOL,), server_hostname="n.virt-handler")
+            assert await socket.receive_bytes() == b"login: "
+            return socket
+
+        async def refused(slot: int | None = None) -> str:
+            body = await scene.refused(scene.url(stream=streams.usbredir(slot)))
+            assert (body["code"], body["reason"]) == (409, "Conflict")
+            return str(body["message"])
+
+        first = await taken()
+        assert [len(each.writers) for each in guests] == [1, 0]
+        assert 'kubevirt.io "testvm": slot 0 for redirected devices has a client' in await refused(0)
+        second = await taken()
+        assert [len(each.writers) for each in guests] == [1, 1]
+        assert "every slot for redirected devices has a client" in await refused()
+        assert "slot 1 for" in await refused(1)
+        assert scene.server.count == 2
+        await first.close()
+        async with asyncio.timeout(5):
+            while scene.server.count > 1:
+                await asyncio.sleep(0.01)
+        third = await taken()
+        assert [len(each.writers) for each in guests] == [2, 1]
+        for each in (second, third):
+            await each.close()
+
+
+async def test_the_slots_of_machines_are_their_own_and_a_dial_that_fails_takes_none(scene: Scene) -> None:
+    scene.targets["uid-2"] = Target("pod-2")
+    for _ in range(2):
+        absent = await scene.refused(scene.url("uid-2", stream=streams.usbredir()))
+        assert (absent["code"], absent["message"]) == (400, "virtual machine default/testvm has no usbredir0 now")
+    async with slots(scene, 0), scene.session() as session:
+        for uid in ("uid-1", "uid-3"):
+            scene.targets[uid] = Target("pod-1")
+            socket = await session.ws_connect(
+                scene.url(uid, stream=streams.usbredir(0)), protocols=(streams.SUBPROTOCOL,), server_hostname="n.virt-handler"
+            )
+            assert await socket.receive_bytes() == b"login: "
+
+
 async def test_several_may_attach_to_one_console(scene: Scene) -> None:
     async with scene.console() as one, scene.console() as other:
         assert await one.receive_bytes() == await other.receive_bytes() == b"login: "

@@ -15,6 +15,9 @@ from typing import Final
 
 from tests.testbed import layout
 
+KERNEL: Final = "linux-image-cloud-amd64"
+FULL_KERNEL: Final = "linux-image-amd64"
+"""It knows hardware that is no cloud's: USB."""
 MODULES: Final = (
     "virtio_pci",
     "virtio_blk",
@@ -28,6 +31,7 @@ MODULES: Final = (
     "isofs",
     "efivarfs",
 )
+USB_MODULES: Final = ("button", "evdev", "xhci_pci", "usbhid", "hid_generic")
 INIT: Final = """#!/bin/busybox sh
 export PATH=/bin:/sbin
 /bin/busybox --install -s /bin
@@ -49,22 +53,22 @@ class Guest:
     directory: Path
 
 
-def build() -> Guest:
-    """Return the guest, made at the first call on this machine."""
-    made_of = hashlib.sha256(f"{MODULES}{INIT}".encode()).hexdigest()[:8]
+def build(kernel: str = KERNEL, modules: Sequence[str] = MODULES) -> Guest:
+    """Return the guest with this kernel of the distribution's, made at the first call on this machine."""
+    made_of = hashlib.sha256(f"{modules}{INIT}{kernel.removeprefix(KERNEL)}".encode()).hexdigest()[:8]
     cache = layout.cache() / f"test-guest-{made_of}"
     if not (cache / "initrd").exists():
         work = cache.with_suffix(".new")
         shutil.rmtree(work, ignore_errors=True)
         work.mkdir(parents=True)
-        _build(work)
+        _build(work, kernel, modules)
         shutil.rmtree(cache, ignore_errors=True)
         work.rename(cache)
     return Guest(cache)
 
 
-def _build(work: Path) -> None:
-    package = re.findall(r"Depends: (\S+)", run("apt-cache", "depends", "linux-image-cloud-amd64"))[0]
+def _build(work: Path, package: str, modules: Sequence[str]) -> None:
+    package = re.findall(r"Depends: (linux-image-\S+)", run("apt-cache", "depends", package))[0]
     run("apt-get", "download", package, cwd=work)
     kernel = work / "kernel"
     run("dpkg-deb", "-x", str(next(work.glob("*.deb"))), str(kernel))
@@ -73,7 +77,7 @@ def _build(work: Path) -> None:
     for name in ("bin", "sbin", "proc", "sys", "dev", "tmp", "lib/modules"):
         (root / name).mkdir(parents=True)
     shutil.copy("/bin/busybox", root / "bin")
-    copy_modules(kernel, MODULES, root, "order")
+    copy_modules(kernel, modules, root, "order")
     (root / "init").write_text(INIT)
     (root / "init").chmod(0o755)
     archive = packed(root)

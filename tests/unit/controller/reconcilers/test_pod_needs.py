@@ -58,6 +58,7 @@ def test_each_overlay_has_its_room_on_the_node() -> None:
         ({"sound": {}}, 4),
         ({"inputs": [{"type": "tablet"}, {"type": "mouse"}, {"type": "keyboard"}]}, 2),
         ({"inputs": []}, 0),
+        ({"redirectedDevices": {"slots": 3}}, 48),
     ],
     ids=str,
 )

@@ -155,6 +155,15 @@ CASES = {
         },
     ),
     "vsock": defined(devices={"graphics": [], "vsock": {}}),
+    "redirected-devices": defined(
+        devices={
+            "inputs": [{"type": "keyboard"}, {"type": "mouse"}],
+            "redirectedDevices": {
+                "slots": 3,
+                "filter": [{"class": "0x08", "allow": False}, {"vendor": "0x1050", "product": "0x0407"}, {"class": "0x0B"}],
+            },
+        },
+    ),
     "virtio-video": defined(
         devices={
             "graphics": [{"type": "vnc"}, {"type": "spice"}],
@@ -281,6 +290,9 @@ def test_memory_is_a_quantity_in_bytes(text: str, expected: int) -> None:
         {"devices": {"rng": {"rate": {"bytes": True}}}},
         {"devices": {"panic": {"model": ["isa"]}}},
         {"devices": {"consoles": [{"type": "dev"}]}},
+        {"devices": {"redirectedDevices": {"slots": 5}}},
+        {"devices": {"redirectedDevices": {"filter": [{"vendor": "0x1050' allow='yes"}]}}},
+        {"devices": {"redirectedDevices": {"filter": [{"class": 8}]}}},
         {"devices": {"consoles": [{"type": "pty"}] * 5}},
     ],
     ids=str,

@@ -24,6 +24,7 @@ from apiserver.apis.virt.v1alpha1.domain import (
     machine,
     memory,
     panic,
+    redirected_devices,
     resources,
     rng,
     sound,
@@ -48,6 +49,7 @@ from apiserver.apis.virt.v1alpha1.domain.io_threads import IOThreads
 from apiserver.apis.virt.v1alpha1.domain.machine import Machine
 from apiserver.apis.virt.v1alpha1.domain.memory import Memory
 from apiserver.apis.virt.v1alpha1.domain.panic import Panic
+from apiserver.apis.virt.v1alpha1.domain.redirected_devices import RedirectedDevices
 from apiserver.apis.virt.v1alpha1.domain.resources import Resources
 from apiserver.apis.virt.v1alpha1.domain.rng import Rng
 from apiserver.apis.virt.v1alpha1.domain.rules import Object
@@ -81,6 +83,7 @@ _FAMILIES = (
     vsock,
     gpus,
     host_devices,
+    redirected_devices,
 )
 
 
@@ -133,6 +136,7 @@ class Devices(Model):
         "Default: none.",
         json_schema_extra=ATOMIC,
     )
+    redirected_devices: RedirectedDevices | None = Field(None, description="Room for USB devices of clients. Default: none.")
 
 
 class Domain(Model):

@@ -2,13 +2,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from openapi_spec_validator import OpenAPIV2SpecValidator, OpenAPIV30SpecValidator
 
 from apiserver.apis.core.resources import CONFIG_MAPS
 from apiserver.apis.meta import strategic_patch
+from apiserver.apis.virt.streams import Stream
 from apiserver.client.config import Config
 from apiserver.client.informer import Informer
 from apiserver.client.rest import Client
@@ -30,7 +31,7 @@ def _described() -> list[Described]:
         raise AssertionError
 
     revoked = RevokedNodes(Informer(Client(Config("http://127.0.0.1:1"), user_agent="test"), CONFIG_MAPS))
-    streams = {"console": HandlerStream("console", locate, tls, revoked), "vnc": HandlerStream("vnc", locate, tls, revoked)}
+    streams = {each: HandlerStream(each, locate, tls, revoked) for each in get_args(Stream)}
     return [Described.of(VirtualMachineStrategy(streams)), Described.of(MigrationStrategy())]
 
 
@@ -153,6 +154,20 @@ def test_kubectl_finds_what_it_looks_for() -> None:
     migrate = V3["paths"]["/apis/kubevirt.io/v1alpha1/namespaces/{namespace}/virtualmachines/{name}/migrate"]["post"]
     assert migrate["x-kubernetes-group-version-kind"]["kind"] == "Migration"
     assert "101" in V3["paths"]["/apis/kubevirt.io/v1alpha1/namespaces/{namespace}/virtualmachines/{name}/console"]["get"]["responses"]
+
+
+def test_what_the_query_of_a_stream_may_say_is_told() -> None:
+    one = "/apis/kubevirt.io/v1alpha1/namespaces/{namespace}/virtualmachines/{name}"
+    for document in (V3, V2):
+        asked = {
+            stream: {each["name"] for each in document["paths"][f"{one}/{stream}"]["get"]["parameters"] if each["in"] == "query"}
+            for stream in get_args(Stream)
+        }
+        assert asked == {"console": {"port"}, "vnc": set(), "usbredir": {"slot"}}
+    (port,) = (each for each in V3["paths"][f"{one}/console"]["get"]["parameters"] if each["in"] == "query")
+    assert port["schema"] == {"type": "integer", "uniqueItems": True}
+    assert not port.get("required")
+    assert "from 0 to 3" in port["description"]
 
 
 def test_the_published_schema_is_what_patches_follow() -> None:

@@ -482,6 +482,8 @@ def test_whoever_connects_to_a_paused_machine_is_told(conditions: Any, warnings:
             "it has no display of type vnc (spec.domain.devices.graphics)",
         ),
         (_vm(nodeName=""), "vnc", "it is not known which node it runs on"),
+        (_vm(), "usbredir", "it has no room for USB devices of clients (spec.domain.devices.redirectedDevices is not set)"),
+        ({**_vm(), "spec": {"domain": {"devices": {"redirectedDevices": {}}}}}, "usbredir", None),
     ],
 )
 def test_one_can_connect_to_what_a_running_machine_has(vm: dict[str, Any], stream: Any, reason: str | None) -> None:
@@ -530,6 +532,24 @@ async def test_a_port_of_the_console_leads_to_its_own_stream_and_only_one_that_i
     for wrong in ("", "-1", "x", "10", "\u0661", "../vnc"):
         with pytest.raises(errors.BadRequest, match="port must be the number of a serial port, from 0 to 3"):
             await console.locate(vm, {"port": wrong})
+
+
+async def test_a_usb_device_gets_the_slot_that_was_asked_for_or_any() -> None:
+    async def locate(node: str) -> tuple[str, int]:
+        return node, 8444
+
+    context: Any = object()
+    stream = streams.HandlerStream("usbredir", locate, lambda: context, _revoked())
+    vm = _vm()
+    vm["spec"]["domain"] = {"devices": {"redirectedDevices": {"slots": 2}}}
+    assert (await stream.locate(vm, {"port": "9"})).url.endswith("/usbredir")
+    assert (await stream.locate(vm, {"slot": "0"})).url.endswith("/usbredir0")
+    assert (await stream.locate(vm, {"slot": "1"})).url.endswith("/usbredir1")
+    with pytest.raises(errors.BadRequest, match=r"it has no slot 2: .*, and spec\.domain\.devices\.redirectedDevices\.slots is 2"):
+        await stream.locate(vm, {"slot": "2"})
+    for wrong in ("", "-1", "x", "10", "\u0661", "../vnc"):
+        with pytest.raises(errors.BadRequest, match="slot must be the number of a slot, from 0 to 3"):
+            await stream.locate(vm, {"slot": wrong})
 
 
 async def test_no_stream_leads_to_a_revoked_node_and_whoever_removes_the_config_map_pardons_none() -> None:

@@ -45,6 +45,10 @@ def device(name: str, **fields: Any) -> dict[str, Any]:
     return {"devices": {name: fields}}
 
 
+def redirected(*rules: dict[str, Any]) -> dict[str, Any]:
+    return {"devices": {"redirectedDevices": {"filter": list(rules)}}}
+
+
 UEFI: dict[str, Any] = {"firmware": {"bootloader": {"efi": {}}}}
 
 
@@ -220,6 +224,12 @@ def dedicated(**of: Any) -> dict[str, Any]:
             device("rng", rate={"bytes": 1, "period": 86_400_001}),
             "devices.rng.rate.period",
         ),
+        (device("redirectedDevices", slots=1), device("redirectedDevices", slots=0), "devices.redirectedDevices.slots"),
+        (device("redirectedDevices", slots=4), device("redirectedDevices", slots=5), "devices.redirectedDevices.slots"),
+        (redirected(*[{}] * 16), redirected(*[{}] * 17), "devices.redirectedDevices.filter"),
+        (redirected({"class": "0x0B"}), redirected({"class": "0x0Bx"}), "devices.redirectedDevices.filter[0].class"),
+        (redirected({}, {"vendor": "0x04d8"}), redirected({}, {"vendor": "1240"}), "devices.redirectedDevices.filter[1].vendor"),
+        (redirected({"product": "0x0000"}), redirected({"product": "0x0000\n"}), "devices.redirectedDevices.filter[0].product"),
         (host_devices(*["vendor.example/card"] * 16), host_devices(*["vendor.example/card"] * 17), "devices.hostDevices"),
         (host_devices("a.b/" + "c" * 63), host_devices("a.b/" + "c" * 64), "devices.hostDevices[0].deviceName"),
         (host_devices("vendor.example/card"), host_devices("card"), "devices.hostDevices[0].deviceName"),

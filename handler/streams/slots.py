@@ -1,0 +1,57 @@
+"""Slots for USB devices of clients that are taken.
+
+QEMU serves one client of each, and a second one would wait in its queue without a word. All streams to a machine of this node meet here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from apiserver.apis.meta import errors
+from apiserver.apis.virt import layout, streams
+from apiserver.apis.virt.resources import VIRTUAL_MACHINES
+
+_SLOTS: Final = tuple(streams.usbredir(slot) for slot in range(layout.REDIRECTED_DEVICES))
+
+
+class Slots:
+    """The streams of slots that are open now."""
+
+    def __init__(self) -> None:
+        self._taken: set[tuple[str, str]] = set()
+
+    @contextmanager
+    def one(self, machine: str, uid: str, stream: str, exists: Callable[[str], bool]) -> Iterator[str]:
+        """Take a slot as long as the block runs; yields the name of its stream. Streams of other kinds are left alone.
+
+        Args:
+            machine: ``namespace/name``, to speak of it.
+            uid: of the machine.
+            stream: what is asked for: one slot, or any that is free.
+            exists: says whether the machine has the slot of this stream.
+
+        Raises:
+            Conflict: it is taken, or all are.
+        """
+        any_slot = stream == streams.usbredir()
+        if not any_slot and stream not in _SLOTS:
+            yield stream
+            return
+        wanted = (_SLOTS[0], *filter(exists, _SLOTS[1:])) if any_slot else (stream,)
+        free = next((each for each in wanted if (uid, each) not in self._taken), None)
+        if free is None:
+            raise _busy(machine, "every slot" if any_slot else f"slot {_SLOTS.index(stream)}")
+        self._taken.add((uid, free))
+        try:
+            yield free
+        finally:
+            self._taken.discard((uid, free))
+
+
+def _busy(machine: str, what: str) -> errors.Conflict:
+    name, resource = machine.rpartition("/")[2], VIRTUAL_MACHINES
+    details = errors.Details(name=name, group=resource.group, kind=resource.plural)
+    why = f"{what} for redirected devices has a client; it is free again when that one has disconnected"
+    return errors.Conflict(f'Operation cannot be fulfilled on {resource.plural}.{resource.group} "{name}": {why}', details)

@@ -1,0 +1,85 @@
+"""USB devices of clients, as a guest sees them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from apiserver.apis.virt import layout
+from launcher.protocol import messages
+from tests.host.launcher import guest, sandbox
+from tests.host.launcher.sandbox import NO_GRAPHICS, Launcher, Viewer, a_machine, wait_for
+from tests.host.launcher.usb_peer import VENDOR_SPECIFIC, Peer
+
+pytestmark = [pytest.mark.host, pytest.mark.timeout(300)]
+Start = Callable[[], Launcher]
+
+VENDOR: Final = 0x1209
+"""Of the numbers that https://pid.codes gives to small projects; those of the products are for tests."""
+STORAGE: Final = 0x08
+INPUTS: Final = {f"480 0627:0001 QEMU USB {each}" for each in ("Keyboard", "Mouse", "Tablet")}
+"""Of high speed all, so none is behind a hub."""
+
+
+@pytest.fixture
+def start(program: Path, tmp_path: Path) -> Iterator[Start]:
+    launchers: list[Launcher] = []
+    with_usb = guest.build(guest.FULL_KERNEL, guest.USB_MODULES)
+
+    def make() -> Launcher:
+        launchers.append(Launcher(program, tmp_path / f"pod{len(launchers)}", with_usb))
+        return launchers[-1]
+
+    with sandbox.killed_afterwards(launchers):
+        yield make
+
+
+def devices(viewer: Viewer) -> set[str]:
+    """Return the USB devices that the guest sees, without its controllers: speed in Mbit/s, vendor, product and what it is called."""
+    each = "echo $(cat $d/speed) $(cat $d/idVendor):$(cat $d/idProduct) $(cat $d/product)"
+    told = viewer.sh(f"for d in /sys/bus/usb/devices/[0-9]*-*[0-9]; do [ -e $d/idVendor ] && {each}; done")
+    return set(told.splitlines())
+
+
+def until_seen(viewer: Viewer, wanted: str) -> None:
+    """Wait until the guest sees a device."""
+    wait_for(lambda: wanted in devices(viewer), 60, wanted)
+
+
+def a_machine_with(**redirected: Any) -> messages.Machine:
+    keyboards = [{"type": "keyboard"}, {"type": "mouse"}, {"type": "tablet"}]
+    return a_machine(devices={**NO_GRAPHICS, "inputs": keyboards, "redirectedDevices": redirected})
+
+
+def test_the_guest_sees_the_devices_that_clients_connect(start: Start) -> None:
+    pod = start()
+    rules = [{"vendor": f"{VENDOR:#06x}", "product": "0x0003", "allow": False}, {"class": "0xff", "vendor": f"{VENDOR:#06x}"}]
+
+    def connected(slot: int, product: int, vendor: int = VENDOR, kind: int = VENDOR_SPECIFIC) -> Peer:
+        return Peer(pod.socket(layout.redirection_socket(slot)), vendor=vendor, product=product, text=f"thing {product}", kind=kind)
+
+    with pod.client() as client, pod.console() as viewer:
+        client.ask(messages.Sync(a_machine_with(slots=2, filter=rules)))
+        viewer.expect("GUEST-READY", seconds=200)
+        for each in INPUTS:
+            until_seen(viewer, each)
+        assert devices(viewer) == INPUTS
+
+        with connected(0, 1) as one, connected(1, 2):
+            until_seen(viewer, "12 1209:0001 thing 1")
+            until_seen(viewer, "12 1209:0002 thing 2")
+            assert not one.ended.is_set()
+        wait_for(lambda: devices(viewer) == INPUTS, 60, "both devices to be pulled out")
+
+        with connected(0, 3) as refused, connected(1, 4, vendor=0x046D) as stranger:
+            assert refused.rejected.wait(30)
+            assert stranger.rejected.wait(30)
+            assert devices(viewer) == INPUTS
+        with connected(0, 4, kind=STORAGE) as storage:
+            assert storage.rejected.wait(30)
+        with connected(0, 4):
+            until_seen(viewer, "12 1209:0004 thing 4")
+        assert not (pod.run_directory / layout.redirection_socket(2)).exists()
