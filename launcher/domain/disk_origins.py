@@ -95,4 +95,7 @@ def _limit(disk: Mapping[str, Any], path: str) -> int:
 def not_migratable(specification: Mapping[str, Any]) -> str:
     """Return why a domain of this specification cannot be migrated live, or an empty string."""
     private = [origin.name for origin in origins(specification) if origin.overlay is not None]
-    return f"what the guest wrote to the image disk {private[0]!r} exists in its pod only" if private else ""
+    if private:
+        return f"what the guest wrote to the image disk {private[0]!r} exists in its pod only"
+    cached = [disk["name"] for disk in disks.defaulted(specification) if disks.is_cached(disk) and not disk["readOnly"]]
+    return f"the page cache of its node has data of the disk {cached[0]!r} (driver.cache)" if cached else ""

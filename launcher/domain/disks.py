@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import string
 from collections.abc import Mapping
 from typing import Any, Final
@@ -9,11 +10,13 @@ from xml.etree.ElementTree import Element, SubElement
 
 from apiserver.apis.virt.hardware import disks as hardware
 from apiserver.apis.virt.hardware import io_threads
+from launcher.domain import disk_driver, disk_io_tune
 from launcher.domain.definition import Definition, Tree
-from launcher.domain.disk_origins import Found, Origin, file_of, format_of, origins
+from launcher.domain.disk_origins import Found, Origin, file_of, origins
 from launcher.domain.values import InvalidSpecification
 
 _BUS_PREFIX: Final = {"virtio": "vd", "sata": "sd", "scsi": "sd"}
+_WWN: Final = re.compile(r"[0-9a-fA-F]{16}")
 _SERIAL_CHARACTERS: Final = frozenset(string.ascii_letters + string.digits + "_.+-: ")
 
 
@@ -54,21 +57,15 @@ def _targets(specification: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 def _append_disk(devices: Element, disk: Mapping[str, Any], origin: Origin, found: Found, target: tuple[str, str]) -> Element:
     element = SubElement(devices, "disk", type="block" if found.block else "file", device=str(disk["device"]))
-    driver = SubElement(element, "driver", name="qemu", type=format_of(origin, found))
-    if found.direct:
-        # Without O_DIRECT the data of two hosts' page caches could differ after a migration. io=native blocks the main loop while a
-        # sparse file grows, so it is for devices only.
-        driver.set("cache", "none")
-        driver.set("io", "native" if found.block else "threads")
-    if not origin.read_only:
-        driver.set("discard", "unmap")
-    if disk["device"] == "disk":
-        # A file system that is full, storage that is away: the guest stands still until somebody unpauses it, and has lost nothing.
-        driver.set("error_policy", "stop")
+    driver = disk_driver.append(element, disk, origin, found)
     SubElement(element, "source", {"dev" if found.block else "file": str(file_of(origin, found))})
     SubElement(element, "target", dev=target[0], bus=target[1])
+    disk_io_tune.append(element, disk)
+    disk_driver.append_sizes(element, disk)
     if serial := disk.get("serial"):
         SubElement(element, "serial").text = _serial(serial, origin.name)
+    if wwn := disk.get("wwn"):
+        SubElement(element, "wwn").text = _wwn(wwn, origin.name)
     if order := disk.get("bootOrder"):
         SubElement(element, "boot", order=str(int(order)))
     if origin.read_only:
@@ -87,6 +84,12 @@ def _serial(serial: object, name: str) -> str:
     if not isinstance(serial, str) or not set(serial) <= _SERIAL_CHARACTERS:
         raise InvalidSpecification(f"devices.disks: the serial of {name!r} has characters that libvirt refuses")
     return serial
+
+
+def _wwn(wwn: object, name: str) -> str:
+    if not isinstance(wwn, str) or not _WWN.fullmatch(wwn):
+        raise InvalidSpecification(f"devices.disks: the World Wide Name of {name!r} is none")
+    return wwn.lower()
 
 
 def _letters(index: int) -> str:

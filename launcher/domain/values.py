@@ -10,11 +10,17 @@ from typing import Final
 from apiserver.apis.virt import layout
 
 _WORD: Final = re.compile(r"[A-Za-z0-9_.+-]{1,64}")
+_WORD_START: Final = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _SMBIOS: Final = re.compile(r"[ -~]{1,64}")
 
 
 class InvalidSpecification(Exception):
     """A specification from which no domain can be made; the message starts with the path of the field."""
+
+
+def snake(name: str) -> str:
+    """Return the name of a field as libvirt writes it: ``error_policy`` for ``errorPolicy``."""
+    return _WORD_START.sub("_", name).lower()
 
 
 def segment(value: object, path: str) -> str:

@@ -21,13 +21,15 @@ MODELS, MEANINGS, NEEDS, XML = (
     "launcher/domain",
 )
 SHARED = {
-    MODELS: {"cloud_init", "cpu_names", "cpu_numa", "document", "images", "rules"},
-    MEANINGS: {"cpu_numa", "devices", "given"},
+    MODELS: {"cloud_init", "cpu_names", "cpu_numa", "disk_driver", "disk_io_tune", "document", "images", "rules"},
+    MEANINGS: {"cpu_numa", "devices", "disk_io_tune", "given"},
     NEEDS: {"access_credentials", "domain_xml", "launcher", "launcher_pod", "needs", "scheduling"},
     XML: {
         "cloud_init",
         "cpu_numa",
         "definition",
+        "disk_driver",
+        "disk_io_tune",
         "disk_origins",
         "document",
         "filling",

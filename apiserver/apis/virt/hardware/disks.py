@@ -8,10 +8,14 @@ from typing import Any, Final
 from apiserver.apis.meta import quantity
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.virt import cloud_init
-from apiserver.apis.virt.hardware import cpu, given
+from apiserver.apis.virt.hardware import cpu, disk_io_tune, given
 from apiserver.apis.virt.hardware.given import Domain
 
 IMAGE_PATH: Final = "disk/disk.img"
+BLOCK: Final = 512
+"""Bytes of a block where nothing is said."""
+UNCACHED: Final = ("none", "directsync")
+"""Values of ``driver.cache`` that keep the data out of the node's page cache."""
 OVERLAY_SIZE_LIMIT: Final = "4Gi"
 """Default of ``source.sizeLimit`` of an image disk that the guest writes to: the cloud images of most distributions are smaller."""
 
@@ -26,7 +30,7 @@ def defaulted(domain: Domain) -> list[Object]:
 
 def compared(domain: Domain) -> list[Object]:
     """Return :func:`defaulted` with amounts in bytes: for comparisons."""
-    return [_with_overlay_in_bytes(each) for each in defaulted(domain)]
+    return [_in_bytes(each) for each in defaulted(domain)]
 
 
 def queues(domain: Domain) -> int:
@@ -53,8 +57,21 @@ def is_overlaid(disk: Mapping[str, Any]) -> bool:
     return bool(disk.get("type") == "Image" and disk["device"] != "cdrom" and not disk["readOnly"])
 
 
-def _with_overlay_in_bytes(disk: Object) -> Object:
-    return {**disk, "source": {**disk["source"], "sizeLimit": overlay_bytes(disk)}} if is_overlaid(disk) else disk
+def block_size(disk: Mapping[str, Any]) -> tuple[int, int]:
+    """Return the bytes of a logical and of a physical block."""
+    said = disk.get("blockSize") or {}
+    logical = said.get("logical") or BLOCK
+    return logical, said.get("physical") or logical
+
+
+def is_cached(disk: Mapping[str, Any]) -> bool:
+    """Return whether the page cache of the node is to have what a disk reads and writes, because its author said so."""
+    return (disk.get("driver") or {}).get("cache", "none") not in UNCACHED
+
+
+def _in_bytes(disk: Object) -> Object:
+    found = {**disk, "ioTune": disk_io_tune.limits(disk)} if disk.get("ioTune") else disk
+    return {**found, "source": {**found["source"], "sizeLimit": overlay_bytes(found)}} if is_overlaid(found) else found
 
 
 def _disk(said: Object, position: int) -> Object:

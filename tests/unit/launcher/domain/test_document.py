@@ -56,6 +56,12 @@ OFF: Any = {
     "pvspinlock": {"enabled": False},
     "smm": {"enabled": False},
 }
+LIMITS_OF_BOTH: Any = {"totalBytesSec": "10Mi", "totalBytesSecMax": "20Mi", "totalIopsSec": 100, "totalIopsSecMax": 1000}
+LIMITS_OF_EACH: Any = {
+    f"{direction}{name}": value
+    for direction in ("read", "write")
+    for name, value in {"BytesSec": "1M", "BytesSecMax": "2M", "IopsSec": 10, "IopsSecMax": 20}.items()
+}
 TAP = Tap("52:54:00:00:00:02", "tap0")
 
 
@@ -131,6 +137,18 @@ CASES = {
         found={"image": Found(format="qcow2", direct=False), "data": Found(block=True)},
         cpu={"sockets": 2, "cores": 2, "threads": 1, "model": "Nehalem"},
         machine={"type": "pc"},
+    ),
+    "disk-drivers": defined(
+        devices={
+            "disks": [
+                {**CLAIM, "driver": {"cache": "directsync", "io": "native", "discard": "ignore", "detectZeroes": "on"}},
+                {**CLAIM, "name": "cached", "driver": {"cache": "writeback", "io": "threads", "errorPolicy": "enospace"}},
+                {**CLAIM, "name": "device", "driver": {"cache": "unsafe"}, "target": {"bus": "scsi"}, "wwn": "5000C500A1B2C3D4"},
+                {**IMAGE, "ioTune": LIMITS_OF_BOTH, "blockSize": {"logical": 4096}},
+                {**CLAIM, "name": "apart", "ioTune": LIMITS_OF_EACH, "blockSize": {"physical": 4096}, "readOnly": True},
+            ]
+        },
+        found={"image": Found(format="qcow2", direct=False), "device": Found(block=True), "apart": Found(direct=False)},
     ),
     "further-devices": defined(
         devices={

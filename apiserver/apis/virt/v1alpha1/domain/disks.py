@@ -13,8 +13,10 @@ from apiserver.apis.meta.schema import Int32, Model, Quantity
 from apiserver.apis.meta.validation import FieldError, Path, duplicate, forbidden, invalid, not_supported, required, too_long
 from apiserver.apis.virt import cloud_init as made
 from apiserver.apis.virt.hardware import disks as hardware
-from apiserver.apis.virt.v1alpha1.domain import cloud_init
+from apiserver.apis.virt.v1alpha1.domain import cloud_init, disk_driver, disk_io_tune
 from apiserver.apis.virt.v1alpha1.domain.cloud_init import SecretKey
+from apiserver.apis.virt.v1alpha1.domain.disk_driver import BlockSize, DiskDriver
+from apiserver.apis.virt.v1alpha1.domain.disk_io_tune import IoTune
 from apiserver.apis.virt.v1alpha1.domain.images import PullPolicy
 from apiserver.apis.virt.v1alpha1.domain.rules import (
     Object,
@@ -33,6 +35,7 @@ MIN_OVERLAY: Final = quantity.parse("1Mi")
 MAX_OVERLAY: Final = quantity.parse("64Ti")
 
 _SERIAL: Final = re.compile(r"[A-Za-z0-9_.+-]*")
+_WWN: Final = re.compile(r"[0-9a-fA-F]{16}")
 _FIELDS_OF_SOURCES: Final = {
     "PersistentVolumeClaim": {"name"},
     "Image": {"reference", "path", "pullPolicy", "sizeLimit"},
@@ -115,6 +118,10 @@ class Disk(Model):
         None, description="Place in the order of devices to start from, from 1; devices without one come last."
     )
     serial: str | None = Field(None, description="The serial number that the guest reads from it.")
+    wwn: str | None = Field(None, description="The World Wide Name that the guest reads from it, 16 hexadecimal digits. Of bus scsi only.")
+    driver: DiskDriver | None = Field(None, description="The way in which QEMU reads and writes it.")
+    block_size: BlockSize | None = Field(None, description="Sizes of its blocks, as the guest is told.")
+    io_tune: IoTune | None = Field(None, description="Limits of what the guest may read from it and write to it. Default none.")
     dedicated_io_thread: bool | None = Field(
         None, alias="dedicatedIOThread", description="A thread of QEMU serves it alone. Of bus virtio only. Default false."
     )
@@ -148,11 +155,22 @@ def _validate_disk(disk: Object, path: Path) -> list[FieldError]:
         found.append(invalid(path.child("readOnly"), disk["readOnly"], f"a disk of type {disk['type']} is always read-only"))
     if "bootOrder" in disk:
         found += validate_between(disk["bootOrder"], 1, MAX_DISKS, path.child("bootOrder"))
+    found += disk_driver.validate(disk, path) + disk_io_tune.validate(disk, path.child("ioTune"))
+    return found + _validate_identity(disk, path)
+
+
+def _validate_identity(disk: Object, path: Path) -> list[FieldError]:
+    found = []
     serial = disk.get("serial") or ""
     if len(serial) > MAX_SERIAL:
         found.append(too_long(path.child("serial"), MAX_SERIAL))
     elif not _SERIAL.fullmatch(serial):
         found.append(invalid(path.child("serial"), serial, "must consist of alphanumeric characters, '_', '.', '+' or '-'"))
+    if (wwn := disk.get("wwn")) is not None:
+        if disk["target"]["bus"] != "scsi":
+            found.append(forbidden(path.child("wwn"), "needs bus scsi"))
+        elif not _WWN.fullmatch(wwn):
+            found.append(invalid(path.child("wwn"), wwn, "must consist of 16 hexadecimal digits"))
     return found
 
 

@@ -25,6 +25,21 @@ def disk(**fields: Any) -> dict[str, Any]:
     return {"type": "Image", "source": {"reference": "a"}, **fields}
 
 
+def driver(*, device: str = "disk", read_only: bool = False, **said: str) -> dict[str, Any]:
+    """A disk with a driver."""
+    return disk(device=device, readOnly=read_only or device == "cdrom", driver=said)
+
+
+def blocks(*, device: str = "disk", target: dict[str, Any] | None = None, **sizes: int) -> dict[str, Any]:
+    """A disk with sizes of blocks."""
+    return disk(device=device, target=target or {"bus": "scsi"}, blockSize=sizes)
+
+
+def limits(**said: Any) -> dict[str, Any]:
+    """A disk with limits."""
+    return disk(ioTune=said)
+
+
 def disks(*of: dict[str, Any]) -> dict[str, Any]:
     return {"devices": {"disks": list(of)}}
 
@@ -198,6 +213,57 @@ def dedicated(**of: Any) -> dict[str, Any]:
             disks(disk(source={"reference": "a", "sizeLimit": "64Ti"})),
             disks(disk(source={"reference": "a", "sizeLimit": "70368744177665"})),
             "devices.disks[0].source.sizeLimit",
+        ),
+        (
+            disks(disk(wwn="0123456789abcdeF", target={"bus": "scsi"})),
+            disks(disk(wwn="0123456789abcde", target={"bus": "scsi"})),
+            "devices.disks[0].wwn",
+        ),
+        (disks(disk(wwn="0123456789abcdef", target={"bus": "scsi"})), disks(disk(wwn="0123456789abcdef")), "devices.disks[0].wwn"),
+        (disks(driver(io="native", cache="directsync")), disks(driver(io="native", cache="writeback")), "devices.disks[0].driver.io"),
+        (disks(driver(io="threads", cache="unsafe")), disks(driver(io="native", cache="unsafe")), "devices.disks[0].driver.io"),
+        (
+            disks(driver(discard="ignore", detectZeroes="on")),
+            disks(driver(discard="ignore", detectZeroes="unmap")),
+            "devices.disks[0].driver.detectZeroes",
+        ),
+        (disks(driver(discard="ignore")), disks(driver(read_only=True, discard="ignore")), "devices.disks[0].driver.discard"),
+        (disks(driver(detectZeroes="on")), disks(driver(read_only=True, detectZeroes="on")), "devices.disks[0].driver.detectZeroes"),
+        (disks(driver(cache="none")), disks(driver(cache="none", device="cdrom")), "devices.disks[0].driver"),
+        (disks(blocks(logical=512)), disks(blocks(logical=256)), "devices.disks[0].blockSize.logical"),
+        (disks(blocks(logical=2097152)), disks(blocks(logical=4194304)), "devices.disks[0].blockSize.logical"),
+        (disks(blocks(logical=4096)), disks(blocks(logical=4097)), "devices.disks[0].blockSize.logical"),
+        (disks(blocks(physical=4096)), disks(blocks(physical=4095)), "devices.disks[0].blockSize.physical"),
+        (disks(blocks(logical=1024, physical=1024)), disks(blocks(logical=1024, physical=512)), "devices.disks[0].blockSize.physical"),
+        (
+            disks(blocks(physical=4096, target={"bus": "sata"})),
+            disks(blocks(logical=4096, target={"bus": "sata"})),
+            "devices.disks[0].blockSize.logical",
+        ),
+        (disks(blocks(logical=512)), disks(blocks(logical=512, device="cdrom")), "devices.disks[0].blockSize"),
+        (disks(limits(totalBytesSec="1")), disks(limits(totalBytesSec="0")), "devices.disks[0].ioTune.totalBytesSec"),
+        (disks(limits(readBytesSec="1000T")), disks(limits(readBytesSec="1000000000000001")), "devices.disks[0].ioTune.readBytesSec"),
+        (disks(limits(writeIopsSec=1)), disks(limits(writeIopsSec=0)), "devices.disks[0].ioTune.writeIopsSec"),
+        (disks(limits(writeIopsSec=10**15)), disks(limits(writeIopsSec=10**15 + 1)), "devices.disks[0].ioTune.writeIopsSec"),
+        (
+            disks(limits(totalBytesSec="1", readIopsSec=1)),
+            disks(limits(totalBytesSec="1", readBytesSec="1")),
+            "devices.disks[0].ioTune.readBytesSec",
+        ),
+        (
+            disks(limits(totalIopsSec=1, writeBytesSec="1")),
+            disks(limits(totalIopsSec=1, writeIopsSec=1)),
+            "devices.disks[0].ioTune.writeIopsSec",
+        ),
+        (
+            disks(limits(readIopsSec=5, readIopsSecMax=5)),
+            disks(limits(readIopsSec=5, readIopsSecMax=4)),
+            "devices.disks[0].ioTune.readIopsSecMax",
+        ),
+        (
+            disks(limits(writeBytesSec="1Ki", writeBytesSecMax="1024")),
+            disks(limits(readBytesSec="1Ki", writeBytesSecMax="1024")),
+            "devices.disks[0].ioTune.writeBytesSecMax",
         ),
         (disks(*[disk()] * 26), disks(*[disk()] * 27), "devices.disks"),
         ({"devices": {"consoles": [{"type": "pty"}] * 4}}, {"devices": {"consoles": [{"type": "pty"}] * 5}}, "devices.consoles"),

@@ -1,0 +1,89 @@
+"""The way in which QEMU reads and writes a disk: ``driver`` and ``blockSize`` of a disk."""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+from pydantic import Field
+
+from apiserver.apis.meta.schema import Int32, Model
+from apiserver.apis.meta.validation import FieldError, Path, forbidden, invalid
+from apiserver.apis.virt.hardware import disks as hardware
+from apiserver.apis.virt.v1alpha1.domain.rules import Object, validate_between
+
+LEAST_BLOCK: Final = 512
+LARGEST_BLOCK: Final = 2 << 20
+"""QEMU's limits of block sizes."""
+
+
+class DiskDriver(Model):
+    """The way in which QEMU reads and writes a disk: libvirt's ``<driver>``."""
+
+    cache: Literal["none", "directsync", "writethrough", "writeback", "unsafe"] | None = Field(
+        None,
+        description="Caches between the guest and the storage, in libvirt's words. none and directsync keep out of the node's page cache, "
+        "and are the only ones with which a machine can be migrated live. unsafe ignores the guest's flushes: a power failure damages its "
+        "file systems. Default none, where the file system can do without its page cache.",
+    )
+    io: Literal["threads", "native"] | None = Field(
+        None,
+        description="How QEMU waits for the storage: in threads, or by Linux's asynchronous I/O, which needs cache none or directsync. "
+        "Default native for a block device, else threads.",
+    )
+    discard: Literal["unmap", "ignore"] | None = Field(
+        None, description="Whether the storage is told of blocks that the guest discards. Default unmap."
+    )
+    detect_zeroes: Literal["off", "on", "unmap"] | None = Field(
+        None,
+        description="Whether zeroes that the guest writes become a command to the storage, which may free the blocks (unmap). Default off.",
+    )
+    error_policy: Literal["stop", "report", "ignore", "enospace"] | None = Field(
+        None,
+        description="What follows an error of the storage. stop: the guest is paused, and has lost nothing; report: the guest is told; "
+        "ignore: neither; enospace: stop where the storage is full, else report. Default stop.",
+    )
+
+
+class BlockSize(Model):
+    """Sizes of a disk's blocks, as the guest is told."""
+
+    logical: Int32 | None = Field(None, description="Bytes of the smallest block that can be read and written. Default 512.")
+    physical: Int32 | None = Field(
+        None, description="Bytes of a block that is written at once, at least those of a logical one. Default logical."
+    )
+
+
+def validate(disk: Object, path: Path) -> list[FieldError]:
+    """Return what is wrong with ``driver`` and ``blockSize`` of a disk; ``disk`` is of what ``hardware.disks.defaulted`` returns."""
+    if disk["device"] == "cdrom":
+        return [forbidden(path.child(field), "may not be set for a cdrom") for field in ("driver", "blockSize") if disk.get(field)]
+    return _validate_driver(disk, path.child("driver")) + _validate_blocks(disk, path.child("blockSize"))
+
+
+def _validate_driver(disk: Object, path: Path) -> list[FieldError]:
+    driver = disk.get("driver") or {}
+    found = []
+    if driver.get("io") == "native" and driver.get("cache", "none") not in hardware.UNCACHED:
+        found.append(invalid(path.child("io"), "native", "needs cache none or directsync"))
+    if driver.get("detectZeroes") == "unmap" and driver.get("discard") == "ignore":
+        found.append(invalid(path.child("detectZeroes"), "unmap", "needs discard unmap"))
+    if disk["readOnly"]:
+        written = [field for field in ("discard", "detectZeroes") if driver.get(field) is not None]
+        found += [forbidden(path.child(field), "may not be set for a disk that the guest cannot write to") for field in written]
+    return found
+
+
+def _validate_blocks(disk: Object, path: Path) -> list[FieldError]:
+    sizes = disk.get("blockSize") or {}
+    found = []
+    for name, size in sizes.items():
+        wrong = validate_between(size, LEAST_BLOCK, LARGEST_BLOCK, path.child(name))
+        if not wrong and size & (size - 1):
+            wrong = [invalid(path.child(name), size, "must be a power of two")]
+        found += wrong
+    logical, physical = hardware.block_size(disk)
+    if not found and physical < logical:
+        found.append(invalid(path.child("physical"), physical, "must not be less than logical"))
+    if disk["target"]["bus"] == "sata" and logical != LEAST_BLOCK:  # QEMU's drives have no other
+        found.append(invalid(path.child("logical"), logical, f"must be {LEAST_BLOCK} on bus sata"))
+    return found

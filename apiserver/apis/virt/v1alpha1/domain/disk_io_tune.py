@@ -1,0 +1,69 @@
+"""Limits of what a guest may read and write: ``ioTune`` of a disk."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pydantic import Field
+
+from apiserver.apis.meta import quantity
+from apiserver.apis.meta.schema import Int64, Model, Quantity
+from apiserver.apis.meta.validation import FieldError, Path, forbidden, invalid
+from apiserver.apis.virt.hardware import disk_io_tune as hardware
+from apiserver.apis.virt.v1alpha1.domain.rules import Object, validate_amount, validate_between
+
+MOST: Final = 10**15
+"""QEMU's limit of limits (THROTTLE_VALUE_MAX)."""
+_LEAST_BYTES: Final = quantity.parse("1")
+_MOST_BYTES: Final = quantity.parse(str(MOST))
+
+
+class IoTune(Model):
+    """Limits of what the guest may read from and write to a disk: libvirt's ``<iotune>``."""
+
+    total_bytes_sec: Quantity | None = Field(None, description="Bytes a second that are read and written together.")
+    read_bytes_sec: Quantity | None = Field(None, description="Bytes a second that are read.")
+    write_bytes_sec: Quantity | None = Field(None, description="Bytes a second that are written.")
+    total_iops_sec: Int64 | None = Field(None, description="Requests a second, for reading and writing together.")
+    read_iops_sec: Int64 | None = Field(None, description="Requests to read a second.")
+    write_iops_sec: Int64 | None = Field(None, description="Requests to write a second.")
+    total_bytes_sec_max: Quantity | None = Field(None, description="What totalBytesSec may be for a second.")
+    read_bytes_sec_max: Quantity | None = Field(None, description="What readBytesSec may be for a second.")
+    write_bytes_sec_max: Quantity | None = Field(None, description="What writeBytesSec may be for a second.")
+    total_iops_sec_max: Int64 | None = Field(None, description="What totalIopsSec may be for a second.")
+    read_iops_sec_max: Int64 | None = Field(None, description="What readIopsSec may be for a second.")
+    write_iops_sec_max: Int64 | None = Field(None, description="What writeIopsSec may be for a second.")
+
+
+def validate(disk: Object, path: Path) -> list[FieldError]:
+    """Return what is wrong with ``ioTune`` of a disk: QEMU knows limits of both directions together or of each, and bursts above them."""
+    said = disk.get("ioTune") or {}
+    found: list[FieldError] = []
+    for name, value in said.items():
+        if name in hardware.BYTES:
+            found += validate_amount(value, _LEAST_BYTES, _MOST_BYTES, path.child(name))
+        else:
+            found += validate_between(value, 1, MOST, path.child(name))
+    if found:
+        return found
+    return [*_validate_directions(said, path), *_validate_bursts(hardware.limits(disk), path)]
+
+
+def _validate_directions(said: Object, path: Path) -> list[FieldError]:
+    return [
+        forbidden(path.child(f"{direction}{rest}"), f"may not be set together with total{rest}")
+        for rest in ("BytesSec", "IopsSec", "BytesSecMax", "IopsSecMax")
+        for direction in ("read", "write")
+        if f"total{rest}" in said and f"{direction}{rest}" in said
+    ]
+
+
+def _validate_bursts(limits: Object, path: Path) -> list[FieldError]:
+    found = []
+    for name, value in limits.items():
+        limited = name.removesuffix("Max")
+        if limited != name and limited not in limits:
+            found.append(forbidden(path.child(name), f"needs {limited}"))
+        elif limited != name and value < limits[limited]:
+            found.append(invalid(path.child(name), value, f"must not be less than {limited}"))
+    return found

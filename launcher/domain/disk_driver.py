@@ -1,0 +1,56 @@
+"""The way in which QEMU reads and writes a disk: ``<driver>`` and ``<blockio>``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+from xml.etree.ElementTree import Element, SubElement
+
+from apiserver.apis.virt.hardware import disks as hardware
+from launcher.domain.disk_origins import Found, Origin, format_of
+from launcher.domain.values import InvalidSpecification, one_of, snake
+
+_CACHES: Final = (*hardware.UNCACHED, "writethrough", "writeback", "unsafe")
+_WORDS: Final = {
+    "discard": ("unmap", "ignore"),
+    "detectZeroes": ("off", "on", "unmap"),
+    "errorPolicy": ("stop", "report", "ignore", "enospace"),
+}
+
+
+def append(element: Element, disk: Mapping[str, Any], origin: Origin, found: Found) -> Element:
+    """Append ``<driver>`` to a ``<disk>``, and return it.
+
+    Raises:
+        InvalidSpecification: what is asked for is unknown, or more than the file system can do.
+    """
+    driver = SubElement(element, "driver", name="qemu", type=format_of(origin, found))
+    said = {name: value for name, value in (disk.get("driver") or {}).items() if value is not None}
+    path = f"devices.disks[{origin.name}].driver"
+    # Without O_DIRECT the data of two hosts' page caches could differ after a migration. io=native blocks the main loop while a
+    # sparse file grows, so it is for devices only.
+    if cache := one_of(_CACHES, said.get("cache", "none"), f"{path}.cache") if found.direct or "cache" in said else "":
+        if cache in hardware.UNCACHED and not found.direct:
+            raise InvalidSpecification(f"{path}.cache: the disk's file system cannot do without its page cache")
+        driver.set("cache", cache)
+    native = found.block and cache in hardware.UNCACHED
+    if cache or "io" in said:
+        driver.set("io", one_of(("threads", "native"), said.get("io", "native" if native else "threads"), f"{path}.io"))
+        if driver.get("io") == "native" and cache not in hardware.UNCACHED:
+            raise InvalidSpecification(f"{path}.io: native needs a disk that does without the page cache")
+    if not origin.read_only:
+        said.setdefault("discard", "unmap")
+    if disk["device"] == "disk":
+        # A file system that is full, storage that is away: the guest stands still until somebody unpauses it, and has lost nothing.
+        said.setdefault("errorPolicy", "stop")
+    for name, words in _WORDS.items():
+        if name in said:
+            driver.set(snake(name), one_of(words, said[name], f"{path}.{name}"))
+    return driver
+
+
+def append_sizes(element: Element, disk: Mapping[str, Any]) -> None:
+    """Append ``<blockio>`` to a ``<disk>``, where sizes of blocks are given."""
+    if disk.get("blockSize"):
+        logical, physical = hardware.block_size(disk)
+        SubElement(element, "blockio", logical_block_size=str(int(logical)), physical_block_size=str(int(physical)))
