@@ -55,9 +55,10 @@ def test_the_example_runs_as_it_stands_and_libvirt_is_given_its_bytes(kubectl: K
 
 
 def test_a_typed_machine_tells_its_xml_too_and_one_that_is_off_none(kubectl: Kubectl) -> None:
-    vm = yaml.safe_load((ROOT / "examples" / "tiny.yaml").read_text())
-    kubectl.apply(vm)
+    kubectl("apply", "-f", str(ROOT / "examples" / "tiny.yaml"))
     kubectl("wait", "vm", "tiny", "--for=condition=Ready", "--timeout=150s", timeout=160)
+    with console(kubectl, "tiny") as guest:
+        guest.expect("GUEST-READY", timeout=120)
     assert given_xml(kubectl, "tiny").startswith("<domain type=")
     kubectl("patch", "vm", "tiny", "--type=merge", "-p", '{"spec": {"runStrategy": "Halted"}}')
     eventually(lambda: kubectl.json("get", "vm", "tiny")["status"]["phase"] == "Stopped", timeout=90, what="phase Stopped")

@@ -163,9 +163,8 @@ def combined(domain: Mapping[str, Any], found: Reading) -> dict[str, Any]:
 
 def _memory(domain: Mapping[str, Any], found: Reading) -> dict[str, Any]:
     given = (domain.get("memory") or {}).get("guest")
-    memory = {
-        "guest": f"{-(-found.memory_bytes // values.KIB)}Ki" if given is None else given
-    }  # libvirt counts in KiB, too, and people read it
+    in_xml = f"{-(-found.memory_bytes // values.KIB)}Ki"  # libvirt counts in KiB, too, and people read it
+    memory = {"guest": in_xml if given is None else given}
     return memory | ({"hugepages": {"pageSize": found.page_size}} if found.page_size else {})
 
 

@@ -56,9 +56,18 @@ def test_the_manifests_of_the_slides_are_accepted_as_they_are(manifest: dict[str
     assert _errors(manifest) == []
 
 
-@pytest.mark.parametrize("name", ["tiny", "cloud-init"])
-def test_the_examples_are_accepted_as_they_are(name: str) -> None:
-    assert _errors(yaml.safe_load((ROOT / f"examples/{name}.yaml").read_text())) == []
+@pytest.mark.parametrize("path", sorted((ROOT / "examples").rglob("*.yaml")), ids=lambda path: str(path.relative_to(ROOT / "examples")))
+def test_the_examples_are_accepted_as_they_are(path: Path) -> None:
+    for manifest in yaml.safe_load_all(path.read_text()):
+        if manifest["kind"] == "VirtualMachine":
+            assert _errors(manifest) == []
+        elif manifest["kind"] == "Migration":
+            assert decoding.read(types.Migration, manifest) == ((), ())
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "examples").rglob("*.yaml")), ids=lambda path: path.name)
+def test_every_example_is_given_to_a_cluster_by_a_test(path: Path) -> None:
+    assert any(f"{path.name}\"" in test.read_text() for test in (ROOT / "tests/cluster").glob("test_*.py"))
 
 
 @pytest.mark.parametrize("name", devices.DEVICES)
