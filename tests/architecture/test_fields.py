@@ -98,7 +98,7 @@ def test_the_text_of_a_field_says_the_default_that_is_meant(path: str, value: ob
 GOOD = Seen("cpu", "cores", {"guest": "tests/host/launcher/test_devices.py::test_disks_of_every_kind_are_seen_by_the_guest"})
 CORES = [each for each in FIELDS if each.path == "spec.domain.cpu.cores"]
 AFFINITY = [each for each in FIELDS if each.path.startswith("spec.affinity.")]
-PLACED = {"golden": "tests/golden/pods/placed.json", "why": "copied"}
+COPIED = {"golden": "tests/golden/pods/copied.json", "why": "copied"}
 
 
 @pytest.mark.parametrize(
@@ -114,11 +114,16 @@ PLACED = {"golden": "tests/golden/pods/placed.json", "why": "copied"}
         (CORES, [replace(GOOD, members={"guest": "tests/host/launcher/test_devices.py::a_disk_image"})], "a_disk_image, which is no test"),
         (CORES, [replace(GOOD, members={"guest": f"{__name__.replace('.', '/')}.py::test_every_family_has_one_file"})], "has no guest"),
         (CORES, [replace(GOOD, members={"effect": GOOD.members["guest"]})], "cores is part of the domain"),
-        (CORES, [replace(GOOD, members={"golden": PLACED["golden"]})], "cores does not say why no guest can see it"),
-        (CORES, [replace(GOOD, members={**PLACED, "golden": "tests/golden/pods/gone.json"})], "gone.json, which is no golden file"),
-        (CORES, [replace(GOOD, members={**PLACED, "golden": "README.md"})], "README.md, which is no golden file"),
-        (AFFINITY, [Seen("spec", "affinity", PLACED)], "has no entry in tests/fields/spec.toml"),
-        ([replace(each, is_copied=False) for each in AFFINITY], [Seen("spec", "affinity.*", PLACED)], "is not only copied into the pod"),
+        (CORES, [replace(GOOD, members={"golden": COPIED["golden"]})], "cores does not say why no guest can see it"),
+        (CORES, [replace(GOOD, members={**COPIED, "golden": "tests/golden/pods/gone.json"})], "gone.json, which is no golden file"),
+        (CORES, [replace(GOOD, members={**COPIED, "golden": "README.md"})], "README.md, which is no golden file"),
+        (AFFINITY, [Seen("spec", "affinity", COPIED)], "has no entry in tests/fields/spec.toml"),
+        (
+            AFFINITY,
+            [Seen("spec", "affinity.*", {**COPIED, "golden": "tests/golden/pods/tiny.json"})],
+            "tiny.json, which has no spec.affinity.",
+        ),
+        ([replace(each, is_copied=False) for each in AFFINITY], [Seen("spec", "affinity.*", COPIED)], "is not only copied into the pod"),
     ],
 )
 def test_what_is_missing_or_wrong_is_told(fields: list[Field], entries: list[Seen], fault: str) -> None:
@@ -127,7 +132,7 @@ def test_what_is_missing_or_wrong_is_told(fields: list[Field], entries: list[See
 
 def test_an_entry_of_its_own_and_one_of_the_whole_are_sound() -> None:
     assert families.faults(CORES, [GOOD]) == []
-    assert families.faults(AFFINITY, [Seen("spec", "affinity.*", PLACED)]) == []
+    assert families.faults(AFFINITY, [Seen("spec", "affinity.*", COPIED)]) == []
 
 
 def test_a_type_that_has_no_shape_is_not_passed_over() -> None:

@@ -14,6 +14,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -102,12 +103,28 @@ def _faults(entry: Seen, fields: Iterable[Field]) -> Iterator[str]:
     if entry.named("effect") and entry.family != OUTSIDE:
         yield "is part of the domain: a guest, or a golden pair, has to show it"
     yield from _absent(entry)
+    yield from _unshown(entry, [each for each in of if each.is_copied])
 
 
 def _absent(entry: Seen) -> Iterator[str]:
     yield from (f"names {each}, which is no test" for each in (*entry.named("guest"), *entry.named("effect")) if not _is_test(each))
     yield from (f"names {each}, which has no guest" for each in entry.named("guest") if not each.startswith(_WHERE_GUESTS_ARE))
     yield from (f"names {each}, which is no golden file" for each in entry.named("golden") if not _is_golden(each))
+
+
+def _unshown(entry: Seen, copied: Sequence[Field]) -> Iterator[str]:
+    """Yield a fault for each field that is only copied into the pod, and which the golden pod has not got."""
+    for name in filter(_is_golden, entry.named("golden") if copied else ()):
+        pod = json.loads((ROOT / name).read_text(encoding="utf-8"))
+        yield from (f"names {name}, which has no {each.path}" for each in copied if not _has(pod, each.path.replace("[]", "").split(".")))
+
+
+def _has(value: object, names: Sequence[str]) -> bool:
+    if not names:
+        return True
+    if isinstance(value, list):
+        return any(_has(each, names) for each in value)
+    return isinstance(value, dict) and names[0] in value and _has(value[names[0]], names[1:])
 
 
 def _is_golden(name: str) -> bool:

@@ -17,7 +17,7 @@ Every field of `spec`, with the test that saw it. Written by `make fields` from 
 
 In the last column is a test that saw the field from inside a guest (or at the outer end of a device that has one: a display, a
 console); or the golden files that have what it becomes, with the reason why no guest can see it; or, for what is not of
-`spec.domain`, a test that saw its effect.
+`spec.domain`, a test that saw its effect. An object that has fields is seen by them.
 """
 _COLUMNS: Final = "| field | type | default | what it is | seen by |\n|---|---|---|---|---|\n"
 
@@ -41,7 +41,7 @@ def _row(field: Field, entry: Seen | None) -> str:
         words,
         field.default,
         field.summary,
-        _seen_by(entry) if entry else "" if not field.is_leaf else "**nobody**",
+        _seen_by(entry) if entry else "**nobody**" if field.is_leaf else "see its fields",
     )
     return f"| {' | '.join(_escaped(each) for each in cells)} |"
 

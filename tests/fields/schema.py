@@ -135,7 +135,7 @@ def _below(model: Schema, known: Schema, path: str, *, is_copied: bool) -> Itera
                 inner, words, element = inner["additionalProperties"], f"{words}map of ", f"{element}[*]"
             else:
                 break
-        is_leaf = "properties" not in inner
+        is_leaf = not inner.get("properties")  # an object without any says all that it can by being there
         required = name in model.get("required", ())
         yield Field(place, words + scalar(inner), required, schema["description"], is_leaf, of_copied)
         if not is_leaf:

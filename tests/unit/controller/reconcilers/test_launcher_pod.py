@@ -24,6 +24,7 @@ from controller.reconcilers.launcher_pods.needs import MIB
 from controller.reconcilers.launcher_pods.scheduling import Placement
 from controller.reconcilers.settings import Settings
 from tests.unit.controller.reconcilers.builders import a_migration, a_vm
+from tests.unit.controller.reconcilers.copied import COPIED
 from tests.unit.pods import unbounded
 
 GOLDEN = Path(__file__).parents[4] / "tests/golden/pods"
@@ -150,6 +151,7 @@ PODS = {
     "disks": launcher_pod(DISKS, 2, CLAIMS, SETTINGS, Placement(kvm=True, avoid_nodes=("node1", "node2"))),
     "first-boot": launcher_pod(FIRST_BOOT, 1, {}, SETTINGS, Placement()),
     "persistent-uefi-and-tpm": launcher_pod(UEFI, 1, {}, SETTINGS, Placement()),
+    "copied": launcher_pod(COPIED, 1, {}, SETTINGS, Placement()),
     "placed": launcher_pod(PLACED, 1, {}, SETTINGS, Placement()),
     "target": target_pod(PLACED, a_migration(), 1, {}, SETTINGS, MOVE),
 }

@@ -67,7 +67,7 @@ def test_the_examples_are_accepted_as_they_are(path: Path) -> None:
 
 @pytest.mark.parametrize("path", sorted((ROOT / "examples").rglob("*.yaml")), ids=lambda path: path.name)
 def test_every_example_is_given_to_a_cluster_by_a_test(path: Path) -> None:
-    assert any(f"{path.name}\"" in test.read_text() for test in (ROOT / "tests/cluster").glob("test_*.py"))
+    assert any(f'{path.name}"' in test.read_text() for test in (ROOT / "tests/cluster").glob("test_*.py"))
 
 
 @pytest.mark.parametrize("name", devices.DEVICES)
