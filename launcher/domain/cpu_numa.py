@@ -26,6 +26,8 @@ def append(parent: Element, definition: Definition) -> None:
 
 def _cells(definition: Definition) -> list[cpu_numa.Cell]:
     specification = definition.specification
+    if cpu_numa.is_passed_through(specification):
+        return _following(definition)
     every, amount = range(cpu.max_vcpus(specification)), memory_fields.guest_bytes(specification)
     try:
         cells = cpu_numa.cells(specification)
@@ -38,3 +40,15 @@ def _cells(definition: Definition) -> list[cpu_numa.Cell]:
     if not cells and memory.has_room(definition):  # for which libvirt wants to know a node
         return [cpu_numa.Cell(tuple(every), amount)]
     return cells
+
+
+def _following(definition: Definition) -> list[cpu_numa.Cell]:
+    """Return the nodes of the processors to which those of the guest are pinned, of which :mod:`launcher.domain.cpu` knows the number."""
+    specification = definition.specification
+    if not cpu.is_dedicated(specification):
+        raise InvalidSpecification("cpu.numa.guestMappingPassthrough: needs dedicatedCpuPlacement")
+    own = definition.processors[: cpu.vcpus(specification)]
+    try:
+        return cpu_numa.following([definition.nodes.get(each, 0) for each in own], memory_fields.guest_bytes(specification))
+    except ValueError as error:
+        raise InvalidSpecification(f"cpu.numa.guestMappingPassthrough: {error}") from error

@@ -34,6 +34,8 @@ class Definition:
     """By name of the disk."""
     processors: Sequence[int] = ()
     """The node's processors that the pod may use, neighbours beside each other; only looked for where they are to be its own."""
+    nodes: Mapping[int, int] = field(default_factory=dict)
+    """The NUMA node of each of these processors, as far as it is known."""
     environment: Mapping[str, str] = field(default_factory=dict)
     """The variables in which device plugins name the devices of the pod."""
 

@@ -63,6 +63,7 @@ class Preparation:
             list(taps.values()),
             found,
             own,
+            await asyncio.to_thread(processors.nodes, own),
             passed_through.variables(os.environ),
         )
         for path in () if machine.domain_xml else document.left_out(definition):

@@ -154,7 +154,8 @@ def test_a_guest_without_acpi_has_the_time_of_its_zone(start: Start) -> None:
 def test_each_processor_has_one_of_the_pods_for_itself_and_the_emulator_another(start: Start, two_processors: list[int]) -> None:
     pod, (first, second) = start(), two_processors
     with pod.client() as client:
-        client.ask(messages.Sync(a_machine(cpu={"dedicatedCpuPlacement": True, "isolateEmulatorThread": True}), paused=True))
+        cpu = {"dedicatedCpuPlacement": True, "isolateEmulatorThread": True, "numa": {"guestMappingPassthrough": {}}}
+        client.ask(messages.Sync(a_machine(cpu=cpu), paused=True))
         (qemu,) = pod.qemu()
         found = threads(qemu)
         assert found["CPU 0/TCG"] == str(first)

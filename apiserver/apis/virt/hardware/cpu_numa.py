@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Final
 
 from apiserver.apis.meta import quantity
+from apiserver.apis.meta.objects import dig
 from apiserver.apis.virt.hardware.given import Domain
 
+MIB: Final = 1 << 20
+"""libvirt rounds the memory of each node up to whole MiB, so that the guest would have more than was asked for."""
+MIN_BYTES: Final = 16 * MIB
+"""Of a node: Linux takes none for one that has less than 4 MiB."""
 _RANGES: Final = re.compile(r"[0-9]{1,3}(-[0-9]{1,3})?(,[0-9]{1,3}(-[0-9]{1,3})?){0,255}")
 
 
@@ -35,6 +40,37 @@ def cells(domain: Domain) -> list[Cell]:
         ValueError: processors are not written as numbers, or memory not as a quantity.
     """
     return [Cell(numbers(str(each.get("cpus") or "")), quantity.parse(str(each.get("memory") or "")).bytes) for each in given(domain)]
+
+
+def is_passed_through(domain: Domain) -> bool:
+    """Return whether the guest is to have the nodes of the processors that it has for itself."""
+    return dig(domain, "cpu", "numa", "guestMappingPassthrough") is not None
+
+
+def following(nodes: Sequence[int], amount: int) -> list[Cell]:
+    """Return the nodes of a guest whose processors are pinned.
+
+    Each processor gets as much memory near to it as any other, up to a MiB; what is no whole MiB is in the last node.
+
+    Args:
+        nodes: the number of the host's node of each processor that one of the guest's runs on, in the order of the guest's.
+        amount: bytes of memory.
+
+    Raises:
+        ValueError: the memory is too little for so many nodes.
+    """
+    members: dict[int, list[int]] = {}
+    for cpu, node in enumerate(nodes):
+        members.setdefault(node, []).append(cpu)
+    found, before, given = [], 0, 0
+    for cpus in members.values():
+        before += len(cpus)
+        until = amount if before == len(nodes) else amount // MIB * before // len(nodes) * MIB
+        found.append(Cell(tuple(cpus), until - given))
+        given = until
+    if len(found) > 1 and min(each.bytes for each in found) < MIN_BYTES:
+        raise ValueError(f"the pod's processors are of {len(found)} nodes, and {amount} bytes of memory make less than {MIN_BYTES} for one")
+    return found
 
 
 def numbers(text: str) -> tuple[int, ...]:

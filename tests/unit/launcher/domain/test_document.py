@@ -71,10 +71,11 @@ def defined(
     found: dict[str, Found] | None = None,
     processors: tuple[int, ...] = (),
     environment: dict[str, str] | None = None,
+    nodes: dict[int, int] | None = None,
     **specification: Any,
 ) -> Definition:
     whole = {"memory": {"guest": "512Mi"}, **specification}
-    return Definition("default", "testvm", "u-1", whole, accelerator, taps, found or {}, processors, environment or {})
+    return Definition("default", "testvm", "u-1", whole, accelerator, taps, found or {}, processors, nodes or {}, environment or {})
 
 
 def xml(**arguments: Any) -> ET.Element:
@@ -120,6 +121,19 @@ CASES = {
             "numa": {"cells": [{"cpus": "4,0-1", "memory": "384Mi"}, {"cpus": "2-3,5", "memory": "131072Ki"}]},
         },
         memory={"guest": "512Mi", "maxGuest": "1Gi"},
+    ),
+    "numa-of-the-node": defined(
+        accelerator="kvm",
+        cpu={
+            "cores": 3,
+            "threads": 2,
+            "dedicatedCpuPlacement": True,
+            "isolateEmulatorThread": True,
+            "numa": {"guestMappingPassthrough": {}},
+        },
+        memory={"guest": "1Gi"},
+        processors=(2, 10, 3, 11, 4, 12, 6),
+        nodes={2: 0, 10: 0, 3: 0, 11: 0, 4: 3, 12: 3, 6: 1},
     ),
     "windows": defined(accelerator="kvm", features=FOR_WINDOWS, clock=CLOCK),
     "windows-emulated": defined(features=FOR_WINDOWS, clock=CLOCK),
@@ -265,6 +279,7 @@ def test_memory_is_a_quantity_in_bytes(text: str, expected: int) -> None:
         {"chassis": {"asset": "a" * 65}},
         {"firmware": {"uuid": "../x", "bootloader": {"efi": {"persistent": True}}}},
         {"cpu": {"cores": -1}},
+        {"cpu": {"numa": {"guestMappingPassthrough": {}}}},
         {"cpu": {"numa": {"cells": [{"cpus": "0-", "memory": "512Mi"}]}}},
         {"cpu": {"numa": {"cells": [{"cpus": "1", "memory": "512Mi"}]}}},
         {"cpu": {"numa": {"cells": [{"cpus": "0", "memory": "511Mi"}]}}},
@@ -394,6 +409,17 @@ def test_the_emulator_runs_beside_the_processors_unless_it_is_isolated() -> None
         {"cpuset": "4,5"},
     ]
     assert xml(cpu={"cores": 2, "isolateEmulatorThread": True}, processors=(4, 5)).find("cputune") is None
+
+
+def test_memory_that_is_too_little_for_the_nodes_of_the_pod_is_told() -> None:
+    def cells(guest: str) -> list[str]:
+        cpu = {"cores": 2, "dedicatedCpuPlacement": True, "numa": {"guestMappingPassthrough": {}}}
+        root = xml(cpu=cpu, memory={"guest": guest}, processors=(1, 2), nodes={1: 0, 2: 1})
+        return [each.get("memory", "") for each in root.findall("cpu/numa/cell")]
+
+    assert cells("32Mi") == [str(16 << 20)] * 2
+    with pytest.raises(InvalidSpecification, match=r"^cpu\.numa\.guestMappingPassthrough: the pod's processors are of 2 nodes"):
+        cells("31Mi")
 
 
 def test_processors_of_its_own_are_not_those_of_another_node() -> None:

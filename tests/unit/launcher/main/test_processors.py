@@ -20,6 +20,14 @@ def test_neighbours_of_a_core_stand_beside_each_other(monkeypatch: pytest.Monkey
     assert processors.look(DEDICATED, tmp_path) == (1, 9, 2, 8, 3, 0)
 
 
+def test_processors_of_a_numa_node_stand_beside_each_other(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: {0, 1, 2, 3})
+    for processor, node in ((0, "node1"), (1, "node0"), (2, "node1"), (3, "node99999")):
+        (tmp_path / f"cpu{processor}" / node).mkdir(parents=True)
+    assert processors.look(DEDICATED, tmp_path) == (1, 3, 0, 2)
+    assert processors.nodes((0, 1, 3, 7), tmp_path) == {0: 1, 1: 0, 3: 0, 7: 0}
+
+
 def test_a_node_that_does_not_tell_how_it_is_made_has_them_in_order(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: {12, 3, 7})
     (tmp_path / "cpu7/topology").mkdir(parents=True)

@@ -14,9 +14,8 @@ from apiserver.apis.virt.hardware import cpu, cpu_numa, features, memory
 from apiserver.apis.virt.v1alpha1.domain.rules import Object, validate_count
 
 MAX_CELLS: Final = 64
+_ACPI: Final = "needs features.acpi: its tables tell the guest of nodes"
 MIN_CELL: Final = quantity.parse("16Mi")
-_ALIGNED: Final = quantity.parse("1Mi").bytes
-"""libvirt rounds the memory of each node up to whole MiB, so that the guest would have more than was asked for."""
 
 
 class NUMACell(Model):
@@ -31,25 +30,54 @@ class NUMACell(Model):
     )
 
 
+class NUMAGuestMappingPassthrough(Model):
+    """The nodes of the processors that the machine has for itself."""
+
+
 class NUMA(Model):
     """The guest's NUMA topology. Linux and Windows keep a process near to its memory where they see several nodes."""
 
     cells: list[NUMACell] | None = Field(
         None,
-        description="Nodes that the guest sees, numbered in their order; where the node has its own is no matter. Default: one, with all "
+        description="Nodes that the guest sees, numbered in their order, whatever the host has. Default: one, with all "
         "processors and all memory.",
         json_schema_extra=ATOMIC,
+    )
+    guest_mapping_passthrough: NUMAGuestMappingPassthrough | None = Field(
+        None,
+        description="In place of cells: the guest sees the nodes that its processors run on, each with memory in proportion to them. Needs "
+        "dedicatedCpuPlacement and ordinary pages of memory, which the kernel takes from the node of the processor that first touches "
+        "them. Default: no.",
     )
 
 
 def validate(domain: Object, path: Path) -> list[FieldError]:
     """Return what is wrong with ``cpu.numa``."""
-    path = path.child("numa", "cells")
+    path = path.child("numa")
+    passed_through = _validate_pass_through(domain, path) if cpu_numa.is_passed_through(domain) else []
+    return passed_through + _validate_cells(domain, path.child("cells"))
+
+
+def _validate_pass_through(domain: Object, numa: Path) -> list[FieldError]:
+    path, found = numa.child("guestMappingPassthrough"), []
+    if cpu_numa.given(domain):
+        found.append(forbidden(path, "may not be set with cells"))
+    if not cpu.is_dedicated(domain):
+        found.append(forbidden(path, "needs dedicatedCpuPlacement: processors that are shared are of no node"))
+    if memory.page_size(domain):
+        text = "may not be set with memory.hugepages: QEMU takes all of these before the guest runs, and a pod may not say from which node"
+        found.append(forbidden(path, text))
+    if not features.has_acpi(domain):
+        found.append(forbidden(path, _ACPI))
+    return found
+
+
+def _validate_cells(domain: Object, path: Path) -> list[FieldError]:
     if not (given := cpu_numa.given(domain)):
         return []
     found = validate_count(given, MAX_CELLS, path)
     if not features.has_acpi(domain):
-        found.append(forbidden(path, "needs features.acpi: its tables tell the guest of nodes"))
+        found.append(forbidden(path, _ACPI))
     return found or [*_validate_cpus(domain, path), *_validate_memory(domain, path)]
 
 
@@ -75,7 +103,7 @@ def _validate_cpus(domain: Object, path: Path) -> Iterator[FieldError]:
 
 def _validate_memory(domain: Object, path: Path) -> Iterator[FieldError]:
     size = memory.page_size(domain)
-    unit = max(quantity.parse(size).bytes if size else 0, _ALIGNED)
+    unit = max(quantity.parse(size).bytes if size else 0, cpu_numa.MIB)
     total = quantity.parse("0Mi")
     for position, each in enumerate(cpu_numa.given(domain)):
         amount, place = quantity.parse(str(each.get("memory") or 0)), path.index(position).child("memory")

@@ -4,6 +4,8 @@ import copy
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from apiserver.apis.virt.hardware import cpu, cpu_numa, devices, disks, interfaces, io_threads, memory, resources
 
@@ -240,6 +242,31 @@ def test_numbers_are_written_as_ranges(text: str, expected: tuple[int, ...]) -> 
 def test_what_is_no_list_of_numbers_is_none(text: str) -> None:
     with pytest.raises(ValueError, match=r"no list of numbers|ends before it begins"):
         cpu_numa.numbers(text)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "mebibytes", "expected"),
+    [
+        ([0, 0], 512, [((0, 1), 512)]),
+        ([5, 5, 5, 2], 512, [((0, 1, 2), 384), ((3,), 128)]),
+        ([0, 1, 2], 100, [((0,), 33), ((1,), 33), ((2,), 34)]),
+        ([1, 0, 1], 96, [((0, 2), 64), ((1,), 32)]),
+        ([0], 1, [((0,), 1)]),
+    ],
+)
+def test_each_processor_has_its_share_of_memory_near_to_it(
+    nodes: list[int], mebibytes: int, expected: list[tuple[tuple[int, ...], int]]
+) -> None:
+    assert [(each.cpus, each.bytes >> 20) for each in cpu_numa.following(nodes, mebibytes << 20)] == expected
+
+
+@given(st.lists(st.integers(0, 7), min_size=1, max_size=255), st.integers(8 * 255 << 24, 1 << 44))
+def test_all_memory_and_all_processors_are_near_to_each_other_somewhere(nodes: list[int], amount: int) -> None:
+    cells = cpu_numa.following(nodes, amount)
+    assert sum(each.bytes for each in cells) == amount
+    assert sorted(cpu for each in cells for cpu in each.cpus) == list(range(len(nodes)))
+    assert all(each.bytes % cpu_numa.MIB == 0 for each in cells[:-1])
+    assert all({nodes[cpu] for cpu in each.cpus} == {nodes[each.cpus[0]]} for each in cells)
 
 
 def test_ranges_are_as_short_as_can_be() -> None:

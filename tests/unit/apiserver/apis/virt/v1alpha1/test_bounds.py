@@ -104,6 +104,10 @@ def small_nodes(count: int) -> dict[str, Any]:
     return numa(*((str(each), "16Mi") for each in range(count)), cpu={"cores": count}, memory={"guest": f"{16 * count}Mi"})
 
 
+def passed_through(**cpu: Any) -> dict[str, Any]:
+    return {"cpu": {"dedicatedCpuPlacement": True, "numa": {"guestMappingPassthrough": {}}, **cpu}}
+
+
 SOME_FEATURES = sorted(cpu_names.FEATURES)
 
 
@@ -151,6 +155,18 @@ def dedicated(**of: Any) -> dict[str, Any]:
         (numa(("0", "256Mi"), ("1", "256Mi")), numa(("0", "256Mi"), ("0-1", "256Mi")), "cpu.numa.cells[1].cpus"),
         (numa(("0", "256Mi"), ("1", "256Mi")), numa(("0", "256Mi"), ("1", "257Mi")), "cpu.numa.cells"),
         (numa(("0", "496Mi"), ("1", "16384Ki")), numa(("0", "497Mi"), ("1", "15Mi")), "cpu.numa.cells[1].memory"),
+        (passed_through(), passed_through(dedicatedCpuPlacement=False), "cpu.numa.guestMappingPassthrough"),
+        (passed_through(), {**passed_through(), **without("acpi")}, "cpu.numa.guestMappingPassthrough"),
+        (
+            {**passed_through(), "memory": {"guest": "1Gi"}},
+            {**passed_through(), "memory": {"guest": "1Gi", "hugepages": {"pageSize": "1Gi"}}},
+            "cpu.numa.guestMappingPassthrough",
+        ),
+        (
+            passed_through(),
+            {"cpu": {**passed_through()["cpu"], "numa": {"guestMappingPassthrough": {}, "cells": [{"cpus": "0", "memory": "512Mi"}]}}},
+            "cpu.numa.guestMappingPassthrough",
+        ),
         (requests(cpu="1m"), requests(cpu="0.0001"), "resources.requests.cpu"),
         (requests(cpu="1024"), requests(cpu="1024001m"), "resources.requests.cpu"),
         (requests(memory="1Mi"), requests(memory="1023Ki"), "resources.requests.memory"),
