@@ -92,7 +92,8 @@ STATUS: Final[Object] = {
     "podName": "p",
     "podUID": "pod-hostile",
     "podIP": "10.0.0.1",
-    "domain": {"state": "running", "reason": "booted", "type": "qemu"},
+    "cpu": {"model": "EPYC", "features": ["ibpb"], "message": "m"},
+    "domain": {"state": "running", "reason": "booted", "type": "qemu", "cpuModel": "EPYC"},
     "interfaces": [{"name": "default", "mac": "02:00:00:00:00:77", "ipAddress": "10.0.0.1", "ipAddresses": ["10.0.0.1"]}],
     "guest": {
         "agent": {"connected": True, "version": "7.2.22"},

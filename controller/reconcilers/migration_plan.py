@@ -15,8 +15,8 @@ from typing import Final
 
 from apiserver.apis.meta import times
 from apiserver.apis.meta.objects import Object, condition, dig, finalizers_of, is_deleting, name_of, namespace_of, uid_of, with_condition
+from apiserver.apis.virt import chosen_cpu, names, phases, power, release
 from apiserver.apis.virt import conditions as words
-from apiserver.apis.virt import names, phases, power, release
 from controller.reconcilers import disk_claims, ownership, pod_state
 from controller.reconcilers.actions import Action, CreatePod, DeletePod, Emit, LookAgain, RemoveFinalizer, WriteStatus
 from controller.reconcilers.launcher_pods import cpu, launcher_pod, scheduling
@@ -108,7 +108,13 @@ def _create_target(seen: Observed) -> tuple[Action, ...]:
     # The domain needs on the target what it has on the source: a kvm guest goes nowhere without kvm.
     kvm = pod_state.has_kvm(seen.source)
     selector = dig(seen.migration, "spec", "nodeSelector") or {}
-    placement = scheduling.Placement(kvm=kvm, not_on_node=node, node_selector=selector, source_labels=cpu.of_source(seen.source_labels))
+    placement = scheduling.Placement(
+        kvm=kvm,
+        not_on_node=node,
+        node_selector=selector,
+        source_labels=cpu.of_source(seen.source_labels),
+        chosen=chosen_cpu.running(seen.vm) if kvm else None,
+    )
     attempt = power.current_attempt(seen.vm)
     pod = launcher_pod.target_pod(seen.vm, seen.migration, attempt, seen.claims, seen.settings, placement)
     now = times.to_rfc3339(seen.now)
@@ -152,7 +158,7 @@ def _say_obstacle(seen: Observed, target: Object) -> tuple[Action, ...]:
         return ()
     told = [f"pod {name_of(target)}: {found[1]}"]
     if seen.vm is not None and pod_state.is_unschedulable(target) and pod_state.has_kvm(target):
-        told += filter(None, [cpu.demands(seen.vm)])
+        told += filter(None, [cpu.demands(seen.vm, chosen_cpu.running(seen.vm))])
         if cpu.is_the_nodes(seen.vm):
             source = dig(seen.migration, "status", "sourceNode")
             both = " and ".join(f"{each}…" for each in (names.HOST_MODEL_LABELS, names.CPU_FEATURE_LABELS))

@@ -15,6 +15,7 @@ A node that does not report ends no attempt. What is said of it depends on who i
 
 from __future__ import annotations
 
+import dataclasses
 from datetime import timedelta
 from typing import Final
 
@@ -31,9 +32,9 @@ from apiserver.apis.meta.objects import (
     with_condition,
     without_condition,
 )
+from apiserver.apis.virt import chosen_cpu, names, phases, power, summary
 from apiserver.apis.virt import conditions as words
-from apiserver.apis.virt import names, phases, power, summary
-from controller.reconcilers import attempts, disk_claims, disruptions, mounted_sources, pod_state, saying, silent_nodes
+from controller.reconcilers import attempts, disk_claims, disruptions, mounted_sources, node_pool, pod_state, saying, silent_nodes
 from controller.reconcilers.actions import (
     MIN_LOOK_SECONDS,
     Action,
@@ -213,7 +214,8 @@ def _say_obstacle(seen: Observed, pod: Object) -> tuple[Action, ...]:
     if found is None:
         return _wait_for_sources(seen, pod) or _say_slow(seen, pod)
     reason, message = found
-    demands = cpu.demands(seen.vm) if pod_state.is_unschedulable(pod) and pod_state.has_kvm(pod) else ""
+    chosen = chosen_cpu.chosen(seen.vm)
+    demands = cpu.demands(seen.vm, chosen) if pod_state.is_unschedulable(pod) and pod_state.has_kvm(pod) else ""
     return saying.say(seen, "False", reason, "; ".join(filter(None, (f"pod {name_of(pod)}: {message}", demands))), warn=True)
 
 
@@ -335,9 +337,20 @@ def _begin(seen: Observed, wish: power.Power) -> tuple[Action, ...]:
     """Make the pod of the wished attempt (the name is the lock: nobody can make a second) and write down which one it is."""
     if seen.refusal:
         return saying.say(seen, "False", "FailedCreate", seen.refusal, warn=True, phase=phases.PENDING)
-    placement = scheduling.Placement(kvm=seen.settings.wants_kvm(offered=seen.kvm_offered), avoid_nodes=attempts.failed_nodes(seen.vm))
+    kvm = seen.settings.wants_kvm(offered=seen.kvm_offered)
+    placement = scheduling.Placement(kvm=kvm, avoid_nodes=attempts.failed_nodes(seen.vm))
+    choice = _choose_cpu(seen, placement)
+    placement = dataclasses.replace(placement, chosen=choice.chosen if choice is not None else None)
     pod = launcher_pod.launcher_pod(seen.vm, wish.attempt, seen.claims, seen.settings, placement)
-    return (CreatePod(pod, seen.vm), *_record_start(seen, pod, wish.attempt))
+    return (CreatePod(pod, seen.vm), *_record_start(seen, pod, wish.attempt, choice))
+
+
+def _choose_cpu(seen: Observed, placement: scheduling.Placement) -> node_pool.Choice | None:
+    """Return which CPU the guest of this attempt has; None: the machine says it, or no node has a say in it."""
+    if not placement.kvm or not chosen_cpu.is_to_choose(seen.vm):
+        return None
+    said = (str(each.get("name") or "") for each in dig(seen.vm, "spec", "domain", "cpu", "features") or ())
+    return node_pool.choose(seen.nodes, scheduling.scheduling(seen.vm, placement), said)
 
 
 def _is_only_the_next(vm: Object, alive: tuple[Object, ...], attempt: int) -> bool:
@@ -345,7 +358,7 @@ def _is_only_the_next(vm: Object, alive: tuple[Object, ...], attempt: int) -> bo
     return len(alive) == 1 and not is_deleting(alive[0]) and name_of(alive[0]) == names.launcher_pod_name(name_of(vm), uid_of(vm), attempt)
 
 
-def _record_start(seen: Observed, pod: Object, attempt: int) -> tuple[Action, ...]:
+def _record_start(seen: Observed, pod: Object, attempt: int, choice: node_pool.Choice | None) -> tuple[Action, ...]:
     now = times.to_rfc3339(seen.now)
     begun = {"number": attempt, "generation": saying.generation(seen), "podName": name_of(pod), "startTime": now}
     status = {
@@ -359,8 +372,10 @@ def _record_start(seen: Observed, pod: Object, attempt: int) -> tuple[Action, ..
         "observedGeneration": saying.generation(seen),
     }
     status["conditions"] = without_condition(status["conditions"], words.DISRUPTION_TARGET)
-    for key in phases.OF_A_PLACE:  # of the attempt before
+    for key in (*phases.OF_A_PLACE, "cpu"):  # of the attempt before
         status.pop(key, None)
+    if choice is not None:
+        status["cpu"] = choice.status()
     made = Emit("Normal", "SuccessfulCreate", f"created pod {name_of(pod)} for attempt {attempt}")
     return (WriteStatus(status, "podUID"), made, *_warn_of_namesakes(seen))
 

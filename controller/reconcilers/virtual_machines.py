@@ -12,13 +12,13 @@ from typing import Final
 from apiserver.apis.core.resources import EVENTS, PODS
 from apiserver.apis.meta import errors
 from apiserver.apis.meta.objects import Key, Object, condition, controller_of, dig, key_of, name_of, namespace_of, uid_of
-from apiserver.apis.virt import layout, names, network, phases, power, structure
+from apiserver.apis.virt import chosen_cpu, layout, names, network, phases, power, structure
 from apiserver.apis.virt.described import domain_of
 from apiserver.apis.virt.hardware import interfaces
 from apiserver.apis.virt.resources import VIRTUAL_MACHINES
 from apiserver.client.informer import Informer
 from apiserver.client.rest import Client
-from controller.reconcilers import attempts, disk_claims, mounted_sources, ownership, pod_state, validation
+from controller.reconcilers import attempts, disk_claims, mounted_sources, node_pool, ownership, pod_state, validation
 from controller.reconcilers import virtual_machine_plan as planning
 from controller.reconcilers.absences import Absences
 from controller.reconcilers.actions import REFUSED_SECONDS, Deeds, PodRefused, sooner
@@ -185,12 +185,14 @@ def trim_node(node: Object) -> Object:
     """Return what of a node matters here; its heartbeats do not change that."""
     kept = ("name", "uid", "resourceVersion")
     ready = condition(dig(node, "status", "conditions"), "Ready") or {}
-    allocatable = dig(node, "status", "allocatable") or {}
     return {
-        "metadata": {key: value for key, value in (node.get("metadata") or {}).items() if key in kept},
+        "metadata": {
+            **{key: value for key, value in (node.get("metadata") or {}).items() if key in kept},
+            **node_pool.trim_labels(node),
+        },
         "status": {
             "conditions": [{"type": "Ready", "status": ready.get("status", "Unknown")}],
-            "allocatable": {names.KVM_RESOURCE: allocatable.get(names.KVM_RESOURCE, "0")},
+            **{each: {names.KVM_RESOURCE: dig(node, "status", each, names.KVM_RESOURCE) or "0"} for each in ("allocatable", "capacity")},
         },
     }
 
@@ -314,6 +316,7 @@ class VirtualMachines:
             namesakes=() if attempts.is_open(vm) else self._namesakes(vm),
             rivals=() if attempts.is_open(vm) else self._rivals(vm),
             mount_events=await self._mount_events(vm, pods, now),
+            nodes=() if attempts.is_open(vm) or not chosen_cpu.is_to_choose(vm) else tuple(self._informers.nodes.list()),
         )
 
     async def _mount_events(self, vm: Object, pods: tuple[Object, ...], now: datetime) -> tuple[Object, ...]:

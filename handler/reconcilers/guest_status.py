@@ -10,8 +10,8 @@ from typing import Any, Final
 from apiserver.apis.meta import objects, times
 from apiserver.apis.meta.lines import one_line
 from apiserver.apis.meta.objects import Object
+from apiserver.apis.virt import chosen_cpu, layout, phases, power
 from apiserver.apis.virt import conditions as words
-from apiserver.apis.virt import layout, phases, power
 from apiserver.apis.virt.described import domain_of
 from apiserver.apis.virt.hardware import disks, graphics
 from handler.network.setup import Interface
@@ -103,6 +103,9 @@ def running(vm: Object, observed: messages.Status, interfaces: Sequence[Interfac
     status = phases.enter(old, phase, now)
     status["observedGeneration"] = generation
     status["domain"] = {"state": domain.state, "reason": one_line(domain.reason, MAX_REASON), "type": domain.type}
+    chosen = chosen_cpu.chosen(vm)
+    if chosen is not None and (domain.type, domain.cpu_model) == ("kvm", chosen.model):
+        status["domain"]["cpuModel"] = chosen.model
     if interfaces is not None:
         status["interfaces"] = [_interface(each) for each in interfaces]
         if interfaces and interfaces[0].addresses:

@@ -14,7 +14,7 @@ from typing import Any, Final, Literal
 
 from apiserver.apis.meta import errors, objects, times
 from apiserver.apis.meta.objects import Object
-from apiserver.apis.virt import phases, power, release, structure
+from apiserver.apis.virt import chosen_cpu, phases, power, release, structure
 from apiserver.apis.virt.resources import MIGRATIONS, VIRTUAL_MACHINES
 from controller.runtime.flowcontrol import TokenBucket
 from controller.runtime.reconciling import InvalidObject, Request, Result
@@ -283,7 +283,8 @@ class MigrateTarget(_Side):
         if accelerator == "kvm" and given != "kvm":
             raise ownership.NotTheDevice("the guest runs with KVM, and there is no /dev/kvm in the pod")
         interfaces = await self._wire(vm, migration, link)
-        request = messages.PrepareMigrationTarget(objects.uid_of(migration), machine_of(vm, accelerator, interfaces))
+        machine = machine_of(vm, accelerator, interfaces, chosen_cpu.running(vm))
+        request = messages.PrepareMigrationTarget(objects.uid_of(migration), machine)
         await connection.call(request)
 
     async def _tell_fault(self, migration: Object, error: Exception) -> None:

@@ -21,7 +21,8 @@ from typing import Any, Final, Literal, Protocol, assert_never, get_args
 from apiserver.apis.meta import objects
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.meta.resources import Resource
-from apiserver.apis.virt import access_credentials, conditions, phases, power
+from apiserver.apis.virt import access_credentials, chosen_cpu, conditions, phases, power
+from apiserver.apis.virt.chosen_cpu import Chosen
 from apiserver.apis.virt.described import domain_of
 from apiserver.apis.virt.resources import VIRTUAL_MACHINES
 from controller.runtime.clock import Clock
@@ -100,13 +101,15 @@ class Ports:
     clock: Clock
 
 
-def machine_of(vm: Mapping[str, Any], accelerator: messages.Accelerator, interfaces: Sequence[Interface]) -> messages.Machine:
-    """Return what the launcher needs to know of ``vm``."""
+def machine_of(
+    vm: Mapping[str, Any], accelerator: messages.Accelerator, interfaces: Sequence[Interface], chosen: Chosen | None
+) -> messages.Machine:
+    """Return what the launcher needs to know of ``vm``; ``chosen``: the CPU that its guest has with KVM because it names none."""
     return messages.Machine(
         namespace=objects.namespace_of(vm),
         name=objects.name_of(vm),
         uid=objects.uid_of(vm),
-        domain=dict(domain_of(vm)),
+        domain=dict(chosen_cpu.given(domain_of(vm), chosen if accelerator == "kvm" else None)),
         accelerator=accelerator,
         interfaces=tuple(messages.Interface(each.name, each.mac, each.tap, each.model) for each in interfaces),
         grace_seconds=guest_plan.grace_seconds(vm),
@@ -195,7 +198,8 @@ class RunGuest:
             if accelerator is None:
                 accelerator = self._accelerators[link.pod_uid] = await self._ports.node.give_devices(vm, link.pod_uid, connection)
             interfaces = await self._wiring.wire(vm, link.pod_uid, connection)
-            if not await self._sync(link, connection, machine_of(vm, accelerator, interfaces), paused=paused):
+            machine = machine_of(vm, accelerator, interfaces, chosen_cpu.chosen(vm))
+            if not await self._sync(link, connection, machine, paused=paused):
                 return Result(requeue_after=START_AGAIN_SECONDS)
         except StorageHangs as error:
             if await self._write(vm, guest_status.with_disks_problem(vm, str(error), self._ports.clock.now())):

@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any, Final
 
 from apiserver.apis.meta.lines import one_line
-from apiserver.apis.virt.hardware import consoles
+from apiserver.apis.virt.hardware import consoles, cpu
 from launcher.domain import disks, document, filling, migratability
 from launcher.domain.states import NAMES
 from launcher.hypervisor.port import Observation
@@ -234,8 +234,13 @@ def _observed_active(known: Known, seen: Observation, now: float) -> Known:
         known = with_migration(known, arrival.advanced(known.arriving, seen, now))
     kind: messages.Accelerator = "kvm" if seen.type == "kvm" else "qemu"
     names = _disk_names(known.machine) if seen.disk_errors and known.machine is not None else {}
-    domain = messages.DomainStatus(seen.name, seen.uuid, kind, NAMES[seen.state], seen.reason, life.fault_of(seen, names))
+    fault = life.fault_of(seen, names)
+    domain = messages.DomainStatus(seen.name, seen.uuid, kind, NAMES[seen.state], seen.reason, fault, _cpu_model(known.machine))
     return _with_status(known, domain=domain, reboots=seen.reboots, watchdogs=seen.watchdogs)
+
+
+def _cpu_model(machine: messages.Machine | None) -> str:
+    return "" if machine is None or machine.domain_xml else cpu.model(machine.domain)
 
 
 def _disk_names(machine: messages.Machine) -> Mapping[str, str]:

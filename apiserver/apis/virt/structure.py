@@ -33,7 +33,8 @@ _METADATA: Final = members(
         "deletionGracePeriodSeconds?": integer(64),
     }
 )
-_NODE_TERMS: Final = items(members({"matchFields?": items(anything)}))
+_REQUIREMENTS: Final = items(members({"key": text, "operator": text, "values?": items(text)}))
+_NODE_TERMS: Final = items(members({"matchExpressions?": _REQUIREMENTS, "matchFields?": _REQUIREMENTS}))
 _NODE_AFFINITY: Final = members(
     {
         "requiredDuringSchedulingIgnoredDuringExecution?": members({"nodeSelectorTerms?": _NODE_TERMS}),

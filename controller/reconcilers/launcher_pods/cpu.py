@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from apiserver.apis.meta.lines import one_line
+from apiserver.apis.meta.names import qualified_name_errors
 from apiserver.apis.meta.objects import Object, dig
-from apiserver.apis.virt import names
+from apiserver.apis.virt import chosen_cpu, names
+from apiserver.apis.virt.chosen_cpu import Chosen
+from apiserver.apis.virt.domainxml import parsing, reading
 from apiserver.apis.virt.hardware import cpu, resources
 from controller.reconcilers.launcher_pods.needs import MIB, Claims, Needs
 
@@ -45,37 +48,79 @@ def needs(domain: Object, claims: Claims) -> Needs:
 
 
 def node_labels(vm: Object) -> tuple[NodeLabel, ...]:
-    """Return the labels that the fields of a machine with KVM ask for; of one with XML none, for its processors stand in that.
+    """Return the labels that the fields, or the XML, of a machine with KVM ask for.
 
     A node can have a model without some of its features. So the model's label is not asked for where the machine takes features away from
     it: whether the node can do the rest only libvirt says, at the start. ``force`` and ``optional`` hold on every node.
     """
     if dig(vm, "spec", "domainXML"):
-        return ()
+        return _labels_of_xml(vm)
     domain = dig(vm, "spec", "domain") or {}
-    features = [(each.get("name") or "", each.get("policy") or cpu.POLICY) for each in dig(domain, "cpu", "features") or ()]
+    given = enumerate(dig(domain, "cpu", "features") or ())
+    features = [(f"spec.domain.cpu.features[{at}]", each.get("name") or "", each.get("policy") or cpu.POLICY) for at, each in given]
+    return _labels("spec.domain.cpu.model", cpu.model(domain), features)
+
+
+def _labels(model_path: str, model: str, features: Sequence[tuple[str, str, str]]) -> tuple[NodeLabel, ...]:
+    """``features``: path, name and policy of each."""
     found = []
-    if (model := cpu.model(domain)) and all(policy == "require" for _, policy in features):
-        found.append(NodeLabel("spec.domain.cpu.model", model, names.CPU_MODEL_LABELS + model))
-    for position, (name, policy) in enumerate(features):
+    if model and all(policy == "require" for _, _, policy in features):
+        found.append(NodeLabel(model_path, model, names.CPU_MODEL_LABELS + model))
+    for path, name, policy in features:
         if policy in ("require", "forbid"):
-            path = f"spec.domain.cpu.features[{position}]"
             found.append(NodeLabel(path, name, names.CPU_FEATURE_LABELS + name, present=policy == "require"))
     return tuple(found)
 
 
-def demands(vm: Object) -> str:
+def _labels_of_xml(vm: Object) -> tuple[NodeLabel, ...]:
+    """What libvirt does not know, it says at the start; what makes no label would only have the pod refused."""
+    found = _in_xml(vm)
+    if found is None:
+        return ()
+    features = [(f"spec.domainXML: {each.path}", each.name, each.policy) for each in found.features]
+    labels = _labels(f"spec.domainXML: {found.model_path}", found.model, features)
+    return tuple(each for each in labels if not qualified_name_errors(each.key))
+
+
+def _in_xml(vm: Object) -> reading.CPU | None:
+    """Return ``<cpu>`` of a machine's XML where the node's processors have a say in it."""
+    try:
+        found = reading.read(str(dig(vm, "spec", "domainXML")))
+    except parsing.Malformed:  # it does not start; virt-launcher says why
+        return None
+    return found.cpu if found.type != "qemu" else None
+
+
+def of_chosen(chosen: Chosen | None) -> tuple[NodeLabel, ...]:
+    """Return the labels of the CPU that was chosen for a machine: a node has the whole of it, whatever the machine takes away from that."""
+    if chosen is None:
+        return ()
+    features = (
+        NodeLabel(f"status.cpu.features[{position}]", name, names.CPU_FEATURE_LABELS + name)
+        for position, name in enumerate(chosen.features)
+    )
+    return (NodeLabel("status.cpu.model", chosen.model, names.CPU_MODEL_LABELS + chosen.model), *features)
+
+
+def demands(vm: Object, chosen: Chosen | None = None) -> str:
     """Return what a machine with KVM asks of the labels of nodes, in words and with the fields' paths; empty if nothing."""
-    labels = node_labels(vm)
+    labels = (*node_labels(vm), *of_chosen(chosen))
     told = [f"{each.path}: {each.name} needs a node with{'' if each.present else 'out'} the label {each.key}" for each in labels[:MAX_TOLD]]
     if len(labels) > MAX_TOLD:
-        told.append(f"and {len(labels) - MAX_TOLD} more of spec.domain.cpu.features")
+        told.append(f"and {len(labels) - MAX_TOLD} more of {_list_of(labels[-1].path)}")
     return one_line("; ".join(told), _MAX_TEXT)
+
+
+def _list_of(path: str) -> str:
+    return path.rpartition("[")[0] or path
 
 
 def is_the_nodes(vm: Object) -> bool:
     """Return whether the guest of a machine with KVM has what the processors of the node have that it started on."""
-    return not dig(vm, "spec", "domainXML") and not cpu.model(dig(vm, "spec", "domain") or {})
+    if dig(vm, "spec", "domainXML"):
+        found = _in_xml(vm)
+        return found is not None and found.is_the_nodes
+    return not cpu.model(dig(vm, "spec", "domain") or {}) and chosen_cpu.running(vm) is None
 
 
 def of_source(labels: Mapping[str, str]) -> dict[str, str]:

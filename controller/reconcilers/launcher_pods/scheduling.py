@@ -8,6 +8,7 @@ from typing import Final
 
 from apiserver.apis.meta.objects import Object, dig
 from apiserver.apis.virt import names
+from apiserver.apis.virt.chosen_cpu import Chosen
 from controller.reconcilers.launcher_pods import cpu
 
 HOSTNAME_LABEL: Final = "kubernetes.io/hostname"
@@ -27,6 +28,8 @@ class Placement:
     """Of a Migration; it wins over the machine's."""
     source_labels: Mapping[str, str] = field(default_factory=dict)
     """Of the source of a migration: what its processors can do, and the guest has come to rely on."""
+    chosen: Chosen | None = None
+    """The CPU that was chosen for a machine that names none."""
 
 
 def scheduling(vm: Object, placement: Placement) -> Object:
@@ -39,7 +42,7 @@ def scheduling(vm: Object, placement: Placement) -> Object:
     result: Object = {key: spec[key] for key in _PASSED_ON if spec.get(key)}
     if spec.get("nodeName") and not placement.not_on_node:
         result["nodeName"] = spec["nodeName"]
-    labels = cpu.node_labels(vm) if placement.kvm and "nodeName" not in result else ()
+    labels = (*cpu.node_labels(vm), *cpu.of_chosen(placement.chosen)) if placement.kvm and "nodeName" not in result else ()
     wanted = {each.key: cpu.TRUE for each in labels if each.present}
     selector = {**wanted, **placement.source_labels, **_translated({**(spec.get("nodeSelector") or {}), **placement.node_selector})}
     if selector:

@@ -40,6 +40,28 @@ class Disk:
 
 
 @dataclass(frozen=True, slots=True)
+class Feature:
+    """A ``<feature>`` of ``<cpu>``."""
+
+    path: str
+    """The place of the element."""
+    name: str
+    policy: str
+
+
+@dataclass(frozen=True, slots=True)
+class CPU:
+    """``<cpu>``, as far as a node with KVM has a say in it."""
+
+    is_the_nodes: bool
+    """The guest has what the node's processor has: ``host-model``, ``host-passthrough`` and ``maximum``, and a model that is the least."""
+    model: str
+    """Empty: none is named."""
+    model_path: str
+    features: tuple[Feature, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Reading:
     """All that somebody other than libvirt needs to know."""
 
@@ -67,6 +89,7 @@ class Reading:
     """Upper bound of the pod's memory that displays and threads take."""
     cache_bytes: int
     """The emulator's translation cache."""
+    cpu: CPU
 
     @property
     def vcpus(self) -> int:
@@ -128,6 +151,23 @@ def _reading(root: Node) -> Reading:
         graphics=tuple(each.get("type") for each in devices.all("graphics")),
         device_bytes=sum(map(_video_bytes, devices.all("video"))) + io_threads.THREAD_BYTES * rules.io_thread_count(root),
         cache_bytes=_cache_bytes(root),
+        cpu=_cpu(root),
+    )
+
+
+def _cpu(root: Node) -> CPU:
+    """Unsaid, ``mode`` is ``custom`` and ``match`` is ``exact``; without a model QEMU takes its own, which every node can do."""
+    element, model = root.child("cpu"), root.find("cpu", "model")
+    if element is None:
+        return CPU(is_the_nodes=False, model="", model_path="", features=())
+    is_custom = element.get("mode", "custom") == "custom"
+    if not is_custom:  # what stands in it is not looked at
+        model = None
+    return CPU(
+        is_the_nodes=not is_custom or (model is not None and element.get("match") == "minimum"),
+        model=model.text if model is not None else "",
+        model_path=model.path if model is not None else "",
+        features=tuple(Feature(each.path, each.get("name"), each.get("policy")) for each in element.all("feature")),
     )
 
 

@@ -30,6 +30,7 @@ MAX_CONDITIONS: Final = 16
 MAX_INTERFACES: Final = 8
 MAX_ADDRESSES: Final = 32
 MAX_GRAPHICS: Final = 2
+MAX_CPU_FEATURES: Final = 32
 DOMAIN_TYPES: Final = ("kvm", "qemu")
 
 
@@ -161,6 +162,7 @@ _MOMENT: Final = _text(forms.moment_errors)
 _MESSAGE: Final = _text(forms.message_errors)
 _COUNT: Final = _number(0)
 _GUESTS_WORD: Final = _text(forms.words_errors)
+_CPU_WORD: Final = _text(names.label_value_errors)
 
 _CONDITIONS: Final = _keyed_list(
     MAX_CONDITIONS,
@@ -234,7 +236,15 @@ _MACHINE: Final = _record(
         "podName": _NAME,
         "podUID": _UID,
         "podIP": _IP,
-        "domain": _record({"state": _one_of(DOMAIN_STATES), "reason": _text(forms.words_errors), "type": _one_of(DOMAIN_TYPES)}),
+        "cpu": _record({"model": _CPU_WORD, "features": _list(MAX_CPU_FEATURES, _CPU_WORD), "message": _MESSAGE}),
+        "domain": _record(
+            {
+                "state": _one_of(DOMAIN_STATES),
+                "reason": _text(forms.words_errors),
+                "type": _one_of(DOMAIN_TYPES),
+                "cpuModel": _CPU_WORD,
+            }
+        ),
         "interfaces": _list(MAX_INTERFACES, _INTERFACE),
         "guest": _GUEST,
         "graphics": _list(MAX_GRAPHICS, _anything),

@@ -116,6 +116,22 @@ class DomainStatus(Model):
     state: str | None = Field(None, description="libvirt's state: running, paused, shutdown, shutoff, crashed…")
     reason: str | None = Field(None, description="libvirt's reason for the state: booted, migrated, user…")
     type: str | None = Field(None, description="kvm: the processor runs the guest. qemu: it is emulated, and slower.")
+    cpu_model: str | None = Field(
+        None, description="The model of status.cpu, where the guest runs with it. Its migration asks of a node no more than that."
+    )
+
+
+class CPUStatus(Model):
+    """The CPU of a machine with KVM that names none."""
+
+    model: str = Field(
+        description="The best of libvirt's models that all nodes had which the machine might run on when it was started, or "
+        "host-passthrough."
+    )
+    features: list[str] | None = Field(
+        None, description="Features beside those of the model, which all of these nodes had, too.", json_schema_extra=ATOMIC
+    )
+    message: str | None = Field(None, description="Why it is host-passthrough, for people.")
 
 
 class InterfaceStatus(Model):
@@ -222,6 +238,9 @@ class VirtualMachineStatus(Model):
     pod_name: str | None = Field(None, description="The pod that the machine is in.")
     pod_uid: str | None = Field(None, alias="podUID", description="The uid of that pod: no other pod of its name is meant.")
     pod_ip: str | None = Field(None, alias="podIP", description="The address of that pod.")
+    cpu: CPUStatus | None = Field(
+        None, description="The CPU that was chosen at the start, with KVM, because spec.domain.cpu.model names none."
+    )
     domain: DomainStatus | None = Field(None, description="The domain as libvirt sees it.")
     interfaces: list[InterfaceStatus] | None = Field(None, description="Network interfaces as they are.", json_schema_extra=ATOMIC)
     guest: GuestStatus | None = Field(

@@ -7,12 +7,14 @@ from typing import Any
 import pytest
 
 from apiserver.apis.virt import names, structure
+from apiserver.apis.virt.chosen_cpu import Chosen
 from apiserver.apis.virt.v1alpha1.domain import cpu_names
 from controller.reconcilers.launcher_pods import cpu
 from controller.reconcilers.launcher_pods.scheduling import Placement, scheduling
 from handler.cpu import capabilities
 from handler.cpu.capabilities import Capabilities
 from tests.hostile import CASES
+from tests.unit.apiserver.apis.virt.domainxml.documents import document
 from tests.unit.controller.reconcilers.builders import a_vm
 
 KVM = Placement(kvm=True)
@@ -89,10 +91,80 @@ def test_of_a_sources_labels_those_count_that_say_what_its_guests_have() -> None
     assert list(cpu.of_source(many)) == sorted(many)[: cpu.MAX_LABELS]
 
 
+def with_xml(element: str, type_: str = "@type@") -> dict[str, Any]:
+    return a_vm(domainXML=document(inside=element, attributes=f"type='{type_}'"))
+
+
 def test_a_machine_with_xml_has_its_processors_in_that() -> None:
     vm = with_cpu("EPYC", ("avx2", None), domainXML="<domain/>")
     assert cpu.node_labels(vm) == ()
     assert not cpu.is_the_nodes(a_vm(domainXML="<domain/>"))
+    vm = with_cpu("EPYC", ("avx2", None), domainXML=document(inside="<cpu><model>Nehalem</model></cpu>", attributes="type='kvm'"))
+    assert selected(vm) == {"cpu-model.node.kubevirt.io/Nehalem": "true"}
+
+
+FEATURES_OF_XML = "<feature policy='{}' name='avx2'/><feature policy='require' name='aes'/>"
+
+
+def test_xml_asks_for_what_the_typed_fields_ask_for() -> None:
+    for policy in ("force", "require", "optional", "disable", "forbid"):
+        xml = with_xml(f"<cpu mode='custom'><model>EPYC</model>{FEATURES_OF_XML.format(policy)}</cpu>")
+        typed = with_cpu("EPYC", ("avx2", policy), ("aes", None))
+        assert scheduling(xml, KVM) == scheduling(typed, KVM)
+        assert scheduling(xml, Placement()) == {}
+        assert not cpu.is_the_nodes(xml)
+
+
+@pytest.mark.parametrize("mode", ["mode='host-model'", "mode='host-passthrough'", "mode='maximum'"])
+def test_xml_may_have_the_nodes_processor_too(mode: str) -> None:
+    vm = with_xml(f"<cpu {mode}>{FEATURES_OF_XML.format('require')}</cpu>")
+    assert cpu.is_the_nodes(vm)
+    assert selected(vm) == {"cpu-feature.node.kubevirt.io/avx2": "true", "cpu-feature.node.kubevirt.io/aes": "true"}
+
+
+def test_a_model_that_is_the_least_may_move_only_where_there_is_no_lesser_processor() -> None:
+    vm = with_xml("<cpu match='minimum'><model>EPYC</model></cpu>")
+    assert cpu.is_the_nodes(vm)
+    assert selected(vm) == {"cpu-model.node.kubevirt.io/EPYC": "true"}
+
+
+def test_xml_of_an_emulated_machine_asks_for_nothing() -> None:
+    vm = with_xml("<cpu mode='custom'><model>EPYC</model></cpu>", "qemu")
+    assert selected(vm) == {}
+    assert not cpu.is_the_nodes(with_xml("<cpu mode='maximum'/>", "qemu"))
+
+
+def test_a_name_in_xml_that_makes_no_label_is_left_to_libvirt() -> None:
+    vm = with_xml(f"<cpu><model>E-</model><feature policy='require' name='{'a' * 64}'/><feature policy='require' name='aes'/></cpu>")
+    assert selected(vm) == {"cpu-feature.node.kubevirt.io/aes": "true"}
+
+
+def test_what_xml_asks_for_is_told_with_the_elements() -> None:
+    vm = with_xml("<cpu><model>EPYC</model><feature policy='require' name='aes'/></cpu>")
+    assert cpu.demands(vm) == (
+        "spec.domainXML: /domain/cpu/model: EPYC needs a node with the label cpu-model.node.kubevirt.io/EPYC; "
+        "spec.domainXML: /domain/cpu/feature: aes needs a node with the label cpu-feature.node.kubevirt.io/aes"
+    )
+    features = "".join(f"<feature policy='require' name='f{number}'/>" for number in range(9))
+    assert cpu.demands(with_xml(f"<cpu><model>EPYC</model>{features}</cpu>")).endswith(
+        "; and 6 more of spec.domainXML: /domain/cpu/feature"
+    )
+
+
+def test_what_was_chosen_is_asked_for_whatever_the_machine_takes_away_from_it() -> None:
+    vm, chosen = with_cpu(None, ("rtm", "disable"), ("aes", None)), Chosen("EPYC", ("ibpb",))
+    assert selected(vm, Placement(kvm=True, chosen=chosen)) == {
+        "cpu-feature.node.kubevirt.io/aes": "true",
+        "cpu-model.node.kubevirt.io/EPYC": "true",
+        "cpu-feature.node.kubevirt.io/ibpb": "true",
+    }
+    assert selected(vm, Placement(chosen=chosen)) == {}
+    assert scheduling(with_cpu(None, nodeName="node1"), Placement(kvm=True, chosen=chosen)) == {"nodeName": "node1"}
+    assert cpu.demands(with_cpu(), chosen) == (
+        "status.cpu.model: EPYC needs a node with the label cpu-model.node.kubevirt.io/EPYC; "
+        "status.cpu.features[0]: ibpb needs a node with the label cpu-feature.node.kubevirt.io/ibpb"
+    )
+    assert cpu.demands(with_cpu(), Chosen("EPYC", tuple("abcdef"))).endswith("; and 3 more of status.cpu.features")
 
 
 @pytest.mark.parametrize(("model", "own"), [("", True), ("host-model", True), ("host-passthrough", True), ("EPYC", False)])

@@ -42,8 +42,9 @@ class CPU(Model):
     )
     model: str | None = Field(
         None,
-        description="A CPU model that libvirt knows, host-model or host-passthrough. Empty: the host's own processor with KVM, and the "
-        "emulator's best without. With KVM, a machine that names a model starts only on nodes that can do it.",
+        description="A CPU model that libvirt knows, host-model or host-passthrough. Empty: with KVM, the best model that all nodes have "
+        "which the machine may run on, so that it can move between them (status.cpu says which), or the node's own processor where they "
+        "have none in common; the emulator's best without KVM. With KVM, a machine that has a model starts only on nodes that can do it.",
     )
     features: list[CPUFeature] | None = Field(
         None, description="Features that the processors have, or have not, beside those of their model.", json_schema_extra=ATOMIC

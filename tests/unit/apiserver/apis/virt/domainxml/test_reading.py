@@ -264,3 +264,31 @@ def test_addresses_of_interfaces_are_the_xmls_unless_they_are_placeholders() -> 
 def test_a_line_that_cannot_be_read_is_named_with_its_number() -> None:
     (problem,) = reading.problems_of("<domain>\n<a>\n</domain>")
     assert (problem.path, problem.text) == ("line 3", "mismatched tag")
+
+
+@pytest.mark.parametrize(
+    ("element", "is_the_nodes", "model"),
+    [
+        ("", False, ""),
+        ("<cpu><topology sockets='1' cores='2' threads='1'/></cpu>", False, ""),
+        ("<cpu><model>EPYC</model></cpu>", False, "EPYC"),
+        ("<cpu mode='custom' match='exact' check='partial'><model fallback='forbid'>EPYC</model></cpu>", False, "EPYC"),
+        ("<cpu match='strict'><model>EPYC</model></cpu>", False, "EPYC"),
+        ("<cpu match='minimum'><model>EPYC</model></cpu>", True, "EPYC"),
+        ("<cpu mode='host-model'/>", True, ""),
+        ("<cpu mode='host-model'><model fallback='allow'>EPYC</model></cpu>", True, ""),
+        ("<cpu mode='host-passthrough' check='none'/>", True, ""),
+        ("<cpu mode='maximum'/>", True, ""),
+    ],
+)
+def test_whose_the_cpu_is(element: str, model: str, *, is_the_nodes: bool) -> None:
+    found = reading.read(document(inside=element)).cpu
+    assert (found.is_the_nodes, found.model) == (is_the_nodes, model)
+    assert found.model_path == ("/domain/cpu/model" if model else "")
+
+
+def test_features_of_the_cpu_are_read_with_their_places() -> None:
+    features = "<feature policy='require' name='avx2'/><feature policy='forbid' name='rtm'/>"
+    found = reading.read(document(inside=f"<cpu><model>EPYC</model>{features}</cpu>")).cpu.features
+    assert [(each.name, each.policy) for each in found] == [("avx2", "require"), ("rtm", "forbid")]
+    assert [each.path for each in found] == ["/domain/cpu/feature[1]", "/domain/cpu/feature[2]"]

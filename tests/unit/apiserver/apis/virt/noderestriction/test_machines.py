@@ -40,6 +40,7 @@ SAMPLES: dict[str, Any] = {
     "attempt": 2,
     "attempts": [{"number": 1, "podName": "p", "nodeName": "n"}, {"number": 2}],
     "conditions": [{"type": "Ready", "status": "False"}],
+    "cpu": {"model": "EPYC"},
     "domain": {"state": "paused"},
     "graphics": [{"type": "spice"}],
     "guest": {"hostname": "h"},

@@ -30,7 +30,8 @@ MACHINE: Json = {
         {"number": 2, "podName": "p2", "nodeName": "node2", "startTime": MOMENT},
     ],
     "nodeName": "node2", "podName": "p2", "podUID": UID, "podIP": "10.9.8.7",
-    "domain": {"state": "running", "reason": "booted", "type": "kvm"},
+    "cpu": {"model": "EPYC-Rome", "features": ["ibpb", "amd-ssbd"], "message": "why"},
+    "domain": {"state": "running", "reason": "booted", "type": "kvm", "cpuModel": "EPYC-Rome"},
     "interfaces": [{"name": "default", "mac": "02:00:00:00:00:09", "ipAddress": "10.9.8.7", "ipAddresses": ["10.9.8.7", "2001:db8::1"]}],
     "guest": {
         "agent": {"connected": True, "version": "7.2.22"},
@@ -85,6 +86,7 @@ HOSTILE_MACS = ["02:00:00:00:00", "02-00-00-00-00-09", "02:00:00:00:00:0g", "02:
 HOSTILE_WORDS = ["\x1b[31m", "a\x00b", "x" * 9000, "ä" * 4100, "a\u202eb"]
 HOSTILE_LINES = ["\x1b[2J", "x" * 300, "a\nb"]
 HOSTILE_REASONS = [" ", "two words", "1st", "a-b", "x" * 257, "R\n"]
+HOSTILE_MODELS = ["EPYC ", "a/b", "-a", "a\n", "x" * 64, "\x1b[2J", "Ä"]
 HOSTILE_TIMES = [f"2026-11-22T00:00:00.{'0' * 64}Z"]
 MACHINE_CASES: dict[tuple[Any, ...], list[Any]] = {
     ("observedGeneration",): [-1],
@@ -110,6 +112,10 @@ MACHINE_CASES: dict[tuple[Any, ...], list[Any]] = {
     ("domain", "state"): ["Running", "on fire", "x" * 999],
     ("domain", "reason"): HOSTILE_LINES,
     ("domain", "type"): ["xen", "KVM"],
+    ("domain", "cpuModel"): HOSTILE_MODELS,
+    ("cpu", "model"): HOSTILE_MODELS,
+    ("cpu", "features", 1): HOSTILE_MODELS,
+    ("cpu", "message"): HOSTILE_WORDS,
     ("interfaces", 0, "name"): ["a.b", "A", "x" * 64],
     ("interfaces", 0, "mac"): HOSTILE_MACS,
     ("interfaces", 0, "ipAddress"): HOSTILE_ADDRESSES,

@@ -1,0 +1,52 @@
+"""The CPU that virt-controller chose for a machine with KVM which names none: ``status.cpu``.
+
+virt-controller writes it with the start, virt-handler passes it on as if the spec had named it, and virt-launcher says which model its
+domain got. Only what virt-launcher said (``status.domain.cpuModel``) tells what a running guest has: one that was started while an older
+virt-handler was on its node has its processor, whatever was chosen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from apiserver.apis.meta.objects import dig
+from apiserver.apis.virt.hardware import cpu
+from apiserver.apis.virt.hardware.given import Domain
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """A model of libvirt's, and features beside those that it has."""
+
+    model: str
+    features: tuple[str, ...] = ()
+
+
+def is_to_choose(vm: Mapping[str, Any]) -> bool:
+    """Return whether the machine leaves its CPU to us: with KVM, one is chosen for it."""
+    return not dig(vm, "spec", "domainXML") and not dig(vm, "spec", "domain", "cpu", "model")
+
+
+def chosen(vm: Mapping[str, Any]) -> Chosen | None:
+    """Return what was chosen for the newest attempt; None: nothing, or the node's own processor."""
+    model = dig(vm, "status", "cpu", "model") or ""
+    if not model or model in cpu.OF_THE_NODE or not is_to_choose(vm):
+        return None
+    return Chosen(model, tuple(dig(vm, "status", "cpu", "features") or ()))
+
+
+def running(vm: Mapping[str, Any]) -> Chosen | None:
+    """Return what was chosen if the guest runs with it."""
+    found = chosen(vm)
+    return found if found is not None and dig(vm, "status", "domain", "cpuModel") == found.model else None
+
+
+def given(domain: Domain, found: Chosen | None) -> Domain:
+    """Return ``spec.domain`` as if its author had named what was chosen."""
+    if found is None:
+        return domain
+    said = domain.get("cpu") or {}
+    added = [{"name": each, "policy": "require"} for each in found.features]
+    return {**domain, "cpu": {**said, "model": found.model, "features": [*(said.get("features") or ()), *added]}}

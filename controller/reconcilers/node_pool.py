@@ -1,0 +1,146 @@
+"""Choose the CPU of a machine with KVM that names none: the best model that every node of its pool has. Pure.
+
+Its pool are the nodes that offer KVM, bear labels of their processors (:mod:`handler.cpu`), and have what its pod asks of a node: what
+its author wrote, and the features that it requires or forbids. Taints are not looked at, nor whether a node is ready or cordoned: that
+changes while the machine runs, and a migration is to find as many nodes as possible.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Final
+
+from apiserver.apis.meta.lines import one_line
+from apiserver.apis.meta.objects import Object, dig, labels_of, name_of
+from apiserver.apis.virt import names
+from apiserver.apis.virt.chosen_cpu import Chosen
+from apiserver.apis.virt.hardware import cpu_models
+from controller.reconcilers.launcher_pods import cpu
+
+PROCESSORS: Final = "processors"
+"""Member of a Node as it is kept here: the keys of its labels of processors (a frozenset), which many nodes share."""
+HOST_PASSTHROUGH: Final = "host-passthrough"
+_MAX_TEXT: Final = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The outcome."""
+
+    chosen: Chosen | None
+    """None: guests have the processor of their node."""
+    message: str = ""
+    """Why that is so."""
+
+    def status(self) -> Object:
+        """Return ``status.cpu``."""
+        if self.chosen is None:
+            return {"model": HOST_PASSTHROUGH, "message": self.message}
+        return {"model": self.chosen.model, **({"features": list(self.chosen.features)} if self.chosen.features else {})}
+
+
+def trim_labels(node: Object) -> Object:
+    """Return the labels of a Node as they are kept: those of processors are hundreds, and the same on all nodes of a kind."""
+    labels = labels_of(node)
+    own = frozenset(key for key, value in labels.items() if value == cpu.TRUE and key.startswith(names.CPU_LABELS))
+    return {"labels": {key: value for key, value in labels.items() if key not in own}, PROCESSORS: _shared(own)}
+
+
+@lru_cache(maxsize=256)
+def _shared(own: frozenset[str]) -> frozenset[str]:
+    return own
+
+
+def choose(nodes: Iterable[Object], asked: Object, said: Iterable[str]) -> Choice:
+    """Return the best known model that all nodes of the pool have.
+
+    Args:
+        nodes: as they are kept here.
+        asked: the fields of the pod's spec by which it is placed.
+        said: names of the features of which the machine says something itself.
+    """
+    pool = [each for each in nodes if _is_candidate(each) and matches(each, asked)]
+    if not pool:
+        return Choice(None, "no node that the machine may run on offers KVM and has labels of CPU models")
+    vendors = {vendor for each in pool for vendor in _vendors(each)}
+    if "" in vendors:
+        unknown = next(name_of(each) for each in pool if "" in _vendors(each))
+        return Choice(
+            None, one_line(f"the processor of node {unknown}, which the machine may run on, is none that models are known for", _MAX_TEXT)
+        )
+    if len(vendors) > 1:
+        of = " and ".join(sorted(vendors))
+        return Choice(
+            None,
+            f"the machine may run on nodes of {of}, which have no model in common: spec.nodeSelector or spec.affinity can tell them apart",
+        )
+    common = frozenset.intersection(*(each["metadata"][PROCESSORS] for each in pool))
+    model = next((each for each in cpu_models.MODELS[vendors.pop()] if names.CPU_MODEL_LABELS + each in common), "")
+    if not model:
+        return Choice(None, "the nodes that the machine may run on have no known CPU model in common")
+    others = frozenset(said)
+    features = (each for each in cpu_models.PROTECTIONS if names.CPU_FEATURE_LABELS + each in common and each not in others)
+    return Choice(Chosen(model, tuple(features)))
+
+
+def _is_candidate(node: Object) -> bool:
+    """A device plugin that is restarted offers nothing for a moment: the capacity stays for five minutes, in which the node counts."""
+    offers = any(dig(node, "status", each, names.KVM_RESOURCE) not in (None, "0") for each in ("allocatable", "capacity"))
+    return offers and any(each.startswith(names.CPU_MODEL_LABELS) for each in node["metadata"][PROCESSORS])
+
+
+def _vendors(node: Object) -> set[str]:
+    """Return the vendor of the model that libvirt takes there for ``host-model``; empty: not known."""
+    prefix = names.HOST_MODEL_LABELS
+    hosts = [each.removeprefix(prefix) for each in node["metadata"][PROCESSORS] if each.startswith(prefix)]
+    return {cpu_models.VENDORS.get(each, "") for each in hosts} or {""}
+
+
+def matches(node: Object, asked: Object) -> bool:
+    """Return whether a node has what ``nodeName``, ``nodeSelector`` and the required node affinity ask for, as kube-scheduler judges."""
+    if asked.get("nodeName"):
+        return bool(asked["nodeName"] == name_of(node))
+    if any(_label(node, key) != value for key, value in (asked.get("nodeSelector") or {}).items()):
+        return False
+    required = dig(asked, "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution")
+    return required is None or any(_fits(node, term) for term in required.get("nodeSelectorTerms") or ())
+
+
+def _label(node: Object, key: str) -> str | None:
+    found: str | None = node["metadata"]["labels"].get(key)
+    return cpu.TRUE if found is None and key in node["metadata"][PROCESSORS] else found
+
+
+def _fits(node: Object, term: Mapping[str, Any]) -> bool:
+    """A term that says nothing fits no node."""
+    expressions, fields = term.get("matchExpressions") or (), term.get("matchFields") or ()
+    return bool(expressions or fields) and (
+        all(_holds(_label(node, each["key"]), each["operator"], each.get("values") or ()) for each in expressions)
+        and all(each["key"] == "metadata.name" and _holds(name_of(node), each["operator"], each.get("values") or ()) for each in fields)
+    )
+
+
+def _holds(found: str | None, operator: str, values: Sequence[str]) -> bool:
+    match operator:
+        case "In":
+            return found in values
+        case "NotIn":
+            return found not in values
+        case "Exists":
+            return found is not None
+        case "DoesNotExist":
+            return found is None
+        case "Gt" | "Lt":
+            return _compares(found, operator, values)
+        case _:
+            return False
+
+
+def _compares(found: str | None, operator: str, values: Sequence[str]) -> bool:
+    try:
+        here, there = int(found or ""), int(values[0])
+    except (ValueError, IndexError):
+        return False
+    return here > there if operator == "Gt" else here < there
