@@ -24,6 +24,8 @@ CONFIG: dict[str, Any] = {
     "source": {"name": "config", "volumeLabel": "settings"},
 }
 CREDENTIALS = [{"sshPublicKey": {"source": {"secret": {"secretName": "keys"}}, "propagationMethod": {"noCloud": {}}}}]
+E1000E = "0x10d3"
+"""PCI device (Intel 82574 data sheet); Linux shows a card without a driver, too."""
 READ = "mkdir -p /tmp/{name}; mount -t iso9660 -o ro /dev/{device} /tmp/{name}; cat /tmp/{name}/{file}"
 
 
@@ -49,7 +51,9 @@ def logs_of_everybody(kubectl: Kubectl, name: str) -> str:
 def test_a_missing_secret_is_told_and_its_content_is_seen_by_the_guest_and_by_nobody_else(kubectl: Kubectl) -> None:
     config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "config"}, "data": {"settings.ini": "colour=blue"}}
     kubectl.apply(config, secret("keys", mine=f"{KEY}\n"))
-    kubectl.apply(with_disks(tiny_vm("first-boot", accessCredentials=CREDENTIALS), SEED, CONFIG))
+    machine = with_disks(tiny_vm("first-boot", accessCredentials=CREDENTIALS), SEED, CONFIG)
+    machine["spec"]["domain"]["devices"]["interfaces"] = [{"name": "default", "model": "e1000e"}]  # seen while a guest boots anyway
+    kubectl.apply(machine)
 
     lacking = eventually(
         lambda: (found := disks_ready(kubectl, "first-boot")).get("status") == "False" and found, timeout=60, what="DisksReady=False"
@@ -66,6 +70,7 @@ def test_a_missing_secret_is_told_and_its_content_is_seen_by_the_guest_and_by_no
 
     with console(kubectl, "first-boot") as viewer:
         viewer.expect("GUEST-READY", timeout=60)
+        assert E1000E in viewer.run("cat /sys/bus/pci/devices/*/device").split()
         assert f"password: {PASSWORD}" in viewer.run(READ.format(name="seed", device="vda", file="user-data"))
         meta = viewer.run("cat /tmp/seed/meta-data")
         assert all(each in meta for each in (seen["metadata"]["uid"], '"local-hostname": "first-boot"', KEY))

@@ -2,7 +2,8 @@
 
 ``[seen.<field>]`` has one of these, each a name or a list of names as pytest has them, from the repository's root:
 
-- ``guest``: tests that saw the field from inside a guest, or, of a device with an outer end, there (a display, a console);
+- ``guest``: tests that saw the field from inside a guest, or, of a device with an outer end, there (a display, a console), or in the QEMU
+  that runs a guest, of what is done to its threads and pages;
 - ``golden``: files of ``tests/golden`` that have what it becomes; ``why`` says why no guest can see it;
 - ``effect``: tests that saw its effect. Only outside ``spec.domain``.
 

@@ -16,8 +16,9 @@ Every field of `spec`, with the test that saw it. Written by `make fields` from 
 `kubectl explain` prints in full, and from `tests/fields/*.toml`, which names the tests: do not edit this page.
 
 In the last column is a test that saw the field from inside a guest (or at the outer end of a device that has one: a display, a
-console); or the golden files that have what it becomes, with the reason why no guest can see it; or, for what is not of
-`spec.domain`, a test that saw its effect. An object that has fields is seen by them.
+console; or in the QEMU that runs a guest: its threads, its pages); or the golden files that have what it becomes, with the
+reason why no guest can see it; or, for what is not of `spec.domain`, a test that saw its effect. An object that has fields is
+seen by them.
 """
 _COLUMNS: Final = "| field | type | default | what it is | seen by |\n|---|---|---|---|---|\n"
 

@@ -30,6 +30,8 @@ WITHOUT_BALLOON: Final = {**NO_GRAPHICS, "autoattachMemBalloon": False}
 AHEAD_SECONDS: Final = 36_000
 INDIA_SECONDS: Final = 19_800
 """Of Asia/Kolkata, all the year round."""
+PAUSE_SECONDS: Final = 6
+"""A clock that tells the node's time is as late after it as before."""
 TOLERATED_SECONDS: Final = 1800
 """Between two clocks of which one is emulated on a loaded machine: far less than the differences that are looked for."""
 
@@ -78,6 +80,11 @@ def pages_of(qemu: int, kibibytes: int) -> set[str]:
 def is_ahead(viewer: Viewer, seconds: int) -> bool:
     """Return whether the guest took its time from a clock that is so many seconds ahead of ours."""
     return abs(int(viewer.sh("date +%s")) - time.time() - seconds) < TOLERATED_SECONDS
+
+
+def real_time_clock(viewer: Viewer) -> int:
+    """Return what the guest's real-time clock shows now, in seconds, as if that were UTC."""
+    return int(viewer.sh("cat /sys/class/rtc/rtc0/since_epoch"))
 
 
 def threads(qemu: int) -> dict[str, str]:
@@ -138,17 +145,21 @@ def test_huge_pages_of_xml_are_those_of_the_pod(start_with_hugepages: Start) -> 
         assert pages_of(qemu, 256 << 10) == {"2048"}
 
 
-def test_a_guest_without_acpi_has_the_time_of_its_zone(start: Start) -> None:
+def test_a_guest_without_acpi_has_the_time_of_its_zone_which_stands_still_with_it(start: Start) -> None:
     pod = start()
+    clock = {"timezone": "Asia/Kolkata", "timer": {"rtc": {"track": "guest"}}}
     with pod.client() as client, pod.console() as viewer:
-        client.ask(
-            messages.Sync(a_machine(features={"acpi": {"enabled": False}}, clock={"timezone": "Asia/Kolkata"}, devices=WITHOUT_BALLOON))
-        )
+        client.ask(messages.Sync(a_machine(features={"acpi": {"enabled": False}}, clock=clock, devices=WITHOUT_BALLOON)))
         viewer.expect("GUEST-READY", seconds=240)
         assert QEMUS_TABLE not in viewer.sh("ls /sys/firmware/acpi/tables").split()
         assert "hpet" not in viewer.sh("cat /sys/devices/system/clocksource/clocksource0/available_clocksource").split()
         assert is_ahead(viewer, INDIA_SECONDS)
         assert BALLOON not in viewer.sh("cat /sys/bus/virtio/devices/*/device").split()
+        late = time.time() - real_time_clock(viewer)
+        client.ask(messages.Suspend())
+        time.sleep(PAUSE_SECONDS)
+        client.ask(messages.Resume())
+        assert time.time() - real_time_clock(viewer) - late > PAUSE_SECONDS / 2
 
 
 def test_each_processor_has_one_of_the_pods_for_itself_and_the_emulator_another(start: Start, two_processors: list[int]) -> None:
