@@ -20,12 +20,12 @@ def _module(path: str, *tests: str) -> Module:
     return Module(path, tuple(f"tests/unit/{each}" for each in tests))
 
 
-_XML: Final = ("apiserver/apis/virt/domainxml/test_reading.py", "apiserver/apis/virt/domainxml/test_hostile.py")
+_XML: Final = tuple(f"apiserver/apis/virt/domainxml/test_{each}.py" for each in ("rules", "reading", "hostile"))
 MODULES: Final = (
     _module("apiserver/apis/virt/phases.py", "apiserver/apis/virt/test_phases.py"),
     _module("apiserver/apis/virt/power.py", "apiserver/apis/virt/test_power.py"),
     _module("apiserver/apis/virt/summary.py", "apiserver/apis/virt/test_summary.py"),
-    _module("apiserver/apis/virt/guestinfo.py", "apiserver/registry/virt/test_guestinfo.py"),
+    _module("apiserver/apis/virt/guestinfo.py", "apiserver/apis/virt/test_guestinfo.py"),
     _module("apiserver/apis/virt/domainxml/parsing.py", *_XML),
     _module("apiserver/apis/virt/domainxml/grammar.py", *_XML),
     _module("apiserver/apis/virt/domainxml/values.py", *_XML),

@@ -124,6 +124,56 @@ def test_a_guest_that_shuts_down_has_nothing_new_to_say() -> None:
     assert told(vm, replace(SEEN, stopping=True)) == (vm["status"], None)
 
 
+def test_few_of_many_interfaces_and_addresses_are_told() -> None:
+    addresses = tuple(f"10.0.2.{each}" for each in range(guest_words.MAX_ADDRESSES + 1))
+    cards = [messages.InterfaceStatus(f"net{each}", "", f"eth{each}", addresses) for each in range(guest_words.MAX_INTERFACES + 1)]
+    vm = machine({"phase": "Running", "interfaces": [{**OURS, "name": each.name} for each in cards]})
+
+    found = told(vm, replace(SEEN, interfaces=tuple(cards)))[0]["guest"]["interfaces"]
+    assert [each["name"] for each in found] == [each.name for each in cards[:-1]]
+    assert [each["ipAddresses"] for each in found] == [list(addresses[:-1])] * guest_words.MAX_INTERFACES
+
+
+def test_an_interface_that_has_nothing_to_tell_is_told_by_its_name() -> None:
+    cards = (messages.InterfaceStatus("default", "", "", ("x",)), messages.InterfaceStatus("other", "", "eth1"))
+    assert told(machine(), replace(SEEN, interfaces=cards))[0]["guest"]["interfaces"] == [{"name": "default"}]
+
+
+@pytest.mark.parametrize(
+    ("agent", "message"),
+    [
+        (messages.AgentStatus(), "no QEMU guest agent runs in the guest"),
+        (messages.AgentStatus(problem="x"), "no QEMU guest agent runs in the guest"),
+        (replace(AGENT, problem="a\nb" + "x" * 999), "the QEMU guest agent does not answer: a | b"),
+        (AGENT, ""),
+    ],
+)
+def test_the_condition_says_in_one_line_what_is_wrong(agent: messages.AgentStatus, message: str) -> None:
+    status, _ = told(machine(), replace(SEEN, agent=agent))
+    found = objects.condition(status["conditions"], words.AGENT_CONNECTED) or {}
+    assert found["message"].rstrip("x…. ").startswith(message)
+    assert ("\n" in found["message"], len(found["message"]) <= 38 + guest_words.MAX_PROBLEM) == (False, True)
+    assert found["observedGeneration"] == (machine()["metadata"].get("generation") or 0)
+
+
+def test_what_was_said_and_is_no_time_is_written_again() -> None:
+    status, _ = told(machine(), SEEN)
+    status = {**status, "guest": {**status["guest"], "time": "yesterday"}}
+    changed, again = told(machine(status), replace(SEEN, agent=replace(AGENT, hostname="web-2")))
+    assert (changed["guest"]["hostname"], changed["guest"]["time"], again) == ("web-2", times.to_rfc3339(NOW), None)
+
+
+def test_only_an_arrival_of_the_last_minute_keeps_what_was_said() -> None:
+    status, _ = told(machine(), SEEN)
+    for direction, ago, kept in (("incoming", 59.0, True), ("incoming", 60.0, False), ("outgoing", 1.0, False)):
+        moved = messages.MigrationStatus("m", direction, "succeeded", end_time=NOW.timestamp() + 100.0 - ago)  # type: ignore[arg-type]
+        found, _ = told(machine(status), messages.Status(1, started=True, migrations=(moved,)), after=100.0)
+        assert (found == status) is kept
+    moved = messages.MigrationStatus("m", "incoming", "succeeded", end_time=NOW.timestamp() + 99.0)
+    fresh, _ = told(machine(), messages.Status(1, started=True, migrations=(moved,)), after=100.0)
+    assert condition(fresh) == ("False", "NotConnected")
+
+
 ANY = st.text(max_size=400)
 
 
