@@ -51,6 +51,7 @@ MODULES: Final = (
         "controller/reconcilers/virtual_machine_plan.py",
         "controller/reconcilers/test_virtual_machine_plan_corners.py",
         "controller/reconcilers/test_virtual_machine_plan.py",
+        "controller/reconcilers/test_mounted_sources.py",
     ),
     _module("handler/cpu/capabilities.py", "handler/cpu/test_capabilities.py"),
     _module("handler/identity/plan.py", "handler/identity/test_plan.py"),

@@ -160,3 +160,32 @@ async def test_a_launcher_that_hangs_up_is_told(scene: Scene) -> None:
 
     code, status = answer.result()
     assert (code, "hung up" in status["message"]) == (503, True)
+
+
+async def test_the_answer_of_a_launcher_that_is_gone_is_not_its_successors(scene: Scene) -> None:
+    link = scene.links.get(POD)
+    assert link is not None
+    before = link.connection
+    await scene.get()
+    scene.launcher.hang_up()
+    await eventually(lambda: link.connection is not None and link.connection is not before)
+    scene.launcher.texts["song"] = '{"lo": 2}'
+
+    assert await scene.get() == (200, {"lo": 2})
+
+
+async def test_a_reader_that_leaves_takes_nothing_from_the_others(scene: Scene) -> None:
+    asking = Reads(scene.links)
+    scene.launcher.mute_reads = True
+    async with asyncio.TaskGroup() as tasks:
+        first, second = (tasks.create_task(asking.read(POD, "song")) for _ in range(2))
+        await eventually(lambda: bool(scene.asked))
+        first.cancel()
+        (pending,) = asking._asked.values()
+        await asyncio.wait((first,))
+        scene.launcher.mute_reads = False
+        connection = pending.connection
+        connection._take(messages.Content(next(iter(connection._waiting)), "la"))
+
+    assert second.result() == "la"
+    assert not connection._waiting

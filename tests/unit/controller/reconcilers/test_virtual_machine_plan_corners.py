@@ -70,6 +70,16 @@ def test_an_end_that_was_seen_is_recorded_at_once() -> None:
     assert kinds(plan(seen(vm, over(), lingers=50.0))) == ["WriteStatus", "Emit"]
 
 
+def test_nothing_is_said_of_the_agent_of_a_guest_that_ended() -> None:
+    vm = a_vm(phase="Running", attempts=[an_attempt()])
+    vm["status"]["conditions"] = [
+        {"type": each, "status": "True", "reason": "x", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+        for each in ("AgentConnected", "AccessCredentialsSynchronized", "DisksReady")
+    ]
+    conditions = written(plan(seen(vm, over())))["conditions"]
+    assert [each["type"] for each in conditions if each["type"] != "Ready"] == ["DisksReady"]
+
+
 def test_only_the_pod_of_this_start_goes_quickly_whatever_the_others_are_called() -> None:
     attempts = [an_attempt(1, result="Failed", endTime=ENDED), an_attempt(2)]
     vm = a_vm(phase="Scheduling", attempts=attempts, runStrategy="Halted")

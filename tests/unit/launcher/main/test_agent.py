@@ -146,6 +146,20 @@ async def test_nobody_is_asked_while_the_guest_stands_still_or_is_shut_down(scen
     assert scene.hypervisor.questions == []
 
 
+async def test_a_libvirtd_that_is_away_is_not_told_as_the_agents_silence_and_ends_nothing(scene: Scene) -> None:
+    scene.hypervisor.answers["guest-info"] = Unavailable("libvirtd is not connected")
+    async with scene.running():
+        scene.becomes(connected=True)
+        while not scene.hypervisor.questions:
+            await asyncio.sleep(0.001)
+        assert scene.seen.empty()
+        scene.hypervisor.answers |= ALL
+        scene.becomes(connected=False)
+        scene.becomes(connected=True)
+        told = await scene.seen.get()
+    assert isinstance(told, dict)
+
+
 def executed(output: str, *, code: int = 0) -> dict[str, object]:
     def run(arguments: Mapping[str, Any]) -> object:
         return {"pid": 7} if arguments["path"] == "dpkg-query" else AgentRefused("no such file")
@@ -276,6 +290,89 @@ async def test_one_reader_asks_at_a_time_and_another_does_not_wait_for_ever(scen
         refused = await scene.refused()
     assert (refused.reason, "earlier question" in str(refused)) == ("Timeout", True)
     assert (await scene.read())["hostname"] == "web-1"
+
+
+async def test_a_guest_that_stops_while_its_reader_waits_is_not_asked(scene: Scene) -> None:
+    scene.becomes(connected=True)
+    async with asyncio.TaskGroup() as tasks, scene.agent._turn:
+        reader = tasks.create_task(scene.refused())
+        await asyncio.sleep(0.01)
+        scene.becomes(connected=True, state=State.PAUSED)
+    assert (reader.result().reason, "paused" in str(reader.result())) == ("Conflict", True)
+    assert scene.hypervisor.questions == []
+    assert not scene.agent._turn.locked()
+
+
+async def test_a_guest_that_is_to_power_off_is_asked_no_more(scene: Scene) -> None:
+    def stop(_: object) -> object:
+        scene.stopping = True
+        return ANSWERS["guest-get-osinfo"]
+
+    scene.hypervisor.answers["guest-get-osinfo"] = stop
+    scene.becomes(connected=True)
+    info = await scene.read()
+    assert info["os"]["id"] == "debian"
+    assert {each["reason"] for each in info["unavailable"] if each["field"] != "applications"} == {"the guest is being shut down"}
+    assert "guest-get-host-name" not in [command for command, _ in scene.hypervisor.questions]
+
+
+async def test_an_agent_that_is_slow_is_not_asked_everything(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    def slow(_: object) -> object:
+        monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: late)
+        return ANSWERS["guest-get-osinfo"]
+
+    late = asyncio.get_running_loop().time() + 2 * agent.INFO_SECONDS
+    scene.hypervisor.answers["guest-get-osinfo"] = slow
+    scene.becomes(connected=True)
+    found = await scene.agent._answers("guest", ("agent", "os", "hostname", "users"))
+    assert found["os"] is not None
+    assert [(each["field"], each["reason"]) for each in found["unavailable"]] == [
+        (each, "the guest agent was too slow to be asked for it") for each in ("hostname", "users")
+    ]
+
+
+async def test_packages_are_listed_again_after_ten_minutes(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(agent, "APPLICATIONS_SECONDS", 0.0)
+    scene.becomes(connected=True)
+    for version in ("1", "2"):
+        scene.hypervisor.answers |= executed(f"a\t{version}\n")
+        assert (await scene.read())["applications"] == [{"name": "a", "version": version}]
+
+
+async def test_a_command_is_looked_at_now_and_then(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(applications, "SECONDS", 0.3)
+    monkeypatch.setattr(applications, "LOOK_SECONDS", 0.1)
+    scene.hypervisor.answers |= executed("") | {"guest-exec-status": {"exited": False}}
+    scene.becomes(connected=True)
+    await scene.read()
+    assert [command for command, _ in scene.hypervisor.questions].count("guest-exec-status") <= 4
+
+
+async def test_what_the_agent_does_has_its_turn_among_the_questions(scene: Scene) -> None:
+    scene.becomes(connected=True)
+    scene.hypervisor.answers["guest-sync"] = {}
+    async with asyncio.TaskGroup() as tasks, scene.agent._turn:
+        doing = tasks.create_task(scene.agent.do("guest-sync", {}))
+        await asyncio.sleep(0.01)
+        assert scene.hypervisor.questions == []
+    assert doing.result() == {}
+
+
+def test_commands_that_are_off_are_none() -> None:
+    said = [{"name": "a", "enabled": True}, {"name": "b", "enabled": False}, {"name": "c"}, {"name": "d", "enabled": 1}, "e"]
+    assert agent_answers.agent({"version": "1", "supported_commands": said})["commands"] == ["a"]
+
+
+def test_addresses_that_are_of_the_guest_alone_are_left_out() -> None:
+    said = ("127.0.0.1", "::1", "fe80::1", "169.254.0.1", "10.0.0.1", "fd00::1")
+    (found,) = agent_answers.interfaces([{"name": "eth0", "ip-addresses": [{"ip-address": each} for each in said]}])
+    assert found["ipAddresses"] == ["10.0.0.1", "fd00::1"]
+    assert agent_answers.interfaces([{"name": "lo", "ip-addresses": [{"ip-address": "10.0.0.1"}]}]) == []
+
+
+def test_few_of_what_an_agent_lists_is_looked_at() -> None:
+    assert len(agent_answers.items([{}] * 1000)) == agent_answers.MAX_LOOKED_AT
+    assert len(agent_answers.packages("a\t1\n" * 5000)) == agent_answers.MAX_LINES
 
 
 ANY = st.recursive(

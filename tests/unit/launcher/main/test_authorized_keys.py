@@ -140,6 +140,85 @@ async def test_a_refusal_is_told_without_the_keys_and_tried_again(scene: Scene, 
     assert "\n" not in scene.told[1].message
 
 
+async def test_no_line_of_a_log_has_a_key(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
+    for position in (1, 2):
+        mount(scene.secrets / str(position), {"a": KEY.encode()})
+    scene.hypervisor.answers = {COMMAND: AgentRefused(f"invalid key '{KEY}'")}
+    caplog.set_level(0)
+    async with kept(scene):
+        scene.become()
+        await scene.until(lambda: scene.told)
+    assert caplog.records
+    assert not [each for each in caplog.records if KEY.split()[1] in str(vars(each))]
+
+
+async def test_a_secret_that_changes_while_its_keys_are_set_is_read_again(scene: Scene) -> None:
+    mount(scene.secrets / "1", {"a": b"ssh-rsa OLD\n"})
+    mount(scene.secrets / "2", {})
+
+    def change(arguments: Mapping[str, Any]) -> object:
+        if arguments["keys"] == ["ssh-rsa OLD"]:
+            mount(scene.secrets / "1", {"a": b"ssh-rsa NEW\n"})
+        return scene.set(arguments)
+
+    scene.hypervisor.answers = {COMMAND: change}
+    async with kept(scene):
+        scene.become()
+        await scene.until(lambda: scene.users.get("root") == ["ssh-rsa NEW"] and scene.users.get("core") == ["ssh-rsa NEW"])
+
+
+async def test_a_guest_that_stops_meanwhile_is_tried_again(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    for position in (1, 2):
+        mount(scene.secrets / str(position), {"a": KEY.encode()})
+
+    def pause(arguments: Mapping[str, Any]) -> object:
+        scene.become(State.PAUSED)
+        return scene.set(arguments)
+
+    monkeypatch.setattr(authorized_keys, "RETRY_SECONDS", 0.02)
+    scene.hypervisor.answers = {COMMAND: pause}
+    async with kept(scene):
+        scene.become()
+        await scene.until(lambda: scene.told)
+        assert (scene.told[0].state, "the guest is paused" in scene.told[0].message) == ("failed", True)
+        scene.hypervisor.answers = {COMMAND: scene.set}
+        scene.become()
+        await scene.until(lambda: scene.told[-1].state == "synchronized")
+
+
+async def test_a_secret_that_is_not_mounted_is_told_with_its_field(scene: Scene) -> None:
+    mount(scene.secrets / "1", {"a": KEY.encode()})
+    async with kept(scene):
+        scene.become()
+        await scene.until(lambda: scene.told)
+    assert scene.told == [AuthorizedKeysStatus("failed", "spec.accessCredentials[2]: its Secret: it is not mounted")]
+    assert scene.users == {}
+
+
+async def test_another_agent_is_tried_at_once(scene: Scene) -> None:
+    for position in (1, 2):
+        mount(scene.secrets / str(position), {"a": KEY.encode()})
+    scene.hypervisor.answers = {COMMAND: AgentRefused("no")}
+    async with kept(scene):
+        scene.become()
+        await scene.until(lambda: scene.told)
+        scene.become(connected=False)
+        await asyncio.sleep(0.05)
+        scene.hypervisor.answers = {COMMAND: scene.set}
+        scene.become()
+        await scene.until(lambda: scene.told[-1].state == "synchronized")
+
+
+async def test_the_keys_of_all_secrets_of_a_user_are_not_too_many(scene: Scene) -> None:
+    for position in (1, 2):
+        mount(scene.secrets / str(position), {"a": "".join(f"ssh-rsa {position}-{each}\n" for each in range(33)).encode()})
+    async with kept(scene):
+        scene.become()
+        await scene.until(lambda: scene.told)
+    assert scene.told == [AuthorizedKeysStatus("failed", "spec.accessCredentials: there are 66 public keys, more than 64")]
+    assert scene.sets == 0
+
+
 async def test_a_failure_is_not_repeated_all_the_time(scene: Scene) -> None:
     mount(scene.secrets / "1", {"a": b"\x00"})
     mount(scene.secrets / "2", {"a": KEY.encode()})

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -65,3 +66,33 @@ def test_sizes_are_bounded(tmp_path: Path) -> None:
         mounted.read(tmp_path, limit=4)
     with pytest.raises(Unreadable, match="it has 2 keys, more than 1"):
         mounted.read(tmp_path, count=1)
+
+
+def test_of_a_value_no_more_is_read_than_may_be_there(tmp_path: Path) -> None:
+    mount(tmp_path, {"a": b""})
+    os.truncate(tmp_path / "..data/a", 1 << 40)
+    with pytest.raises(Unreadable, match="larger than any that Kubernetes takes"):
+        mounted.read(tmp_path)
+
+
+def test_what_the_kubelet_removes_while_it_is_read_is_read_as_it_is_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mount(tmp_path, {"a": b"1"})
+    real, left = os.open, [b"2", b"3", b"4", b"5"]
+
+    def late(*arguments: Any, **named: Any) -> int:
+        if left and "dir_fd" not in named:
+            mount(tmp_path, {"a": left.pop(0)})
+        return real(*arguments, **named)
+
+    monkeypatch.setattr(os, "open", late)
+    assert mounted.read(tmp_path) == {"a": b"5"}
+
+
+def test_no_descriptor_is_left_open_whatever_comes_of_it(tmp_path: Path) -> None:
+    mount(tmp_path, {"a": b"1", "b": b"2"})
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    mounted.read(tmp_path)
+    for limit, count in ((1, 2), (9, 1)):
+        with pytest.raises(Unreadable):
+            mounted.read(tmp_path, limit=limit, count=count)
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
