@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import pytest
 
+from apiserver.apis.meta.objects import Object
 from apiserver.apis.virt import guestinfo
 from apiserver.apis.virt.guestinfo import Items, bounded, fitted, told_more
 
@@ -108,7 +109,8 @@ def test_every_list_has_a_bound_that_holds() -> None:
     assert len(kept("users", [{"userName": "x"}] * 65)) == 64
     assert len(kept("users", [{"userName": "x"}] * 64)) == 64
     assert kept("users", [1, {}, {"userName": "x"}, {"userName": 1}]) == [{"userName": "x"}]
-    assert [kept("users", each) for each in ([], [{}], {"userName": "x"}, "x", None)] == [None] * 5
+    nothing: tuple[object, ...] = ([], [{}], {"userName": "x"}, "x", None)
+    assert [kept("users", each) for each in nothing] == [None] * 5
 
 
 def test_that_there_is_more_of_a_list_is_known() -> None:
@@ -129,7 +131,7 @@ def test_what_is_short_enough_stays_whole() -> None:
 
 def test_the_longest_list_is_halved_until_all_is_short_enough() -> None:
     long = [{"name": '"' * 100, "version": "ä" * 128}] * 2000
-    info = {"users": [{"userName": "x"}] * 64, "applications": long, "truncated": ["users"]}
+    info: Object = {"users": [{"userName": "x"}] * 64, "applications": long, "truncated": ["users"]}
     found = fitted(info)
     assert quoted(found) <= guestinfo.MAX_BYTES < quoted({**info, "applications": long[: 2 * len(found["applications"])]})
     assert (found["users"], found["truncated"]) == (info["users"], ["applications", "users"])
