@@ -15,7 +15,7 @@ import sys
 
 from apiserver.apis.meta import errors
 from apiserver.apis.virt.resources import VIRTUAL_MACHINES
-from apiserver.kubectl import access, console, flags, guestinfo, verbs, vnc
+from apiserver.kubectl import access, console, flags, guestinfo, usbredir, verbs, vnc
 from apiserver.kubectl.access import Access
 from apiserver.kubectl.messages import Failure, describe, first
 
@@ -97,6 +97,8 @@ async def _do(parsed: argparse.Namespace, ended_by: list[signal.Signals]) -> int
             return await console.attach(console.Settings(parsed.name, parsed.wait, parsed.reconnect, parsed.linger, parsed.port), load)
         case "vnc":
             return await vnc.show(parsed.name, load, port=parsed.port, proxy_only=parsed.proxy_only)
+        case "usbredir":
+            return await usbredir.redirect(parsed.name, load, slot=parsed.slot, port=parsed.port, device=parsed.device)
         case "guestinfo":
             print(await guestinfo.show(await load(), parsed.name, parsed.output))
             return 0

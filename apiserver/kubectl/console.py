@@ -123,9 +123,10 @@ class Session:
     async def _attach_again_and_again(self, access: Access) -> None:
         deadline, pause = time.monotonic() + self._settings.wait_seconds, FIRST_PAUSE_SECONDS
         renewed = waiting = False
+        query = {"port": self._settings.port} if self._settings.port else {}
         while True:
             try:
-                async with streams.opened(access, self._settings.name, "console", self._settings.port) as connection:
+                async with streams.opened(access, self._settings.name, "console", query) as connection:
                     self._welcome(streams.warnings_of(connection))
                     end = await self._pass_on(connection)
                 if end.wanted:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import re
 import sys
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
@@ -19,6 +20,7 @@ KINDS: Final = frozenset({"vm", "vms", "virtualmachine", "virtualmachines", "vir
 
 
 SCROLLBACK: Final = "The guest's newest output comes first, with what others typed there before; whoever opens the console next sees yours."
+_DEVICE: Final = re.compile(r"[0-9a-fA-F]{4}:[0-9a-fA-F]{4}|[0-9]{1,3}-[0-9]{1,3}")
 LONGEST_SECONDS: Final = 365 * 24 * 3600.0
 
 
@@ -50,7 +52,10 @@ class CommandParser(Parser):
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     """Return the flags; ``selection``, ``command`` and ``name`` are always there. Exits with 1 on a mistake, as kubectl does."""
     parser = Parser(
-        prog="kubectl virt", description="Consoles, screens and power of virtual machines.", parents=[_shared()], allow_abbrev=False
+        prog="kubectl virt",
+        description="Consoles, screens, USB devices and power of virtual machines.",
+        parents=[_shared()],
+        allow_abbrev=False,
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=CommandParser)
 
@@ -80,6 +85,19 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     vnc = command("vnc", "show the screen in a viewer of this machine")
     vnc.add_argument("--proxy-only", action="store_true", help="start no viewer; print the port as JSON and serve it until Ctrl-C")
     vnc.add_argument("--port", type=_port, default=0, help="port of 127.0.0.1 (default: any that is free)")
+    usb = command(
+        "usbredir",
+        "put a USB device of this machine into the guest",
+        "The machine has to have room for it: spec.domain.devices.redirectedDevices.",
+    )
+    usb.add_argument(
+        "--device",
+        type=_device,
+        help="VENDOR:PRODUCT or BUS-NUMBER, for the program usbredirect; without it print the port as JSON and serve it until Ctrl-C",
+    )
+    slots = range(layout.REDIRECTED_DEVICES)
+    usb.add_argument("--slot", type=int, choices=slots, default=None, help="slot, from 0 (default: any that is free)")
+    usb.add_argument("--port", type=_port, default=0, help="port of 127.0.0.1 (default: any that is free)")
     guest = command("guestinfo", "show what the guest says of itself", "Its agent is asked, so it has to run one: qemu-guest-agent.")
     guest.add_argument(
         "-o", "--output", choices=("table", "wide", "json"), default="table", help="wide: with all applications; json: all of it"
@@ -125,6 +143,12 @@ def _port(text: str) -> int:
     if not (text.isascii() and text.isdigit() and int(text) < 1 << 16):
         raise argparse.ArgumentTypeError(f"{text!r} is no port (0 to 65535)")
     return int(text)
+
+
+def _device(text: str) -> str:
+    if not _DEVICE.fullmatch(text):
+        raise argparse.ArgumentTypeError(f"{text!r} is no USB device: write VENDOR:PRODUCT as 1050:0407, or BUS-NUMBER as 1-4")
+    return text
 
 
 def _seconds(text: str) -> float:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Final
+from urllib.parse import urlencode
 
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
@@ -69,8 +70,16 @@ class End:
 
 
 @asynccontextmanager
-async def opened(access: Access, name: str, stream: streams.Stream, port: int = 0) -> AsyncIterator[ClientConnection]:
-    """Yield an open websocket; an end by the peer inside shows as ``websockets.ConnectionClosed``. ``port`` is a console's.
+async def opened(
+    access: Access, name: str, stream: streams.Stream, query: Mapping[str, int] | None = None
+) -> AsyncIterator[ClientConnection]:
+    """Yield an open websocket; an end by the peer inside shows as ``websockets.ConnectionClosed``.
+
+    Args:
+        access: to the cluster.
+        name: of the machine.
+        stream: which of its streams.
+        query: what the stream reads in the query, such as the port of a console.
 
     Raises:
         Refused: the server's answer.
@@ -78,8 +87,8 @@ async def opened(access: Access, name: str, stream: streams.Stream, port: int = 
     """
     doing = f"open the {stream} of virtual machine {access.namespace}/{name}"
     url = "ws" + access.server.removeprefix("http") + VIRTUAL_MACHINES.path(access.namespace, name, stream)
-    if port:
-        url += f"?port={port}"
+    if query:
+        url += f"?{urlencode(query)}"
     hostname: dict[str, Any] = {"server_hostname": access.server_hostname} if access.server_hostname else {}
     try:
         connection = await connect(

@@ -15,6 +15,7 @@ from apiserver.apis.virt import names
 from tests.cluster.kube import Kubectl, console, eventually, forwarded
 from tests.cluster.manifests import tiny_vm
 from tests.testbed import images
+from tests.usb_peer import Peer
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 
@@ -22,12 +23,14 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 @pytest.fixture(scope="module")
 def running(kubectl: Kubectl) -> dict[str, Any]:
     """A machine that runs and has its prompt."""
-    kubectl.apply(tiny_vm("parts"))
+    vm = tiny_vm("parts")
+    vm["spec"]["domain"]["devices"]["redirectedDevices"] = {"filter": [{"class": "0x0b"}]}
+    kubectl.apply(vm)
     kubectl("wait", "vm", "parts", "--for=condition=Ready", "--timeout=90s", timeout=100)
     with console(kubectl, "parts") as guest:
         guest.expect("GUEST-READY", timeout=60)
-    vm: dict[str, Any] = kubectl.json("get", "vm", "parts")
-    return vm
+    started: dict[str, Any] = kubectl.json("get", "vm", "parts")
+    return started
 
 
 def test_nodes_offer_tun_and_only_honest_kvm(kubectl: Kubectl, running: dict[str, Any]) -> None:
@@ -91,6 +94,26 @@ def test_the_display_speaks_rfb_through_the_plugin(kubectl: Kubectl, running: di
                 assert viewer.recv(12) == b"RFB 003.008\n"
         finally:
             proxy.terminate()
+
+
+def test_a_usb_device_speaks_with_qemu_through_the_plugin_and_a_second_one_is_refused(kubectl: Kubectl, running: dict[str, Any]) -> None:
+    command = kubectl.command("virt", "usbredir", "parts")
+    with subprocess.Popen(command, env=kubectl.environment, stdout=subprocess.PIPE, text=True) as proxy:
+        try:
+            assert proxy.stdout is not None
+            port = json.loads(proxy.stdout.readline())["port"]
+            with Peer(socket.create_connection(("127.0.0.1", port), timeout=20), vendor=0x1209, product=1) as peer:
+                assert peer.hello.wait(30)
+                assert peer.rejected.wait(30)  # by the machine's filter: QEMU has read what the device is
+                for more in ([], ["--slot", "0"]):
+                    second = kubectl.try_run("virt", "usbredir", "parts", *more)
+                    assert second.returncode == 1
+                    assert "Error from server (Conflict)" in second.stderr
+                    assert "for redirected devices has a client" in second.stderr
+        finally:
+            proxy.terminate()
+    absent = kubectl.try_run("virt", "usbredir", "parts", "--slot", "1")
+    assert "spec.domain.devices.redirectedDevices.slots is 1" in absent.stderr
 
 
 def test_a_stream_that_cannot_be_is_answered_before_the_upgrade(kubectl: Kubectl, running: dict[str, Any]) -> None:

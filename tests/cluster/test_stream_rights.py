@@ -53,7 +53,7 @@ def machine(kubectl: Kubectl, testguest: None) -> Kubectl:
 
 
 @pytest.mark.parametrize(("user", "verb"), [("viewer", "get"), ("reader", "create")])
-@pytest.mark.parametrize("stream", ["console", "vnc"])
+@pytest.mark.parametrize("stream", ["console", "vnc", "usbredir"])
 def test_whoever_may_only_read_gets_neither_console_nor_screen(machine: Kubectl, user: str, verb: str, stream: str) -> None:
     assert VM in machine("get", "vms", "--as", user)
     more = ["--proxy-only"] if stream == "vnc" else []

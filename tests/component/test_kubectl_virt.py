@@ -22,7 +22,7 @@ import yaml
 
 from apiserver.apis.meta import errors
 from apiserver.kubectl import __main__ as entry
-from apiserver.kubectl import access, console, flags, guestinfo, verbs, vnc
+from apiserver.kubectl import access, console, flags, guestinfo, usbredir, verbs, vnc
 from apiserver.kubectl.access import Access, Selection
 from apiserver.kubectl.messages import Failure
 from tests.fakes.streams import RFB, SCREENFUL, FakeStreams
@@ -427,6 +427,64 @@ async def test_a_screen_whose_right_was_withdrawn_ends_viewer_and_command(
 
     assert capsys.readouterr().err == "error: the screen of testvm was closed: your right to create virtualmachines/vnc was withdrawn\n"
     assert len(server.requests) == 1
+
+
+async def test_a_program_on_the_port_has_a_usb_slot(server: FakeStreams, way: Access, capsys: pytest.CaptureFixture[str]) -> None:
+    async def load() -> Access:
+        return way
+
+    for slot, query in ((None, {}), (0, {"slot": "0"}), (3, {"slot": "3"})):
+        async with asyncio.TaskGroup() as group:
+            task = group.create_task(usbredir.redirect("testvm", load, slot=slot, port=0, device=None))
+            said = ""
+            while not said:
+                await asyncio.sleep(0.01)
+                said = capsys.readouterr().out
+            reader, writer = await asyncio.open_connection("127.0.0.1", json.loads(said)["port"])
+            assert (await reader.readexactly(len(server.scrollback))).startswith(SCREENFUL)
+            writer.write(b"hello")
+            assert await reader.readexactly(5) == b"HELLO"
+            writer.close()
+            await until(lambda: not server.open)
+            task.cancel()
+        assert server.queries[-1] == query
+    assert {path.rsplit("/", 2)[-1] for _, path, _ in server.requests} == {"usbredir"}
+
+
+async def test_a_usb_device_is_redirected_by_the_program_for_it(
+    server: FakeStreams, way: Access, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    program = tmp_path / "usbredirect"
+    program.write_text(f'#!/bin/sh\necho "$@" > {tmp_path}/arguments\n')
+    program.chmod(program.stat().st_mode | stat.S_IXUSR)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/bin")
+
+    async def load() -> Access:
+        return way
+
+    assert await usbredir.redirect("testvm", load, slot=1, port=0, device="1050:0407") == 0
+    arguments = (tmp_path / "arguments").read_text().split()
+    assert arguments[:3] == ["--device", "1050:0407", "--to"]
+    assert arguments[3].startswith("127.0.0.1:")
+    assert not server.open
+
+    program.unlink()
+    assert await usbredir.redirect("testvm", load, slot=1, port=0, device="1050:0407") == 1
+    assert "error: usbredirect is not on PATH" in capsys.readouterr().err
+    server.refusals = [errors.Conflict("slot 1 has a client")]
+    assert await usbredir.redirect("testvm", load, slot=1, port=0, device=None) == 1
+    assert "(Conflict): open the usbredir of virtual machine default/testvm: slot 1 has a client" in capsys.readouterr().err
+
+
+def test_a_usb_device_is_named_as_its_program_takes_it(capsys: pytest.CaptureFixture[str]) -> None:
+    assert flags.parse(["usbredir", "a", "--device", "1050:0407"]).device == "1050:0407"
+    assert flags.parse(["usbredir", "vm/a", "--device", "1-12", "--slot", "3"]).slot == 3
+    assert flags.parse(["usbredir", "a"]).slot is None
+    for wrong in ("--device=--help", "--device=1050", "--device=", "--slot=4", "--slot=-1"):
+        with pytest.raises(SystemExit) as end:
+            flags.parse(["usbredir", "a", wrong])
+        assert end.value.code == 1
+    assert "argument --device: '1050' is no USB device" in capsys.readouterr().err
 
 
 async def test_a_kubeconfig_with_a_credential_plugin_is_loaded(url: str, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""A kube-apiserver with one virtual machine behind it: its console echoes, its screen speaks first, and bad days can be ordered."""
+"""A kube-apiserver with one virtual machine behind it: console and USB slots echo, its screen speaks first, bad days can be ordered."""
 
 from __future__ import annotations
 
@@ -24,6 +24,8 @@ class FakeStreams:
         self.refusals: list[errors.StatusError | int] = []
         """The next requests get these, in order; a number is the status of an answer in plain text."""
         self.requests: list[tuple[str, str, list[tuple[str, str]]]] = []
+        self.queries: list[dict[str, str]] = []
+        """What the query of each stream said."""
         self.typed = b""
         self.scrollback = SCREENFUL
         """What the guest printed; each connection to the console gets it first."""
@@ -38,7 +40,7 @@ class FakeStreams:
     async def serving(self) -> AsyncIterator[str]:
         """Serve on a free port of loopback; yields its URL."""
         app = web.Application()
-        app.router.add_get(PATH + "/{stream:console|vnc}", self._stream)
+        app.router.add_get(PATH + "/{stream:console|vnc|usbredir}", self._stream)
         app.router.add_put(PATH + "/{verb}", self._verb)
         app.router.add_get(PATH + "/{verb}", self._verb)
         runner = web.AppRunner(app, shutdown_timeout=0.1)
@@ -77,6 +79,7 @@ class FakeStreams:
     async def _stream(self, request: web.Request) -> web.StreamResponse:
         if (refusal := self._refuse(request)) is not None:
             return refusal
+        self.queries.append(dict(request.query))
         self.subprotocols.append(request.headers.get("Sec-WebSocket-Protocol", ""))
         socket = web.WebSocketResponse(protocols=[streams.SUBPROTOCOL])
         for warning in self.warnings:

@@ -10,9 +10,9 @@ import pytest
 
 from apiserver.apis.virt import layout
 from launcher.protocol import messages
-from tests.host.launcher import guest, sandbox
+from tests.host.launcher import guest, relay, sandbox
 from tests.host.launcher.sandbox import NO_GRAPHICS, Launcher, Viewer, a_machine, wait_for
-from tests.host.launcher.usb_peer import VENDOR_SPECIFIC, Peer
+from tests.usb_peer import VENDOR_SPECIFIC, Peer
 
 pytestmark = [pytest.mark.host, pytest.mark.timeout(300)]
 Start = Callable[[], Launcher]
@@ -83,3 +83,27 @@ def test_the_guest_sees_the_devices_that_clients_connect(start: Start) -> None:
         with connected(0, 4):
             until_seen(viewer, "12 1209:0004 thing 4")
         assert not (pod.run_directory / layout.redirection_socket(2)).exists()
+
+
+def test_a_machine_moves_without_the_devices_of_clients_and_takes_them_again(start: Start) -> None:
+    source, target = start(), start()
+    machine = a_machine(devices={**NO_GRAPHICS, "redirectedDevices": {"slots": 1}})
+
+    def connected(pod: Launcher) -> Peer:
+        return Peer(pod.socket(layout.redirection_socket(0)), vendor=VENDOR, product=1, text="thing")
+
+    with source.client() as at_source, target.client() as at_target, source.console() as viewer:
+        at_source.ask(messages.Sync(machine))
+        prepared = at_target.ask(messages.PrepareMigrationTarget("m1", machine)).migration_of("m1")
+        assert prepared is not None
+        assert prepared.state == "prepared"
+        viewer.expect("GUEST-READY", seconds=200)
+        with connected(source) as peer, relay.connected(source, target), target.console() as other:
+            until_seen(viewer, "12 1209:0001 thing")
+            at_source.ask(messages.Migrate("m1"))
+            at_source.until(lambda status: status.ending, seconds=120)
+            at_target.ask(messages.ReleaseMigration("m1"))
+            assert peer.ended.wait(30)
+            wait_for(lambda: devices(other) == set(), 60, "the device to be pulled out")
+            with connected(target):
+                until_seen(other, "12 1209:0001 thing")

@@ -1,0 +1,175 @@
+"""A stream of a virtual machine on a port of loopback, for a program of this machine that speaks its protocol.
+
+The port is open to loopback alone. Each connection gets a websocket of its own; the first is opened before the program starts, so that a
+machine that is absent or off is an error message here and no riddle there. When the right to the stream is withdrawn, all of it ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from typing import ClassVar, Final
+
+from websockets.asyncio.client import ClientConnection
+from websockets.exceptions import ConnectionClosed
+
+from apiserver.apis.virt.streams import Stream
+from apiserver.kubectl import streams
+from apiserver.kubectl.access import Access
+from apiserver.kubectl.messages import Failure, describe
+
+ADDRESS: Final = "127.0.0.1"
+CHUNK_BYTES: Final = 64 << 10
+PROGRAM_SECONDS: Final = 2.0
+"""For a program that is asked to end."""
+
+
+class Proxy:
+    """Connections of programs on one side, websockets on the other."""
+
+    stream: ClassVar[Stream]
+    what: ClassVar[str]
+    """The stream, to speak of it: ``the … of testvm was closed``."""
+
+    def __init__(self, name: str, load: Callable[[], Awaitable[Access]]) -> None:
+        self._name = name
+        self._load = load
+        self._first: ClientConnection | None = None
+        self._refused: asyncio.Queue[streams.End] = asyncio.Queue()
+        """The end of a connection whose right was withdrawn."""
+
+    def opened(self, access: Access) -> AbstractAsyncContextManager[ClientConnection]:
+        """Return an open websocket."""
+        return streams.opened(access, self._name, self.stream)
+
+    async def serve(self, port: int, command: Callable[[int], tuple[str, ...]] | None) -> None:
+        """Serve until the program ends, without one until cancelled.
+
+        Args:
+            port: of loopback; 0: any that is free.
+            command: returns the program and its arguments for a port; None: none is started, and the port is printed.
+
+        Raises:
+            Failure: the stream cannot be opened, the port is taken, there is no program, or the right to the stream was withdrawn.
+        """
+        async with AsyncExitStack() as stack:
+            try:
+                self._first = await stack.enter_async_context(self.opened(await self._load()))
+            except (streams.Refused, streams.Unreachable) as error:
+                raise error.failure from error
+            _warn(self._first)
+            try:
+                server = await asyncio.start_server(self._serve, ADDRESS, port)
+            except OSError as error:
+                raise Failure(f"error: listen on {ADDRESS}:{port}: {describe(error)}") from error
+            stack.push_async_callback(_closed, server)
+            port = server.sockets[0].getsockname()[1]
+            if command is None:
+                print(json.dumps({"port": port}), flush=True)
+                await self._lost()  # serve_forever would wait for every client to leave (since Python 3.12)
+            else:
+                await self._run_until_lost(command(port))
+
+    async def _lost(self) -> None:
+        """Wait until the right to the stream is withdrawn.
+
+        Raises:
+            Failure: it was.
+        """
+        end = await self._refused.get()
+        raise Failure(f"error: the {self.what} of {self._name} was closed: {end}")
+
+    async def _run_until_lost(self, command: tuple[str, ...]) -> None:
+        failures: list[Failure] = []
+        try:
+            async with asyncio.TaskGroup() as group:
+                lost = group.create_task(self._lost())
+                await _run(command)
+                lost.cancel()
+        except* Failure as group_of_failures:
+            failures += [each for each in group_of_failures.exceptions if isinstance(each, Failure)]
+        if failures:
+            raise failures[0]
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """One connection of a program. Its end, or the websocket's, ends both."""
+        try:
+            first, self._first = self._first, None
+            if first is not None:
+                try:
+                    self._ended(await _copy(first, reader, writer))
+                finally:
+                    await first.close()
+                return
+            async with self.opened(await self._load()) as connection:
+                _warn(connection)
+                self._ended(await _copy(connection, reader, writer))
+        except (streams.Refused, streams.Unreachable, Failure) as error:
+            sys.stderr.write(f"{error}\n")
+        finally:
+            writer.close()
+
+    def _ended(self, end: streams.End | None) -> None:
+        """Say why a connection was cut off, or end everything."""
+        if end is None or end.wanted:
+            return
+        if end.refused:
+            self._refused.put_nowait(end)
+        else:
+            sys.stderr.write(f"the {self.what} was cut off: {end}\n")
+
+
+async def _run(command: tuple[str, ...]) -> None:
+    try:
+        process = await asyncio.create_subprocess_exec(*command)
+    except OSError as error:
+        raise Failure(f"error: start {command[0]}: {error.strerror}") from error
+    try:
+        code = await process.wait()
+    finally:
+        if process.returncode is None:
+            process.terminate()
+            try:
+                async with asyncio.timeout(PROGRAM_SECONDS):
+                    await process.wait()
+            except TimeoutError:
+                process.kill()
+    if code:
+        raise Failure(f"error: {command[0]} ended with code {code}")
+
+
+async def _copy(connection: ClientConnection, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> streams.End | None:
+    """Copy both ways until one side ends; return why the websocket was cut off, None: it was not."""
+    ends: list[streams.End] = []
+
+    async def to_guest() -> None:
+        while content := await reader.read(CHUNK_BYTES):
+            await connection.send(content)
+        await connection.close()
+
+    async def to_program() -> None:
+        async for message in connection:
+            if isinstance(message, bytes):
+                writer.write(message)
+                await writer.drain()
+        writer.close()
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            sending = group.create_task(to_guest())
+            await to_program()
+            sending.cancel()
+    except* (ConnectionClosed, OSError) as ended:
+        ends = [streams.end_of(each) for each in ended.exceptions if isinstance(each, ConnectionClosed)]
+    return ends[0] if ends else None
+
+
+def _warn(connection: ClientConnection) -> None:
+    sys.stderr.write("".join(f"{each}\n" for each in streams.warnings_of(connection)))
+
+
+async def _closed(server: asyncio.Server) -> None:
+    server.close()
