@@ -13,6 +13,8 @@ VALIDATING_WEBHOOK: Final = "ValidatingAdmissionWebhook"
 RESOURCE_QUOTA: Final = "ResourceQuota"
 NODE_RESTRICTION: Final = "NodeRestriction"
 """Of kinds that nodes write: whoever serves them brings it, and only there it is."""
+POD_RESTRICTION: Final = "PodRestriction"
+"""Of kinds whose status names pods: likewise."""
 
 ORDER: Final = (
     NAMESPACE_LIFECYCLE,
@@ -21,9 +23,11 @@ ORDER: Final = (
     MUTATING_WEBHOOK,
     VALIDATING_POLICY,
     VALIDATING_WEBHOOK,
+    POD_RESTRICTION,
     RESOURCE_QUOTA,
 )
-"""Go's recommended order, and NodeRestriction where kube-apiserver has it. Quota comes last, so that nothing is charged for what another
+"""Go's recommended order, and NodeRestriction where kube-apiserver has it; PodRestriction behind those of the cluster, because it asks
+kube-apiserver about what they let through. Quota comes last, so that nothing is charged for what another
 plug-in refuses."""
 OFF: Final = frozenset({RESOURCE_QUOTA})
 """Not on by default: Go's aggregated servers do not have it, and it writes to the cluster."""

@@ -23,11 +23,13 @@ from apiserver.registry.virt.guestinfo import GuestInfo
 from apiserver.registry.virt.handlers import Handlers
 from apiserver.registry.virt.migrations import MigrationStrategy
 from apiserver.registry.virt.node_restriction import Addresses, NodeRestriction
+from apiserver.registry.virt.pod_restriction import PodRestriction
 from apiserver.registry.virt.revoking import RevokedNodes, trust_config
 from apiserver.registry.virt.streaming import HandlerLocator, handler_pods
 from apiserver.registry.virt.streams import HandlerStream
 from apiserver.registry.virt.virtualmachines import VirtualMachineStrategy
 from apiserver.server import log, running
+from apiserver.server.admitting import OwnPlugin
 from apiserver.server.assembly import now
 from apiserver.server.options import Options, parse
 from apiserver.server.running import Kinds
@@ -55,9 +57,11 @@ def kinds(options: Options, client: Client | None, tls: ClientTls | None) -> Kin
             reads = {GuestInfo.name: GuestInfo(handlers), DomainXML.name: DomainXML(handlers)}
     username = options.handler_username or names.handler_username(options.namespace)
     restriction = NodeRestriction(username, required=options.require_node_claims, addresses=addresses, now=now, revoked=is_revoked)
-    return Kinds(
-        (VirtualMachineStrategy(connects, reads, Allowed(vsock=options.allow_vsock)), MigrationStrategy()), informers, (restriction,)
-    )
+    plugins: list[OwnPlugin] = [restriction]
+    if client is not None:  # without a cluster there are no pods
+        plugins.append(PodRestriction(client))
+    machines = VirtualMachineStrategy(connects, reads, Allowed(vsock=options.allow_vsock))
+    return Kinds((machines, MigrationStrategy()), informers, plugins)
 
 
 def _nowhere(_node: str) -> Sequence[str]:

@@ -97,7 +97,8 @@ Action: TypeAlias = CreatePod | DeletePod | WriteStatus | AddFinalizer | RemoveF
 class PodRefused(Exception):
     """The API server does not take the pod: quota, Pod Security, an admission webhook, a field it finds invalid.
 
-    What it says goes into a status: whoever's webhook said it, it is one line of bounded length.
+    Or it was made, and virt-api does not take it as this machine's. What is said goes into a status: whoever's
+    webhook said it, it is one line of bounded length.
     """
 
     def __init__(self, words: str) -> None:
@@ -130,8 +131,7 @@ class Deeds:
                 case DeletePod():
                     again = sooner(again, await self._delete_pod(obj, action))
                 case WriteStatus():
-                    named = {action.uid_field: made} if action.uid_field else {}
-                    obj = await self._write_status(obj, {**action.status, **named})
+                    obj = await self._write_status(obj, action.status) if not action.uid_field else await self._name_pod(obj, action, made)
                 case AddFinalizer():
                     obj = await self._set_finalizers(obj, [*finalizers_of(obj), action.finalizer])
                     self._objects.remember(obj)
@@ -185,6 +185,13 @@ class Deeds:
         if answer.get("kind") == "Pod" and ownership.is_labelled(answer):  # of another the copy here would hear nothing further
             self._pods.remember(answer)
         return None
+
+    async def _name_pod(self, obj: Object, action: WriteStatus, uid: str) -> Object:
+        """Write down which pod was made. virt-api looks at what it mounts: something may have changed it on its way."""
+        try:
+            return await self._write_status(obj, {**action.status, action.uid_field: uid})
+        except errors.Forbidden as error:
+            raise PodRefused(str(error)) from error
 
     async def _write_status(self, obj: Object, status: Object) -> Object:
         patch = status_patch(obj, status)

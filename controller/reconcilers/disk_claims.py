@@ -3,25 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
 
 from apiserver.apis.meta.objects import Object, dig, is_deleting, uid_of
 from apiserver.apis.virt.described import domain_of
 from apiserver.apis.virt.hardware import disks, firmware
 
-CLAIM: Final = "PersistentVolumeClaim"
-IMAGE: Final = "Image"
-
-
-def claim_of(disk: Object) -> str | None:
-    """Return the claim a disk names, in lower case: Kubernetes admits no other names. None for other disks."""
-    return str(dig(disk, "source", "name") or "").lower() if disk.get("type", CLAIM) == CLAIM else None
-
 
 def claims_of(vm: Object) -> tuple[str, ...]:
     """Return the names of all claims of the machine, those of its disks first, each once, in order."""
     domain = domain_of(vm)
-    of_disks = [name for each in disks.defaulted(domain) if (name := claim_of(each))]
+    of_disks = [name for each in disks.defaulted(domain) if (name := disks.claim_of(each))]
     return tuple(dict.fromkeys(filter(None, (*of_disks, firmware.state_claim(domain)))))
 
 
@@ -53,7 +44,7 @@ def without_directory(vm: Object, claims: Mapping[str, Object | None]) -> str:
 def _written(vm: Object) -> dict[str, bool]:
     """Return whether each claim's guest may write to it."""
     defaulted = disks.defaulted(domain_of(vm))
-    return {claim: not each["readOnly"] for each in defaulted if (claim := claim_of(each))}
+    return {claim: not each["readOnly"] for each in defaulted if (claim := disks.claim_of(each))}
 
 
 def is_block(claim: Object | None) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import time
 from collections.abc import Callable
@@ -236,3 +237,37 @@ def test_the_account_of_virt_controller_makes_and_deletes_launcher_pods_only(kub
     assert kept.returncode != 0
     assert "virt-controller deletes no others" in kept.stderr
     kubectl("delete", "pod", "bystander", "--wait=false")
+
+
+def stealing(pod: Pod, namespace: str, secret: str) -> Pod:
+    """Return a launcher pod that the policy lets virt-controller's account make: a machine's own, elsewhere, and beside a Secret."""
+    spec = {key: value for key, value in copy.deepcopy(pod["spec"]).items() if key not in ("nodeName", "priority", "preemptionPolicy")}
+    spec["volumes"].append({"name": "stolen", "projected": {"sources": [{"secret": {"name": secret}}]}})
+    mount = {"name": "stolen", "mountPath": f"{layout.SOURCES_DIRECTORY}/stolen", "readOnly": True}
+    spec["containers"][0]["volumeMounts"].append(mount)
+    metadata = {key: pod["metadata"][key] for key in ("labels", "ownerReferences")}
+    name = f"{pod['metadata']['name'].rpartition('-')[0]}-aaaaa"
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {**metadata, "name": name, "namespace": namespace}, "spec": spec}
+
+
+def test_the_account_of_virt_controller_hands_a_machine_to_no_pod_with_anothers_secrets(
+    kubectl: Kubectl, testguest: None, make_namespace: Callable[[str], Kubectl]
+) -> None:
+    """In a namespace of others, which the thief has no rights in, and in the machine's own."""
+    account = f"--as=system:serviceaccount:{release.NAMESPACE}:virt-controller"
+    bank = make_namespace("bank")
+    for each in (bank, kubectl):
+        each("create", "secret", "generic", "password", "--from-literal=a=b")
+    vm, own = started(kubectl, "robber")
+    for each in (bank, kubectl):
+        pod = stealing(own, each.namespace, "password")
+        made = json.loads(each(account, "create", "-o", "json", "-f", "-", stdin=json.dumps(pod)))
+        status = {"podName": made["metadata"]["name"], "podUID": made["metadata"]["uid"]}
+        patch = json.dumps({"status": status})
+        refused = kubectl.try_run(account, "patch", "vm", "robber", "--subresource=status", "--type=merge", "-p", patch)
+        assert refused.returncode != 0
+        assert "is forbidden" in refused.stderr
+        assert "status.podUID" in refused.stderr
+        each.try_run("delete", "pod", made["metadata"]["name"], "--wait=false")
+    assert vm_of(kubectl, "robber")["status"]["podUID"] == vm["status"]["podUID"] == own["metadata"]["uid"]
+    kubectl("delete", "vm", "robber", "--timeout=90s", timeout=100)

@@ -104,7 +104,7 @@ def _disk(disk: Object, volume: str, claims: Claims) -> Needs:
     """Return what one disk needs."""
     if disk.get("type") in cloud_init.MADE:
         return _of_made(disk, volume)
-    claim, name = disk_claims.claim_of(disk), disk["name"]
+    claim, name = disks.claim_of(disk), disk["name"]
     if claim is None:
         return Needs(
             volumes=({"name": volume, "image": image_source(dig(disk, "source") or {}, "reference", "pullPolicy")},),

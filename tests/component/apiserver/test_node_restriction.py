@@ -63,6 +63,15 @@ def entered(status: Json, phase: str, **more: Any) -> Json:
     }
 
 
+def launcher_pod(machine: Json, name: str, uid: str, *volumes: Json, namespace: str = "acc") -> Json:
+    """Return a pod that the machine controls, as far as virt-api looks at it."""
+    owner = {"kind": "VirtualMachine", "name": machine["metadata"]["name"], "uid": machine["metadata"]["uid"], "controller": True}
+    return {
+        "metadata": {"name": name, "namespace": namespace, "uid": uid, "ownerReferences": [owner]},
+        "spec": {"volumes": [{"name": "run", "emptyDir": {}}, *volumes]},
+    }
+
+
 @dataclass
 class Cluster:
     """kube-apiserver's double, virt-api, and everybody who asks it."""
@@ -138,7 +147,9 @@ async def serving(pki: Pki, directory: Path, *flags: str) -> AsyncIterator[Clust
             async with asyncio.timeout(10):
                 while (await made.ask("GET", "/readyz", by=None))[0] != 200:
                     await asyncio.sleep(0.02)
-            await made.admin("POST", f"{BASE}/virtualmachines", MACHINE)
+            machine = await made.admin("POST", f"{BASE}/virtualmachines", MACHINE)
+            for number in (1, 2):
+                await kube.put("/api/v1/pods", launcher_pod(machine, f"p{number}", f"uid-{number}"))
             await made.put_status(VM_STATUS, SCHEDULED)
             yield made
 

@@ -18,7 +18,7 @@ from controller.manager import options, wiring
 from controller.manager.metrics import Metrics
 from controller.runtime.clock import SystemClock
 from controller.runtime.recorder import Recorder
-from tests.fakes import rbac
+from tests.fakes import podrestricting, rbac
 from tests.fakes.kubeapi import FakeAPI
 
 VMS = "/apis/kubevirt.io/v1alpha1/virtualmachines"
@@ -49,6 +49,7 @@ async def working(api: FakeAPI, *flags: str, elapsed: Callable[[], float] = time
     for node in ("node1", "node2"):
         await api.put(NODES, a_node(node))
     api.authorize = rbac.authorizer("virt-controller")
+    api.judge = podrestricting.judge(api)
     async with api.serving() as config, Client(config, user_agent="virt-controller") as client:
         clock = SystemClock()
         environment = wiring.Environment(client, Recorder(client, "virt-controller", clock), clock, given, Metrics(), "kubevirt", elapsed)
@@ -338,6 +339,24 @@ async def test_a_pod_that_is_refused_is_said_once(api: FakeAPI, cluster: Cluster
     ready = condition(cluster.vm()["status"]["conditions"], "Ready")
     assert ready is not None
     assert (ready["reason"], ready["message"]) == ("FailedCreate", "exceeded quota: memory")
+
+
+async def test_a_pod_that_something_changed_on_its_way_is_not_handed_over_and_said(api: FakeAPI, cluster: Cluster) -> None:
+    """A webhook that rewrites references of images, say: virt-api does not take the pod for the machine's."""
+
+    def rewrite(collection: str, obj: dict[str, Any]) -> None:
+        if collection == PODS:
+            next(each for each in obj["spec"]["volumes"] if "image" in each)["image"]["reference"] = "mirror.example/os:v1"
+
+    api.admit = rewrite
+    disk = {"type": "Image", "source": {"reference": "registry.example/os:v1"}}
+    await api.put(VMS, a_vm(domain={"memory": {"guest": "64Mi"}, "devices": {"disks": [disk]}}))
+    await cluster.phase_is("Pending")
+    ready = condition(cluster.vm()["status"]["conditions"], "Ready")
+    assert ready is not None
+    assert ready["reason"] == "FailedCreate"
+    assert "Image mirror.example/os:v1 as volume disk-0: the virtual machine does not name it" in ready["message"]
+    assert "podUID" not in cluster.vm()["status"]
 
 
 async def test_a_migration_gets_a_target_pod_elsewhere_and_loses_the_source(api: FakeAPI, cluster: Cluster) -> None:

@@ -11,6 +11,9 @@ from apiserver.apis.virt import cloud_init
 from apiserver.apis.virt.hardware import cpu, disk_io_tune, given
 from apiserver.apis.virt.hardware.given import Domain
 
+CLAIM: Final = "PersistentVolumeClaim"
+IMAGE: Final = "Image"
+"""Types of disks; those that are made in the pod are :data:`cloud_init.MADE`."""
 IMAGE_PATH: Final = "disk/disk.img"
 BLOCK: Final = 512
 """Bytes of a block where nothing is said."""
@@ -31,6 +34,11 @@ def defaulted(domain: Domain) -> list[Object]:
 def compared(domain: Domain) -> list[Object]:
     """Return :func:`defaulted` with amounts in bytes: for comparisons."""
     return [_in_bytes(each) for each in defaulted(domain)]
+
+
+def claim_of(disk: Mapping[str, Any]) -> str | None:
+    """Return the claim a disk names, in lower case: Kubernetes admits no other names. None for other disks."""
+    return str((disk.get("source") or {}).get("name") or "").lower() if disk.get("type", CLAIM) == CLAIM else None
 
 
 def queues(domain: Domain) -> int:
@@ -54,7 +62,7 @@ def overlay_bytes(disk: Mapping[str, Any]) -> int:
 
 def is_overlaid(disk: Mapping[str, Any]) -> bool:
     """Return whether what the guest writes to a disk goes to an overlay in its pod; ``disk`` is of what :func:`defaulted` returns."""
-    return bool(disk.get("type") == "Image" and disk["device"] != "cdrom" and not disk["readOnly"])
+    return bool(disk.get("type") == IMAGE and disk["device"] != "cdrom" and not disk["readOnly"])
 
 
 def block_size(disk: Mapping[str, Any]) -> tuple[int, int]:
@@ -80,7 +88,7 @@ def _disk(said: Object, position: int) -> Object:
     is_cdrom = said.get("device", "cdrom" if said.get("type") in cloud_init.FILES else "disk") == "cdrom"
     disk: Object = {"name": f"disk{position}", "device": "cdrom" if is_cdrom else "disk", "readOnly": is_cdrom or is_made, **said}
     disk["target"] = {"bus": "sata" if is_cdrom else "virtio", **(said.get("target") or {})}
-    if said.get("type") == "Image":
+    if said.get("type") == IMAGE:
         unsaid = {"path": IMAGE_PATH, "sizeLimit": OVERLAY_SIZE_LIMIT} if is_overlaid(disk) else {"path": IMAGE_PATH}
         disk["source"] = {**unsaid, **(said.get("source") or {})}
     return disk

@@ -50,7 +50,7 @@ def test_plugins_are_on_and_off_as_in_go() -> None:
     """ADM-01, ADM-09."""
     default = (
         "NamespaceLifecycle", "NodeRestriction", "MutatingAdmissionPolicy", "MutatingAdmissionWebhook", "ValidatingAdmissionPolicy",
-        "ValidatingAdmissionWebhook",
+        "ValidatingAdmissionWebhook", "PodRestriction",
     )  # fmt: skip
     assert plugins.enabled((), ()) == default
     assert plugins.enabled((), ("MutatingAdmissionPolicy",)) == tuple(each for each in default if each != "MutatingAdmissionPolicy")

@@ -1,0 +1,111 @@
+"""Rights of a pod to be named in a status as the one in which a machine's guest runs. Pure.
+
+virt-handler puts a guest into the pod whose uid the status of its VirtualMachine, or of a Migration, says, and shows the guest what is
+mounted there. Whoever writes that status therefore chooses what the guest sees. So the pod has to be of the machine's namespace, be
+controlled by the machine, and mount no claim, image, Secret or ConfigMap that the machine does not name. None of what is looked at here but
+the owner can be changed in a pod that exists, and a uid is never given again: what was true when the uid was written stays true.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from apiserver.apis.meta.objects import controller_of, dig, name_of, namespace_of, uid_of
+from apiserver.apis.virt import access_credentials, cloud_init
+from apiserver.apis.virt.described import domain_of
+from apiserver.apis.virt.hardware import disks, firmware
+
+Object = Mapping[str, Any]
+
+_PROJECTED: Final[Mapping[str, str]] = {"secret": cloud_init.SECRET, "configMap": cloud_init.CONFIG_MAP}
+"""Kinds by the field of a source of a projected volume."""
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """Something with bytes of somebody's that a pod mounts."""
+
+    kind: str
+    """``PersistentVolumeClaim``, ``Image``, ``Secret`` or ``ConfigMap``."""
+    name: str
+    """Of the object in the pod's namespace; of an image its reference."""
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name}"
+
+
+def named_by(vm: Object) -> frozenset[Content]:
+    """Return what the machine's pod may mount."""
+    domain = domain_of(vm)
+    found = [each for disk in disks.defaulted(domain) for each in _of_disk(disk)]
+    found += [Content(cloud_init.SECRET, each.secret) for each in access_credentials.of(vm.get("spec") or {})]
+    if claim := firmware.state_claim(domain):
+        found.append(Content(disks.CLAIM, claim))
+    if image := dig(domain, "firmware", "kernelBoot", "container", "image"):
+        found.append(Content(disks.IMAGE, str(image)))
+    return frozenset(found)
+
+
+def _of_disk(disk: Object) -> Iterator[Content]:
+    source = disk.get("source") or {}
+    kind = disk.get("type", disks.CLAIM)
+    if kind in cloud_init.TYPES:
+        given = (cloud_init.reference(source, datum) for datum in cloud_init.DATA)
+        yield from (Content(cloud_init.SECRET, each[0]) for each in given if each is not None)
+    elif kind in cloud_init.FILES:
+        yield Content(kind, str(source.get("name") or ""))
+    elif kind == disks.IMAGE:
+        yield Content(kind, str(source.get("reference") or ""))
+    elif claim := disks.claim_of(disk):
+        yield Content(disks.CLAIM, claim)
+
+
+def objections(vm: Object, pod: Object | None, name: str, uid: str) -> list[str]:
+    """Return why the machine's status may not name this pod; none: it may.
+
+    Args:
+        vm: the machine.
+        pod: the one with this name in the machine's namespace, as of now; None where there is none.
+        name: of the pod, as the status says.
+        uid: of the pod, as the status says.
+    """
+    if pod is None or name_of(pod) != name or namespace_of(pod) != namespace_of(vm) or uid_of(pod) != uid:
+        return [f'no pod "{name}" in namespace "{namespace_of(vm)}" has this uid']
+    found = []
+    if (controller_of(pod) or {}).get("uid") != uid_of(vm):
+        found.append(f'the controller of pod "{name}" is not this virtual machine')
+    allowed = named_by(vm)
+    for volume in dig(pod, "spec", "volumes") or ():
+        found += [f'pod "{name}" mounts {each} as volume {volume.get("name")}: {why}' for each, why in _excess(volume, allowed)]
+    return found
+
+
+def _excess(volume: Object, allowed: Iterable[Content]) -> Iterator[tuple[str, str]]:
+    """Yield what is mounted and not the machine's, and why it is not."""
+    for kind, source in volume.items():
+        match kind:
+            case "name" | "emptyDir":
+                continue
+            case "persistentVolumeClaim":
+                content = Content(disks.CLAIM, str(source.get("claimName") or ""))
+            case "image":
+                content = Content(disks.IMAGE, str(source.get("reference") or ""))
+            case "projected":
+                for each in source.get("sources") or ():
+                    yield from _excess_projected(each, allowed)
+                continue
+            case _:
+                yield kind, "no pod of a virtual machine has such a volume"
+                continue
+        if content not in allowed:
+            yield str(content), "the virtual machine does not name it"
+
+
+def _excess_projected(source: Object, allowed: Iterable[Content]) -> Iterator[tuple[str, str]]:
+    for field, of in source.items():
+        if field not in _PROJECTED:
+            yield field, "no pod of a virtual machine has such a volume"
+        elif (content := Content(_PROJECTED[field], str(of.get("name") or ""))) not in allowed:
+            yield str(content), "the virtual machine does not name it"

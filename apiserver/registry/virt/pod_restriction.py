@@ -1,0 +1,141 @@
+"""PodRestriction: a status names only pods that are the machine's.
+
+virt-handler puts a guest into the pod whose uid a status says, so who may write statuses could otherwise have a machine run in any pod, of
+any namespace, beside whatever that mounts (:mod:`apiserver.apis.virt.podrestriction`). A write that gives a VirtualMachine another
+``podUID``, or a Migration another ``targetPodUID``, is held against the pod itself, for which kube-apiserver is asked: nobody else says
+where a pod is and what it mounts. That is one request for each start and each migration; other writes cost a comparison.
+
+Whoever writes is judged: what is right does not depend on who says it. The one write that is not held against a pod again is the end of a
+live migration, which gives the machine the pod that its Migration was judged with: the guest waits for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+
+from apiserver.apis.core.resources import PODS
+from apiserver.apis.meta import objects
+from apiserver.apis.meta.errors import Forbidden, NotFound, ServiceUnavailable, StatusError
+from apiserver.apis.meta.names import subdomain_errors
+from apiserver.apis.meta.objects import Object, dig
+from apiserver.apis.meta.resources import Resource
+from apiserver.apis.meta.validation import FieldError, Path, forbidden
+from apiserver.apis.virt import names, phases, podrestriction
+from apiserver.apis.virt.resources import MIGRATIONS, VIRTUAL_MACHINES
+from apiserver.client.rest import Client, TransportError
+from apiserver.registry.generic import metadata
+from apiserver.registry.generic.admission import Attributes, Operation
+from apiserver.registry.generic.store import Store
+
+MAX_CAUSES: Final = 16
+"""Reasons that one refusal names."""
+SECONDS: Final = 10.0
+"""A request waits no longer for kube-apiserver."""
+_FIELDS: Final[Mapping[str, tuple[str, str]]] = {
+    VIRTUAL_MACHINES.plural: ("podName", "podUID"),
+    MIGRATIONS.plural: ("targetPod", "targetPodUID"),
+}
+"""Fields of a status with the name of a pod and its uid, by resource."""
+
+
+class PodRestriction:
+    """The plug-in; see the module."""
+
+    name = "PodRestriction"
+
+    def __init__(self, client: Client) -> None:
+        """Ask kube-apiserver for pods by ``client``."""
+        self._client = client
+        self._stores: Mapping[Resource, Store] = {}
+
+    def follow(self, stores: Mapping[Resource, Store]) -> None:
+        """Read from these what a write is held against besides."""
+        self._stores = stores
+
+    def handles(self, operation: Operation, resource: Resource, subresource: str) -> bool:
+        """Return whether it can write a status of our kinds."""
+        del subresource
+        return resource.group == names.GROUP and resource.plural in _FIELDS and operation in ("CREATE", "UPDATE")
+
+    async def mutate(self, attributes: Attributes) -> None:
+        """Change nothing."""
+
+    async def validate(self, attributes: Attributes) -> None:
+        """Judge a pod that the status did not name before.
+
+        Raises:
+            Forbidden: it is not the machine's, with the reasons.
+            ServiceUnavailable: kube-apiserver does not say what it is.
+        """
+        pod_name, pod_uid = (str(dig(attributes.obj, "status", each) or "") for each in _FIELDS[attributes.resource.plural])
+        if not pod_uid or pod_uid == dig(attributes.old, "status", _FIELDS[attributes.resource.plural][1]):
+            return
+        machine = await self._machine(attributes, pod_uid)
+        if machine is None:
+            return
+        pod = await self._pod(attributes, pod_name)
+        if found := podrestriction.objections(machine, pod, pod_name, pod_uid):
+            raise _refusal(attributes, found)
+
+    async def _machine(self, attributes: Attributes, pod_uid: str) -> Object | None:
+        """Return the machine that the pod has to be of; None where its Migration was judged with that pod.
+
+        Raises:
+            Forbidden: a Migration's is not there.
+        """
+        obj: Object = attributes.obj or {}
+        namespace = objects.namespace_of(obj)
+        if attributes.resource.plural == VIRTUAL_MACHINES.plural:
+            migration = await self._read(MIGRATIONS, namespace, str(dig(obj, "status", "migration", "name") or ""))
+            return None if migration is not None and _brings(migration, obj, pod_uid) else obj
+        machine = await self._read(VIRTUAL_MACHINES, namespace, str(dig(obj, "spec", "selector", "name") or ""))
+        if machine is None:
+            raise _refusal(attributes, ["the virtual machine of the Migration is not there"])
+        return machine
+
+    async def _read(self, resource: Resource, namespace: str, name: str) -> Object | None:
+        """Return an object of ours as of now; None if there is none."""
+        if not name:
+            return None
+        try:
+            return (await self._stores[resource].get(namespace, name)).object
+        except NotFound:
+            return None
+
+    async def _pod(self, attributes: Attributes, name: str) -> Object | None:
+        if not name or subdomain_errors(name):
+            return None
+        try:
+            async with asyncio.timeout(SECONDS):
+                return await self._client.get(PODS, name, objects.namespace_of(attributes.obj or {}))
+        except NotFound:
+            return None
+        except (StatusError, TransportError, TimeoutError) as error:
+            details = metadata.details(attributes.resource, _name(attributes), retry_after_seconds=1)
+            said = str(error) or "no answer in time"
+            raise ServiceUnavailable(f"look up pod {name}, which the status names: {said}", details) from error
+
+
+def _brings(migration: Object, vm: Object, pod_uid: str) -> bool:
+    """Return whether the machine comes into this pod by a Migration of its own, as that is stored."""
+    return (
+        phases.is_unfinished(migration)
+        and dig(migration, "spec", "selector", "name") == objects.name_of(vm)
+        and dig(migration, "status", "targetPodUID") == pod_uid
+    )
+
+
+def _refusal(attributes: Attributes, found: Sequence[str]) -> Forbidden:
+    path = Path("status").child(_FIELDS[attributes.resource.plural][1])
+    told: list[FieldError] = [forbidden(path, each) for each in found[:MAX_CAUSES]]
+    texts = [str(each) for each in told] + ([f"and {len(found) - len(told)} more"] if len(found) > len(told) else [])
+    resource, name = attributes.resource, _name(attributes)
+    details = replace(metadata.details(resource, name), causes=tuple(each.to_cause() for each in told))
+    return Forbidden(f'{metadata.qualified(resource)} "{name}" is forbidden: [{", ".join(texts)}]', details)
+
+
+def _name(attributes: Attributes) -> str:
+    return attributes.name or objects.name_of(attributes.obj or {}) or "Unknown"

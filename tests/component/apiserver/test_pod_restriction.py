@@ -1,0 +1,220 @@
+"""Who holds virt-controller's token writes any status, and has a guest run in no pod but its machine's all the same."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from apiserver.apis.meta import errors
+from apiserver.apis.virt.resources import VIRTUAL_MACHINES
+from apiserver.client.config import Config
+from apiserver.client.rest import Client
+from apiserver.registry.generic.admission import Attributes
+from apiserver.registry.virt.pod_restriction import PodRestriction
+from tests.component.apiserver.conftest import Pki
+from tests.component.apiserver.test_delegation import REVIEWS, TOKENS
+from tests.component.apiserver.test_node_restriction import (
+    BASE,
+    MACHINE,
+    MIGRATION,
+    MOVE,
+    MOVE_STATUS,
+    PREPARING,
+    RUNNING,
+    SCHEDULED,
+    VM,
+    VM_STATUS,
+    Cluster,
+    entered,
+    launcher_pod,
+    serving,
+)
+from tests.fakes import rbac
+
+Json = dict[str, Any]
+THIEF = [("X-Remote-User", "system:serviceaccount:kubevirt:virt-controller")]
+SECRET = {"name": "disk-0", "projected": {"sources": [{"secret": {"name": "password"}}]}}
+CLAIM = {"name": "disk-0", "persistentVolumeClaim": {"claimName": "database"}}
+IMAGE = {"name": "disk-0", "image": {"reference": "evil.example/os:v1"}}
+PODS = "/api/v1/pods"
+
+
+@pytest.fixture
+async def cluster(pki: Pki, tmp_path: Path) -> AsyncIterator[Cluster]:
+    async with serving(pki, tmp_path) as made:
+        granted = rbac.authorizer("virt-api")
+        made.kube.authorize = lambda *request: request[1] in (REVIEWS, TOKENS) or granted(*request)  # system:auth-delegator has those
+        yield made
+
+
+async def patch(cluster: Cluster, path: str, status: Json) -> tuple[int, Any]:
+    """Patch a status as virt-controller does."""
+    return await cluster.ask("PATCH", path, {"status": status}, THIEF, kind="merge-patch+json")
+
+
+async def named(cluster: Cluster, name: str, uid: str) -> tuple[int, Any]:
+    """Name a pod in the machine's status."""
+    return await patch(cluster, VM_STATUS, {"podName": name, "podUID": uid})
+
+
+async def asked(cluster: Cluster) -> list[str]:
+    """Return the pods that kube-apiserver was asked for."""
+    return [path for method, path, _ in cluster.kube.requests if method == "GET" and "/pods/" in path]
+
+
+async def test_a_machine_is_not_handed_to_a_pod_of_another_namespace(cluster: Cluster) -> None:
+    """With a Secret of that namespace in the place of the machine's own disk, and the machine as its owner, by uid."""
+    machine = await cluster.admin("GET", VM)
+    await cluster.kube.put(PODS, launcher_pod(machine, "virt-launcher-vm1-aaaaa", "uid-9", SECRET, namespace="bank"))
+
+    code, status = await named(cluster, "virt-launcher-vm1-aaaaa", "uid-9")
+
+    assert (code, status["reason"]) == (403, "Forbidden")
+    assert 'no pod "virt-launcher-vm1-aaaaa" in namespace "acc" has this uid' in status["message"]
+    assert [each["field"] for each in status["details"]["causes"]] == ["status.podUID"]
+    assert (await cluster.admin("GET", VM))["status"]["podUID"] == "uid-1"
+
+
+async def test_the_name_of_an_own_pod_does_not_bring_in_anothers_uid(cluster: Cluster) -> None:
+    machine = await cluster.admin("GET", VM)
+    await cluster.kube.put(PODS, launcher_pod(machine, "p1", "uid-9", SECRET, namespace="bank"))
+    assert (await named(cluster, "p1", "uid-9"))[0] == 403
+    assert (await named(cluster, "../bank/pods/p1", "uid-9"))[0] == 422
+    assert (await named(cluster, "", "uid-9"))[0] in (403, 422)
+
+
+@pytest.mark.parametrize(("volume", "what"), [(SECRET, "Secret password"), (CLAIM, "database"), (IMAGE, "Image evil.example/os:v1")])
+async def test_a_machine_is_not_handed_to_a_pod_that_mounts_what_it_does_not_name(cluster: Cluster, volume: Json, what: str) -> None:
+    """In its own namespace: another image with a Secret of the same namespace beside it would tell that to whoever made the image."""
+    machine = await cluster.admin("GET", VM)
+    await cluster.kube.put(PODS, launcher_pod(machine, "virt-launcher-vm1-aaaaa", "uid-9", volume))
+    code, status = await named(cluster, "virt-launcher-vm1-aaaaa", "uid-9")
+    assert code == 403
+    assert f"{what} as volume disk-0: the virtual machine does not name it" in status["message"]
+
+
+async def test_a_machine_is_handed_to_its_own_pod(cluster: Cluster) -> None:
+    machine = await cluster.admin("GET", VM)
+    await cluster.kube.put(PODS, launcher_pod(machine, "virt-launcher-vm1-aaaaa", "uid-9"))
+    assert (await named(cluster, "virt-launcher-vm1-aaaaa", "uid-9"))[0] == 200
+    assert (await asked(cluster))[-1] == "/api/v1/namespaces/acc/pods/virt-launcher-vm1-aaaaa"
+
+
+async def test_a_disk_that_the_machine_names_may_be_there(cluster: Cluster) -> None:
+    disks = [{"type": "Secret", "source": {"name": "password"}}]
+    spec = {"domain": {"memory": {"guest": "64Mi"}, "devices": {"disks": disks}}}
+    machine = await cluster.admin("POST", f"{BASE}/virtualmachines", {**MACHINE, "metadata": {"name": "vm2"}, "spec": spec})
+    await cluster.kube.put(PODS, launcher_pod(machine, "virt-launcher-vm2-aaaaa", "uid-9", SECRET))
+    status = {**SCHEDULED, "podName": "virt-launcher-vm2-aaaaa", "podUID": "uid-9"}
+    assert (await patch(cluster, f"{BASE}/virtualmachines/vm2/status", status))[0] == 200
+
+
+async def test_every_kind_of_write_is_judged_whoever_it_comes_from(cluster: Cluster) -> None:
+    obj = await cluster.admin("GET", VM)
+    stolen = {**SCHEDULED, "podUID": "uid-9"}
+    administrator = [("X-Remote-User", "admin"), ("X-Remote-Group", "system:masters")]
+    applied = {**{each: obj[each] for each in ("apiVersion", "kind")}, "metadata": {"name": "vm1"}, "status": stolen}
+    for headers in (THIEF, administrator):
+        for query in ("", "?dryRun=All"):
+            assert (await cluster.ask("PUT", VM_STATUS + query, {**obj, "status": stolen}, headers))[0] == 403
+            code, _ = await cluster.ask("PATCH", VM_STATUS + query, {"status": {"podUID": "uid-9"}}, headers, kind="merge-patch+json")
+            assert code == 403
+        operation = [{"op": "replace", "path": "/status/podUID", "value": "uid-9"}]
+        assert (await cluster.ask("PATCH", VM_STATUS, operation, headers, kind="json-patch+json"))[0] == 403
+        query = "?fieldManager=thief&force=true"
+        assert (await cluster.ask("PATCH", VM_STATUS + query, applied, headers, kind="apply-patch+yaml"))[0] == 403
+    assert (await cluster.admin("GET", VM))["status"]["podUID"] == "uid-1"
+
+
+async def test_a_new_machine_comes_with_no_pod(cluster: Cluster) -> None:
+    body = {**MACHINE, "metadata": {"name": "vm2"}, "status": {**SCHEDULED, "podUID": "uid-9"}}
+    code, answer = await cluster.ask("POST", f"{BASE}/virtualmachines", body, [("X-Remote-User", "admin")])
+    assert code == 403 or not answer.get("status", {}).get("podUID")
+
+
+async def test_a_status_that_names_no_other_pod_asks_nobody(cluster: Cluster) -> None:
+    before = await asked(cluster)
+    assert (await patch(cluster, VM_STATUS, {"podIP": "10.244.1.8"}))[0] == 200
+    await cluster.kube.remove(PODS, "acc", "p1")
+    assert (await patch(cluster, VM_STATUS, {"podIP": "10.244.1.9"}))[0] == 200
+    assert (await patch(cluster, VM_STATUS, {"podUID": None}))[0] == 200
+    assert await asked(cluster) == before
+    assert (await named(cluster, "p1", "uid-1"))[0] == 403, "a pod that is gone is named anew"
+
+
+async def test_a_guests_memory_goes_into_no_pod_of_another_namespace(cluster: Cluster) -> None:
+    """The target of a live migration."""
+    machine = await cluster.admin("GET", VM)
+    await cluster.put_status(VM_STATUS, RUNNING)
+    await cluster.admin("POST", f"{BASE}/migrations", MIGRATION)
+    await cluster.kube.put(PODS, launcher_pod(machine, "p2", "uid-9", namespace="thieves"))
+    await cluster.kube.put(PODS, launcher_pod(machine, "p3", "uid-3", IMAGE))
+    for pod, uid, why in (("p2", "uid-9", "has this uid"), ("p3", "uid-3", "evil.example")):
+        code, status = await patch(cluster, MOVE_STATUS, {**PREPARING, "targetPod": pod, "targetPodUID": uid})
+        assert (code, status["details"]["causes"][0]["field"]) == (403, "status.targetPodUID")
+        assert why in status["message"]
+    assert (await patch(cluster, MOVE_STATUS, PREPARING))[0] == 200
+
+
+async def test_a_machine_arrives_where_its_migration_was_admitted_without_another_look(cluster: Cluster) -> None:
+    """The guest stands still meanwhile, and kube-apiserver may be away."""
+    await cluster.put_status(VM_STATUS, RUNNING)
+    move = await cluster.admin("POST", f"{BASE}/migrations", MIGRATION)
+    await cluster.put_status(MOVE_STATUS, {**entered(PREPARING, "Running"), "targetAddress": "10.0.0.2:8445"})
+    before = await asked(cluster)
+    record = {"name": "move", "uid": move["metadata"]["uid"], "sourceNode": "node1", "sourcePod": "p1", "targetNode": "node2"}
+    arrived = {**RUNNING, "nodeName": "node2", "podName": "p2", "podUID": "uid-2", "migration": {**record, "targetPod": "p2"}}
+    await cluster.kube.remove(PODS, "acc", "p2")
+    for stolen in ({"podUID": "uid-3"}, {"migration": {**record, "name": "other"}}):
+        assert (await patch(cluster, VM_STATUS, {**arrived, **stolen}))[0] == 403
+    looked = len(await asked(cluster)) - len(before)
+    assert (await patch(cluster, VM_STATUS, arrived))[0] == 200
+    assert (len(await asked(cluster)) - len(before), looked) == (2, 2)
+
+
+async def test_a_migration_that_is_over_brings_no_machine_anywhere(cluster: Cluster) -> None:
+    await cluster.put_status(VM_STATUS, RUNNING)
+    await cluster.admin("POST", f"{BASE}/migrations", MIGRATION)
+    await cluster.put_status(MOVE_STATUS, PREPARING)
+    await cluster.put_status(MOVE_STATUS, entered(PREPARING, "Failed", endTime=PREPARING["startTime"]))
+    await cluster.kube.remove(PODS, "acc", "p2")
+    assert (await patch(cluster, VM_STATUS, {"podName": "p2", "podUID": "uid-2", "migration": {"name": "move"}}))[0] == 403
+
+
+async def test_while_kube_apiserver_does_not_say_nobody_is_believed(cluster: Cluster) -> None:
+    machine = await cluster.admin("GET", VM)
+    await cluster.kube.put(PODS, launcher_pod(machine, "p9", "uid-9"))
+    granted, cluster.kube.authorize = cluster.kube.authorize, lambda *request: request[1] in (REVIEWS, TOKENS)
+    code, status = await named(cluster, "p9", "uid-9")
+    assert (code, status["details"]["retryAfterSeconds"]) == (503, 1)
+    assert "look up pod p9" in status["message"]
+    cluster.kube.authorize = granted
+    assert (await named(cluster, "p9", "uid-9"))[0] == 200
+
+
+async def test_an_apiserver_that_does_not_answer_admits_nothing() -> None:
+    vm = {**MACHINE, "metadata": {"name": "vm1", "namespace": "acc", "uid": "u"}, "status": {"podName": "p9", "podUID": "uid-9"}}
+    attributes = Attributes("UPDATE", VIRTUAL_MACHINES, "status", "acc", "vm1", obj=vm, old={**vm, "status": {}})
+    async with Client(Config(server="http://127.0.0.1:1", token="t"), user_agent="test") as client:
+        with pytest.raises(errors.ServiceUnavailable, match="look up pod p9"):
+            await PodRestriction(client).validate(attributes)
+
+
+async def test_the_refusal_is_bounded(cluster: Cluster) -> None:
+    machine = await cluster.admin("GET", VM)
+    volumes = [{**copy.deepcopy(CLAIM), "name": f"v{each}"} for each in range(99)]
+    await cluster.kube.put(PODS, launcher_pod(machine, "p9", "uid-9", *volumes))
+    code, status = await named(cluster, "p9", "uid-9")
+    assert (code, len(status["details"]["causes"])) == (403, 16)
+    assert status["message"].endswith("and 83 more]")
+
+
+async def test_who_has_no_migration_to_write_of_is_told(cluster: Cluster) -> None:
+    await cluster.put_status(VM_STATUS, RUNNING)
+    await cluster.admin("POST", f"{BASE}/migrations", MIGRATION)
+    assert (await cluster.admin("GET", MOVE))["spec"]["selector"]["name"] == "vm1"
+    assert (await patch(cluster, MOVE_STATUS, {**PREPARING, "targetPod": None}))[0] == 403

@@ -1,0 +1,190 @@
+"""Which pods a machine's status may name."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any, Final
+
+import pytest
+
+from apiserver.apis.meta.objects import Object
+from apiserver.apis.virt import podrestriction
+from apiserver.apis.virt.podrestriction import Content
+from controller.reconcilers import disk_claims
+from controller.reconcilers.launcher_pods.launcher_pod import launcher_pod, target_pod
+from controller.reconcilers.launcher_pods.scheduling import Placement
+from tests import hostile
+from tests.unit.controller.reconcilers import forbidden_pods
+from tests.unit.controller.reconcilers.builders import a_migration, a_vm
+from tests.unit.controller.reconcilers.test_launcher_pod import MOVE, SETTINGS
+
+XML: Final = """<domain type="kvm"><name>x</name><memory>65536</memory><os><type>hvm</type></os></domain>"""
+DISKS: Final = (
+    {"type": "PersistentVolumeClaim", "source": {"name": "myVolumeClaim"}},
+    {"source": {"name": "untyped"}},
+    {"type": "Image", "source": {"reference": "registry.example/os:v1"}},
+    {"type": "Secret", "source": {"name": "answers"}},
+    {"type": "ConfigMap", "source": {"name": "settings"}},
+    {"type": "CloudInitNoCloud", "source": {"userDataSecretRef": {"name": "first"}, "networkDataSecretRef": {"name": "net", "key": "k"}}},
+    {"type": "CloudInitConfigDrive", "source": {"userData": "#cloud-config"}},
+)
+VM: Final = a_vm(
+    accessCredentials=[{"sshPublicKey": {"source": {"secret": {"secretName": "keys"}}, "propagationMethod": {"noCloud": {}}}}],
+    domain={
+        "memory": {"guest": "128Mi"},
+        "firmware": {
+            "persistentState": {"claimName": "State"},
+            "kernelBoot": {"container": {"image": "registry.example/kernel:v1", "kernelPath": "/vmlinuz"}},
+        },
+        "devices": {"disks": list(DISKS)},
+    },
+)
+
+
+def made(vm: Object) -> tuple[Object, Object]:
+    """Return the pods that virt-controller makes for a machine, as kube-apiserver would return them."""
+    claims = dict.fromkeys(disk_claims.claims_of(vm))
+    pods = (launcher_pod(vm, 1, claims, SETTINGS, Placement()), target_pod(vm, a_migration(), 1, claims, SETTINGS, MOVE))
+    for each in pods:
+        each["metadata"]["uid"] = "uid-1"
+    return copy.deepcopy(pods)
+
+
+def objections(vm: Object, pod: Object | None, name: str = "", uid: str = "uid-1") -> list[str]:
+    return podrestriction.objections(vm, pod, name or (pod or {"metadata": {"name": "p"}})["metadata"]["name"], uid)
+
+
+def a_full_machine() -> Object:
+    vm = hostile.a_full_virtual_machine()
+    vm["metadata"]["uid"] = "vm-uid"
+    return vm
+
+
+@pytest.mark.parametrize("vm", [VM, a_full_machine(), *forbidden_pods.examples()], ids=lambda vm: vm["metadata"]["name"])
+def test_every_pod_that_virt_controller_makes_of_a_machine_may_be_named(vm: Object) -> None:
+    for pod in made(vm):
+        assert objections(vm, pod) == []
+
+
+def test_what_a_machine_names_is_all_that_its_pod_mounts() -> None:
+    mounted = {
+        Content("PersistentVolumeClaim", "myvolumeclaim"),
+        Content("PersistentVolumeClaim", "untyped"),
+        Content("PersistentVolumeClaim", "state"),
+        Content("Image", "registry.example/os:v1"),
+        Content("Image", "registry.example/kernel:v1"),
+        *(Content("Secret", each) for each in ("answers", "first", "net", "keys")),
+        Content("ConfigMap", "settings"),
+    }
+    assert podrestriction.named_by(VM) == mounted
+    pod = made(VM)[0]
+    for each in mounted:
+        assert str(each).rpartition(" ")[2] in str(pod["spec"]["volumes"])
+
+
+def test_a_machine_without_disks_names_nothing() -> None:
+    assert podrestriction.named_by(a_vm()) == podrestriction.named_by({"metadata": {"name": "x"}}) == frozenset()
+
+
+def test_xml_that_names_no_disk_names_nothing_and_other_xml_is_no_error() -> None:
+    for text in (XML, "<domain", ""):
+        assert podrestriction.named_by(a_vm(domainXML=text)) == frozenset()
+
+
+Change = Callable[[Object], Any]
+
+
+def volume(source: Object) -> Change:
+    return lambda pod: pod["spec"]["volumes"].append({"name": "stolen", **source})
+
+
+def exchange(kind: str, field: str, value: str) -> Change:
+    """Have the first volume of a kind show something else, in the same place."""
+
+    def change(pod: Object) -> None:
+        next(each for each in pod["spec"]["volumes"] if kind in each)[kind][field] = value
+
+    return change
+
+
+NAMED_BY_NOBODY = "the virtual machine does not name it"
+NO_SUCH = "no pod of a virtual machine has such a volume"
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (exchange("persistentVolumeClaim", "claimName", "database"), f"PersistentVolumeClaim database as volume disk-0: {NAMED_BY_NOBODY}"),
+        (exchange("image", "reference", "evil.example/os:v1"), f"Image evil.example/os:v1 as volume disk-2: {NAMED_BY_NOBODY}"),
+        (
+            volume({"persistentVolumeClaim": {"claimName": "database"}}),
+            f"PersistentVolumeClaim database as volume stolen: {NAMED_BY_NOBODY}",
+        ),
+        (volume({"projected": {"sources": [{"secret": {"name": "password"}}]}}), f"Secret password as volume stolen: {NAMED_BY_NOBODY}"),
+        (
+            volume({"projected": {"sources": [{"secret": {"name": "keys"}}, {"secret": {"name": "password"}}]}}),
+            f"Secret password as volume stolen: {NAMED_BY_NOBODY}",
+        ),
+        (volume({"projected": {"sources": [{"configMap": {"name": "keys"}}]}}), f"ConfigMap keys as volume stolen: {NAMED_BY_NOBODY}"),
+        (volume({"projected": {"sources": [{"secret": {"name": "settings"}}]}}), f"Secret settings as volume stolen: {NAMED_BY_NOBODY}"),
+        (volume({"projected": {"sources": [{"serviceAccountToken": {"path": "t"}}]}}), f"serviceAccountToken as volume stolen: {NO_SUCH}"),
+        (volume({"projected": {"sources": [{"secret": {"name": "keys"}, "downwardAPI": {}}]}}), f"downwardAPI as volume stolen: {NO_SUCH}"),
+        (volume({"secret": {"secretName": "keys"}}), f"secret as volume stolen: {NO_SUCH}"),
+        (volume({"hostPath": {"path": "/"}}), f"hostPath as volume stolen: {NO_SUCH}"),
+        (volume({"csi": {"driver": "secrets-store.csi.k8s.io"}}), f"csi as volume stolen: {NO_SUCH}"),
+        (volume({"ephemeral": {"volumeClaimTemplate": {}}}), f"ephemeral as volume stolen: {NO_SUCH}"),
+    ],
+)
+def test_a_pod_that_mounts_what_the_machine_does_not_name_is_refused(change: Change, words: str) -> None:
+    for pod in made(VM):
+        change(pod)
+        assert objections(VM, pod) == [f'pod "{pod["metadata"]["name"]}" mounts {words}']
+
+
+def test_everything_that_is_wrong_is_named_at_once() -> None:
+    pod = made(VM)[0]
+    for each in ("a", "b"):
+        volume({"persistentVolumeClaim": {"claimName": each}})(pod)
+    pod["metadata"]["ownerReferences"] = []
+    assert len(objections(VM, pod)) == 3
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda pod: pod["metadata"].update(namespace="elsewhere"),
+        lambda pod: pod["metadata"].update(uid="uid-2"),
+        lambda pod: pod["metadata"].pop("uid"),
+        lambda pod: pod["metadata"].update(name="another"),
+    ],
+)
+def test_a_pod_of_another_namespace_name_or_uid_is_not_the_one(change: Change) -> None:
+    pod = made(VM)[0]
+    name = pod["metadata"]["name"]
+    change(pod)
+    assert objections(VM, pod, name) == [f'no pod "{name}" in namespace "{VM["metadata"]["namespace"]}" has this uid']
+
+
+def test_a_pod_that_is_not_there_is_refused() -> None:
+    assert objections(VM, None) == [f'no pod "p" in namespace "{VM["metadata"]["namespace"]}" has this uid']
+
+
+@pytest.mark.parametrize(
+    "owners",
+    [
+        [],
+        [{"kind": "VirtualMachine", "name": "testvm", "uid": "another", "controller": True}],
+        [{"kind": "VirtualMachine", "name": "testvm", "uid": VM["metadata"]["uid"]}],
+    ],
+)
+def test_a_pod_that_the_machine_does_not_control_is_refused(owners: list[Object]) -> None:
+    pod = made(VM)[0]
+    pod["metadata"]["ownerReferences"] = owners
+    assert objections(VM, pod) == [f'the controller of pod "{pod["metadata"]["name"]}" is not this virtual machine']
+
+
+def test_another_machines_pod_is_refused_whatever_it_mounts() -> None:
+    other = {**VM, "metadata": {**VM["metadata"], "name": "other", "uid": "uid-of-other"}}
+    pod = made(VM)[0]
+    assert objections(other, pod) == [f'the controller of pod "{pod["metadata"]["name"]}" is not this virtual machine']
