@@ -8,6 +8,7 @@ from apiserver.apis.meta.objects import Object
 from apiserver.apis.virt.hardware import (
     consoles,
     disks,
+    given,
     gpus,
     graphics,
     host_devices,
@@ -59,6 +60,12 @@ def same(one: Domain, other: Domain) -> bool:
 
 
 def _compared(domain: Domain) -> Object:
-    written = defaulted(domain) | {"disks": disks.compared(domain)}
-    unwritten = {field: of_domain(domain) for field, of_domain in _UNWRITTEN.items()}
-    return {**domain, "memory": memory.compared(domain), "resources": resources.compared(domain), "devices": written | unwritten}
+    found: Object = {
+        **given.said(domain.get("devices") or {}),  # what has no default, and what nobody has thought of here, is compared as it stands
+        **defaulted(domain),
+        "disks": disks.compared(domain),
+        "autoattachMemBalloon": memory.has_balloon(domain),
+        "networkInterfaceMultiqueue": interfaces.has_several_queues(domain),
+        **{field: of_domain(domain) for field, of_domain in _UNWRITTEN.items()},
+    }
+    return {**domain, "memory": memory.compared(domain), "resources": resources.compared(domain), "devices": found}

@@ -14,5 +14,9 @@ def defaulted(domain: Domain) -> list[Object]:
 
 def queues(domain: Domain, model: str) -> int:
     """Return how many pairs of queues a card of a model has."""
-    several = (domain.get("devices") or {}).get("networkInterfaceMultiqueue")
-    return cpu.queues(domain) if several and model == "virtio" else 1
+    return cpu.queues(domain) if has_several_queues(domain) and model == "virtio" else 1
+
+
+def has_several_queues(domain: Domain) -> bool:
+    """Return whether cards of model virtio have several queues where there are several processors."""
+    return bool((domain.get("devices") or {}).get("networkInterfaceMultiqueue"))

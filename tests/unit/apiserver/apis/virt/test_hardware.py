@@ -86,6 +86,7 @@ def test_the_same_hardware_may_be_said_in_different_words() -> None:
         ({"rng": {"rate": {"bytes": 1}}}, {"rng": {"rate": {"bytes": 1, "period": 1000}}}),
         ({"graphics": []}, {"graphics": [], "video": {"type": "none"}, "inputs": [], "watchdog": None}),
         ({"video": {"type": "virtio"}}, {"video": {"type": "virtio", "heads": 1}}),
+        ({"blockMultiQueue": None}, {"networkInterfaceMultiqueue": False, "autoattachMemBalloon": True}),
     ],
     ids=str,
 )
@@ -104,10 +105,15 @@ def test_devices_that_are_said_are_the_same_as_those_that_are_meant(one: dict[st
         {"inputs": []},
         {"video": {"vram": "32Mi"}},
         {"video": {"type": "bochs"}},
+        {"blockMultiQueue": True},
+        {"blockMultiQueue": False},
+        {"networkInterfaceMultiqueue": True},
+        {"autoattachMemBalloon": False},
+        {"aFieldToCome": {}},
     ],
     ids=str,
 )
-def test_a_further_device_is_other_hardware(said: dict[str, Any]) -> None:
+def test_what_is_said_of_devices_makes_other_hardware(said: dict[str, Any]) -> None:
     assert not devices.same({}, {"devices": said})
 
 
