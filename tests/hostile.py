@@ -104,6 +104,7 @@ STATUS: Final[Object] = {
         "time": T,
     },
     "graphics": [{"type": "vnc"}],
+    "vsock": {"cid": 3},
     "migration": {
         **dict.fromkeys(("name", "uid", "sourceNode", "sourcePod", "targetNode", "targetPod", "phase"), "x"),
         "startTime": T,

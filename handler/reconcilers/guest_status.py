@@ -13,7 +13,7 @@ from apiserver.apis.meta.objects import Object
 from apiserver.apis.virt import chosen_cpu, layout, phases, power
 from apiserver.apis.virt import conditions as words
 from apiserver.apis.virt.described import domain_of
-from apiserver.apis.virt.hardware import disks, graphics
+from apiserver.apis.virt.hardware import disks, graphics, vsock
 from handler.network.setup import Interface
 from launcher.protocol import messages
 
@@ -111,6 +111,9 @@ def running(vm: Object, observed: messages.Status, interfaces: Sequence[Interfac
         if interfaces and interfaces[0].addresses:
             status["podIP"] = interfaces[0].addresses[0]
     status["graphics"] = [{"type": each["type"]} for each in graphics.defaulted(domain_of(vm))]
+    status.pop("vsock", None)
+    if vsock.defaulted(domain_of(vm)) and domain.cid in vsock.CIDS:
+        status["vsock"] = {"cid": domain.cid}
     status["attempts"] = _with_running_time(vm, old, stamp)
     for condition in _conditions(observed, domain, generation):
         status["conditions"] = objects.with_condition(status.get("conditions"), condition, now=stamp)

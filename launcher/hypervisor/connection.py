@@ -135,18 +135,20 @@ class LibvirtHypervisor:
             if domain is None:
                 return None
             number, reason = domain.state()
+            document = ET.fromstring(domain.XMLDesc())  # noqa: S314  # libvirtd wrote it
             state = state_of(number)
             word = reason_of(state, reason)
             return Observation(
                 name,
                 domain.UUIDString(),
-                _type(connection, domain),
+                "test" if self._test_driver else document.get("type", ""),
                 state,
                 self._cause(name) if state is State.SHUTOFF and word == "crashed" else word,
                 reboots=self._reboots.of(name),
                 watchdogs=self._watchdogs.of(name),
                 agent_connected=self._agents.get(name, False),
                 disk_errors=_disk_errors(domain) if (state, reason) == (State.PAUSED, libvirt.VIR_DOMAIN_PAUSED_IOERROR) else (),
+                cid=facts.cid(document),
             )
 
         try:
@@ -396,12 +398,6 @@ def _disk_errors(domain: libvirt.virDomain) -> tuple[tuple[str, str], ...]:
         logger.debug("the disks of a paused domain cannot be asked for", extra={"error": str(error)})
         return ()
     return tuple((disk, _DISK_ERRORS.get(number, "error")) for disk, number in sorted(found.items()))
-
-
-def _type(connection: libvirt.virConnect, domain: libvirt.virDomain) -> str:
-    if connection.getType() == "Test":
-        return "test"
-    return str(ET.fromstring(domain.XMLDesc()).get("type", ""))  # noqa: S314  # libvirtd wrote it
 
 
 def _agent_connected(domain: libvirt.virDomain) -> bool:

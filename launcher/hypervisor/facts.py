@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from typing import Any, Final
+from xml.etree.ElementTree import Element
 
 from launcher.hypervisor.port import Progress
 
@@ -24,6 +25,13 @@ def progress(stats: Mapping[str, Any]) -> Progress | None:
         iteration=int(stats.get("memory_iteration", 0)),
         downtime_milliseconds=int(stats.get("downtime", 0)),
     )
+
+
+def cid(domain: Element) -> int:
+    """Return the address of the guest's sockets to its node (``<cid>``); 0 without any, or while libvirt has not chosen one."""
+    found = domain.find("devices/vsock/cid")
+    address = found.get("address", "") if found is not None else ""
+    return int(address) if address.isdecimal() else 0
 
 
 def agent_answer(text: str) -> object:

@@ -83,6 +83,8 @@ class Observation:
     """Number of times that its watchdog fired since then."""
     disk_errors: tuple[tuple[str, str], ...] = ()
     """Of a domain that is paused by an I/O error: libvirt's name of the disk, and its word for the error."""
+    cid: int = 0
+    """Address of the guest's sockets to its node (AF_VSOCK); 0 without any."""
 
     @property
     def active(self) -> bool:

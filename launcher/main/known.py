@@ -235,7 +235,8 @@ def _observed_active(known: Known, seen: Observation, now: float) -> Known:
     kind: messages.Accelerator = "kvm" if seen.type == "kvm" else "qemu"
     names = _disk_names(known.machine) if seen.disk_errors and known.machine is not None else {}
     fault = life.fault_of(seen, names)
-    domain = messages.DomainStatus(seen.name, seen.uuid, kind, NAMES[seen.state], seen.reason, fault, _cpu_model(known.machine))
+    model = _cpu_model(known.machine)
+    domain = messages.DomainStatus(seen.name, seen.uuid, kind, NAMES[seen.state], seen.reason, fault, cpu_model=model, cid=seen.cid)
     return _with_status(known, domain=domain, reboots=seen.reboots, watchdogs=seen.watchdogs)
 
 

@@ -192,6 +192,8 @@ class DomainStatus:
     """Detail of a pause that nobody asked for: the disks that failed."""
     cpu_model: str = ""
     """The name of the CPU model that the domain was given; empty: none, or virt-launcher was born before it could say so."""
+    cid: int = 0
+    """Address of the guest's sockets to its node (AF_VSOCK); 0 without any."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -123,6 +123,17 @@ async def test_a_created_domain_waits_before_its_first_instruction(hypervisor: H
     assert domain is not None
     assert (domain.name, domain.state, domain.active, domain.arrived) == (NAME, State.PAUSED, True, True)
     assert not domain.agent_connected
+    assert domain.cid == 0
+
+
+async def test_a_domain_with_sockets_to_its_node_has_their_address(hypervisor: Hypervisor, kind: str) -> None:
+    if kind == "qemu" and not Path("/dev/vhost-vsock").exists():
+        pytest.skip("this machine has no /dev/vhost-vsock")
+    sockets = "<vsock model='virtio'><cid auto='no' address='4711'/></vsock>"
+    await hypervisor.create(NAME, xml_for(kind).replace("</devices>", f"{sockets}</devices>"))
+    domain = await hypervisor.observe(NAME)
+    assert domain is not None
+    assert domain.cid == 4711
 
 
 async def test_a_second_domain_of_the_name_is_refused_and_the_first_left_alone(hypervisor: Hypervisor, kind: str) -> None:

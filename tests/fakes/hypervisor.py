@@ -24,6 +24,9 @@ from launcher.hypervisor.port import (
     Unavailable,
 )
 
+FIRST_CID = 3
+"""That a kernel gives to a guest which asks for any."""
+
 
 class FakeHypervisor:
     """Domains in memory; what a guest or the world would do is done by the methods below the port's."""
@@ -68,7 +71,9 @@ class FakeHypervisor:
             raise HypervisorError(f"start domain {name}: {error}") from error
         self.created.append(xml)
         identity = root.findtext("uuid") or str(uuid.uuid4())
-        self._put(Observation(name, identity, root.get("type", ""), State.PAUSED, "user"))
+        sockets = root.find("devices/vsock/cid")
+        cid = 0 if sockets is None else int(sockets.get("address") or FIRST_CID)
+        self._put(Observation(name, identity, root.get("type", ""), State.PAUSED, "user", cid=cid))
 
     async def resume(self, name: str) -> None:
         await self._step("resume")

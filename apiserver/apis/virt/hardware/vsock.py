@@ -10,6 +10,8 @@ from apiserver.apis.virt.hardware.given import Domain
 
 Model = Literal["virtio"]
 MODELS: Final = get_args(Model)
+CIDS: Final = range(3, 2**32 - 1)
+"""Numbers that a guest can have: those before are the hypervisor's and the host's, the one behind stands for any (vsock(7))."""
 
 
 def defaulted(domain: Domain) -> Object | None:

@@ -50,7 +50,7 @@ class Rights:
 
 _WAITING: Final = Rights(PHASE_FIELDS | {"conditions"}, frozenset({words.READY, words.DISKS_READY, words.NETWORK_READY}))
 _REPORTING: Final = Rights(
-    PHASE_FIELDS | {"conditions", "observedGeneration", "attempts", "domain", "interfaces", "guest", "graphics", "podIP"},
+    PHASE_FIELDS | {"conditions", "observedGeneration", "attempts", "domain", "interfaces", "guest", "graphics", "vsock", "podIP"},
     frozenset(
         {
             words.READY,

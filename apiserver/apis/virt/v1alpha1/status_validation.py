@@ -17,6 +17,7 @@ from apiserver.apis.meta import names
 from apiserver.apis.meta.validation import FieldError, Path, duplicate, forbidden, invalid, not_supported, too_many
 from apiserver.apis.virt import forms, phases, power
 from apiserver.apis.virt.domainstates import DOMAIN_STATES
+from apiserver.apis.virt.hardware import vsock
 
 Object = Mapping[str, Any]
 Place = tuple[Any, str | int]
@@ -66,10 +67,12 @@ def _text(errors: Callable[[str], list[str]]) -> Form:
     return judge
 
 
-def _number(least: int) -> Form:
+def _number(least: int, most: int | None = None) -> Form:
     def judge(value: Any, old: Any, place: Place) -> Iterator[FieldError]:  # noqa: ANN401 - any JSON value
         if value < least and value != old:
             yield invalid(_path(place), value, f"must be greater than or equal to {least}")
+        if most is not None and value > most and value != old:
+            yield invalid(_path(place), value, f"must be less than or equal to {most}")
 
     return judge
 
@@ -248,6 +251,7 @@ _MACHINE: Final = _record(
         "interfaces": _list(MAX_INTERFACES, _INTERFACE),
         "guest": _GUEST,
         "graphics": _list(MAX_GRAPHICS, _anything),
+        "vsock": _record({"cid": _number(vsock.CIDS.start, vsock.CIDS.stop - 1)}),
         "migration": _record(
             {
                 "name": _NAME,

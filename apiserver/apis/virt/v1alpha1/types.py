@@ -134,6 +134,12 @@ class CPUStatus(Model):
     message: str | None = Field(None, description="Why it is host-passthrough, for people.")
 
 
+class VsockStatus(Model):
+    """Sockets between the guest and its node."""
+
+    cid: Int64 | None = Field(None, description="The guest's address on its node (AF_VSOCK), as its pod tells it: no proof of who calls.")
+
+
 class InterfaceStatus(Model):
     """A network interface as it is."""
 
@@ -247,6 +253,7 @@ class VirtualMachineStatus(Model):
         None, description="What the guest says of itself, while its agent has said something; guestinfo, a subresource, has more."
     )
     graphics: list[Graphics] | None = Field(None, description="Displays that can be connected to.", json_schema_extra=ATOMIC)
+    vsock: VsockStatus | None = Field(None, description="Sockets between the guest and its node, as they are.")
     migration: MigrationState | None = Field(None, description="The live migration that is going on, or the last one.")
     request: Request | None = Field(None, description="The last verb that was called.")
     run_strategy_generation: Int64 | None = Field(

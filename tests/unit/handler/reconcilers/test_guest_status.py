@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -30,6 +31,21 @@ def test_one_write_says_everything_about_a_guest_that_runs() -> None:
     assert objects.is_true(status["conditions"], "Ready")
     assert objects.is_true(status["conditions"], "Migratable")
     assert status["phaseTransitionTimestamps"][-1] == {"phase": "Running", "time": "2026-11-21T08:00:00.000000Z"}
+
+
+def test_the_address_of_sockets_is_told_of_a_machine_that_has_them_and_only_if_it_can_be_one() -> None:
+    def told(cid: int, old: dict[str, Any] | None = None, **devices: Any) -> Any:
+        vm = a_vm(**(old or {}))
+        vm["spec"]["domain"]["devices"] |= devices
+        seen = a_running()
+        assert seen.domain is not None
+        return guest_status.running(vm, replace(seen, domain=replace(seen.domain, cid=cid)), None, NOW).get("vsock")
+
+    assert told(3, vsock={}) == {"cid": 3}
+    assert told(5, {"vsock": {"cid": 3}}, vsock={}) == {"cid": 5}  # as after a migration
+    assert told(3) is None
+    for wrong in (0, 2, 2**32 - 1, -7):
+        assert told(wrong, {"vsock": {"cid": 3}}, vsock={}) is None
 
 
 def test_looking_again_changes_nothing() -> None:

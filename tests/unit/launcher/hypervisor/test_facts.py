@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from xml.etree import ElementTree as ET
 
 import pytest
 from hypothesis import given
@@ -24,6 +25,20 @@ def test_what_is_no_answer_is_told(text: str) -> None:
 def test_an_answer_that_is_nested_too_deeply_is_told() -> None:
     with pytest.raises(RecursionError):
         facts.agent_answer('{"return": ' + "[" * 100_000 + "]" * 100_000 + "}")
+
+
+@pytest.mark.parametrize(
+    ("devices", "expected"),
+    [
+        ("", 0),
+        ("<vsock/>", 0),
+        ("<vsock><cid auto='yes'/></vsock>", 0),
+        ("<vsock><cid auto='yes' address='3'/></vsock>", 3),
+        ("<vsock><cid auto='no' address='x'/></vsock>", 0),
+    ],
+)
+def test_the_address_of_sockets_is_the_one_that_libvirt_chose(devices: str, expected: int) -> None:
+    assert facts.cid(ET.fromstring(f"<domain><devices>{devices}</devices></domain>")) == expected
 
 
 def test_figures_of_a_migration() -> None:

@@ -25,7 +25,7 @@ FOLLOWERS = {
     phases.UNKNOWN: {"Unknown", "Scheduled", "Running", "Stopping", "Stopped", "Succeeded", "Failed"},
 }
 RESULTS = {"Stopped": "Stopped", "Succeeded": "Succeeded", "Failed": "Failed"}
-REPORT = {"observedGeneration", "conditions", "domain", "interfaces", "guest", "graphics"}
+REPORT = {"observedGeneration", "conditions", "domain", "interfaces", "guest", "graphics", "vsock"}
 MAY: dict[str, set[str]] = {
     "Scheduled": {"conditions"},
     "Unknown": {"conditions"},
@@ -55,8 +55,9 @@ SAMPLES: dict[str, Any] = {
     "podUID": "pod-2",
     "request": {"action": "Stop", "attempt": 1},
     "runStrategyGeneration": 7,
+    "vsock": {"cid": 4},
 }
-PLACE = ("nodeName", "podIP", "domain", "interfaces", "guest", "graphics")
+PLACE = ("nodeName", "podIP", "domain", "interfaces", "guest", "graphics", "vsock")
 
 
 def a_write(node: str, old: dict[str, Any], new: dict[str, Any], migration: dict[str, Any] | None = None) -> machines.MachineWrite:
@@ -205,7 +206,14 @@ def test_an_attempt_that_has_ended_before_its_machine_keeps_its_result() -> None
 
 @pytest.mark.parametrize("field", PLACE)
 def test_an_end_takes_the_place_away(field: str) -> None:
-    old = stored("Running", domain={"state": "running"}, interfaces=[{"name": "default"}], guest={}, graphics=[{"type": "vnc"}])
+    of = {
+        "domain": {"state": "running"},
+        "interfaces": [{"name": "default"}],
+        "guest": {},
+        "graphics": [{"type": "vnc"}],
+        "vsock": {"cid": 3},
+    }
+    old = stored("Running", **of)
     new = written(old, "Succeeded", **{field: old["status"][field]})
     assert paths(a_write("n", old, new)) == {f"status.{field}"}
 
