@@ -44,7 +44,7 @@ def without_directory(vm: Object, claims: Mapping[str, Object | None]) -> str:
 def _written(vm: Object) -> dict[str, bool]:
     """Return whether each claim's guest may write to it."""
     defaulted = disks.defaulted(domain_of(vm))
-    return {claim: not each["readOnly"] for each in defaulted if (claim := disks.claim_of(each))}
+    return {claim: not (each["readOnly"] or disks.is_overlaid(each)) for each in defaulted if (claim := disks.claim_of(each))}
 
 
 def is_block(claim: Object | None) -> bool:

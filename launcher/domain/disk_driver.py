@@ -7,7 +7,7 @@ from typing import Any, Final
 from xml.etree.ElementTree import Element, SubElement
 
 from apiserver.apis.virt.hardware import disks as hardware
-from launcher.domain.disk_origins import Found, Origin, format_of
+from launcher.domain.disk_origins import Found, Origin, format_of, is_device
 from launcher.domain.values import InvalidSpecification, one_of, snake
 
 _CACHES: Final = (*hardware.UNCACHED, "writethrough", "writeback", "unsafe")
@@ -33,7 +33,7 @@ def append(element: Element, disk: Mapping[str, Any], origin: Origin, found: Fou
         if cache in hardware.UNCACHED and not found.direct:
             raise InvalidSpecification(f"{path}.cache: the disk's file system cannot do without its page cache")
         driver.set("cache", cache)
-    native = found.block and cache in hardware.UNCACHED
+    native = is_device(origin, found) and cache in hardware.UNCACHED
     if cache or "io" in said:
         driver.set("io", one_of(("threads", "native"), said.get("io", "native" if native else "threads"), f"{path}.io"))
         if driver.get("io") == "native" and cache not in hardware.UNCACHED:

@@ -22,19 +22,21 @@ class Origin:
     path: PurePosixPath
     """For a claim the mount point or the device, for an image the file."""
     image: bool
-    """Read-only by nature: a disk the guest may write to gets an overlay."""
+    """The path is that of a file, which nobody writes to."""
     read_only: bool
+    overlaid: bool = False
+    """What the guest writes goes to a file of its own in this pod."""
     limit: int = 0
-    """Bytes that an image may hold on top of which the guest writes."""
+    """Bytes of the largest disk that the guest may write over; of a blank disk, its size."""
+    blank: bool = False
+    """There is nothing below the overlay."""
     made: bool = False
     """The file is made in this pod, before the domain is."""
 
     @property
     def overlay(self) -> PurePosixPath | None:
-        """Return the qcow2 file on top of an image that the guest writes to, or None."""
-        if not self.image or self.read_only:
-            return None
-        return PurePosixPath(layout.OVERLAYS_DIRECTORY, f"{self.name}.qcow2")
+        """Return the qcow2 file that the guest writes to in place of the origin, or None."""
+        return PurePosixPath(layout.OVERLAYS_DIRECTORY, f"{self.name}.qcow2") if self.overlaid else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,13 +63,17 @@ def origins(specification: Mapping[str, Any]) -> tuple[Origin, ...]:
         name = segment(disk["name"], f"{path}.name")
         if any(name == other.name for other in result):
             raise InvalidSpecification(f"{path}.name: {name!r} is taken by another disk")
-        read_only = bool(disk["readOnly"]) or disk["device"] == "cdrom"
+        read_only, overlaid = bool(disk["readOnly"]) or disk["device"] == "cdrom", disks.is_overlaid(disk)
+        limit = _limit(disk, path) if overlaid else 0
         match disk.get("type"):
             case "PersistentVolumeClaim":
-                result.append(Origin(name, PurePosixPath(layout.DISKS_DIRECTORY, name), image=False, read_only=read_only))
+                place = PurePosixPath(layout.DISKS_DIRECTORY, name)
+                result.append(Origin(name, place, image=False, read_only=read_only, overlaid=overlaid, limit=limit))
+            case disks.EMPTY:
+                result.append(Origin(name, PurePosixPath(), image=False, read_only=read_only, overlaid=True, limit=limit, blank=True))
             case "Image":
                 file = confined(f"{layout.IMAGES_DIRECTORY}/{name}", disk["source"]["path"], f"{path}.source.path")
-                result.append(Origin(name, file, image=True, read_only=read_only, limit=_limit(disk, path)))
+                result.append(Origin(name, file, image=True, read_only=read_only, overlaid=overlaid, limit=limit))
             case kind if kind in cloud_init.MADE:
                 result.append(Origin(name, PurePosixPath(layout.MADE_DIRECTORY, f"{name}.iso"), image=True, read_only=True, made=True))
             case other:
@@ -76,8 +82,18 @@ def origins(specification: Mapping[str, Any]) -> tuple[Origin, ...]:
 
 
 def file_of(origin: Origin, found: Found) -> PurePosixPath:
-    """Return the file or device that QEMU opens."""
-    return origin.overlay or (origin.path if origin.image or found.block else origin.path / layout.DISK_IMAGE)
+    """Return the file or device that the domain has."""
+    return origin.overlay or below(origin, found)
+
+
+def below(origin: Origin, found: Found) -> PurePosixPath:
+    """Return the file or device with the data of the origin, which an overlay may lie on."""
+    return origin.path if origin.image or found.block else origin.path / layout.DISK_IMAGE
+
+
+def is_device(origin: Origin, found: Found) -> bool:
+    """Return whether :func:`file_of` is a block device."""
+    return found.block and not origin.overlaid
 
 
 def format_of(origin: Origin, found: Found) -> Format:
@@ -96,6 +112,6 @@ def not_migratable(specification: Mapping[str, Any]) -> str:
     """Return why a domain of this specification cannot be migrated live, or an empty string."""
     private = [origin.name for origin in origins(specification) if origin.overlay is not None]
     if private:
-        return f"what the guest wrote to the image disk {private[0]!r} exists in its pod only"
+        return f"what the guest wrote to the disk {private[0]!r} exists in its pod only"
     cached = [disk["name"] for disk in disks.defaulted(specification) if disks.is_cached(disk) and not disk["readOnly"]]
     return f"the page cache of its node has data of the disk {cached[0]!r} (driver.cache)" if cached else ""

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from apiserver.apis.virt import layout
-from launcher.domain.disk_origins import Format, Found, Origin, origins
+from launcher.domain.disk_origins import Format, Found, Origin, below, origins
 from launcher.main.children import Children
 
 QEMU_IMG: Final = "/usr/bin/qemu-img"
@@ -55,15 +55,16 @@ def look(specification: Mapping[str, Any]) -> dict[str, Found]:
 
 
 async def make_overlays(children: Children, specification: Mapping[str, Any], found: Mapping[str, Found]) -> None:
-    """Create the missing overlays of image disks.
+    """Create the missing overlays.
 
     Raises:
         launcher.main.children.CommandFailed: when qemu-img does.
     """
     for origin, overlay in _missing(specification):
         partial = f"{overlay}.new"
-        arguments = [QEMU_IMG, "create", "-q", "-f", "qcow2", "-b", str(origin.path), "-F", found[origin.name].format, partial]
-        await children.run(arguments, {"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8"})
+        its = found[origin.name]
+        content = [partial, str(origin.limit)] if origin.blank else ["-b", str(below(origin, its)), "-F", its.format, partial]
+        await children.run([QEMU_IMG, "create", "-q", "-f", "qcow2", *content], {"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8"})
         os.rename(partial, overlay)  # noqa: PTH104  # pathlib in asynchronous code is what another rule forbids
 
 
@@ -76,26 +77,38 @@ def _look(origin: Origin) -> Found:
     path = Path(origin.path)
     if origin.made:
         return Found(direct=_direct_below(path.parent))
+    if origin.blank:
+        return Found(direct=_direct_below(Path(layout.OVERLAYS_DIRECTORY)))
     if origin.image:
-        root = f"{layout.IMAGES_DIRECTORY}/{origin.name}"
-        image = _inside(path, root, origin)
-        kind = image_format(image, origin.name)
-        if origin.overlay is not None:
-            _fits(virtual_size(image, kind), origin)
-        return Found(
-            format=kind,
-            direct=_direct(image) and (origin.overlay is None or _direct_below(Path(layout.OVERLAYS_DIRECTORY))),
-        )
+        image = _inside(path, f"{layout.IMAGES_DIRECTORY}/{origin.name}", origin)
+        return _of_file(image, image_format(image, origin.name), origin)
     try:
         mode = path.stat().st_mode
     except OSError as error:
         raise DiskUnusable(f"disk {origin.name!r}: {error.strerror or error}") from error
     if stat.S_ISBLK(mode):
-        return Found(block=True)
+        _fits(_size_of_device(path), origin)
+        return Found(block=True, direct=_direct_under(origin))
     image = path / layout.DISK_IMAGE
     if _is_absent(image):
         raise ImagesMissing((origin.name,))
-    return Found(direct=_direct(_inside(image, str(path), origin)))
+    return _of_file(_inside(image, str(path), origin), "raw", origin)
+
+
+def _of_file(file: Path, kind: Format, origin: Origin) -> Found:
+    if origin.overlaid:
+        _fits(virtual_size(file, kind), origin)
+    return Found(format=kind, direct=_direct(file) and _direct_under(origin))
+
+
+def _direct_under(origin: Origin) -> bool:
+    """Return whether the overlay of a disk, if it has one, will take O_DIRECT."""
+    return not origin.overlaid or _direct_below(Path(layout.OVERLAYS_DIRECTORY))
+
+
+def _size_of_device(path: Path) -> int:
+    with path.open("rb") as device:
+        return device.seek(0, os.SEEK_END)
 
 
 def _is_absent(path: Path) -> bool:
@@ -156,7 +169,7 @@ def virtual_size(path: Path, kind: Format) -> int:
 
 
 def _fits(size: int, origin: Origin) -> None:
-    if size > origin.limit:
+    if origin.overlaid and size > origin.limit:
         raise DiskUnusable(
             f"disk {origin.name!r}: its image holds a disk of {size} bytes, and source.sizeLimit is {origin.limit}: the guest could write "
             f"more to the node's disk than was requested for it. Set sizeLimit to {math.ceil(size / MIB)}Mi or more"

@@ -22,7 +22,7 @@ IMAGE_BYTES: Final = MIB
 
 
 def needs(domain: Object, claims: Claims) -> Needs:
-    """Return volumes of the disks, room for what guests write to image disks, and for disks that are made in the pod."""
+    """Return volumes of the disks, room for overlays, and for disks that are made in the pod."""
     total = _overlays(domain) + _made(domain)
     for position, disk in enumerate(disks.defaulted(domain)):
         total += _disk(disk, volume(position), claims)
@@ -35,7 +35,7 @@ def volume(position: int) -> str:
 
 
 def overlays_bytes(domain: Object) -> int:
-    """Return the bytes that the overlays of the machine's image disks can take; virt-launcher starts no guest with larger disks."""
+    """Return the bytes that the overlays of the machine's disks can take; virt-launcher starts no guest with larger disks."""
     limits = [disks.overlay_bytes(each) for each in disks.defaulted(domain) if disks.is_overlaid(each)]
     return sum(limit + limit // OVERLAY_SHARE + OVERLAY_BYTES for limit in limits)
 
@@ -104,6 +104,8 @@ def _disk(disk: Object, volume: str, claims: Claims) -> Needs:
     """Return what one disk needs."""
     if disk.get("type") in cloud_init.MADE:
         return _of_made(disk, volume)
+    if disk.get("type") == disks.EMPTY:
+        return Needs()
     claim, name = disks.claim_of(disk), disk["name"]
     if claim is None:
         return Needs(
@@ -114,5 +116,5 @@ def _disk(disk: Object, volume: str, claims: Claims) -> Needs:
     volumes = ({"name": volume, "persistentVolumeClaim": {"claimName": claim}},)
     if disk_claims.is_block(claims.get(claim)):
         return Needs(volumes=volumes, devices=({"name": volume, "devicePath": path},))
-    mount = {"name": volume, "mountPath": path} | ({"readOnly": True} if disk["readOnly"] else {})
+    mount = {"name": volume, "mountPath": path} | ({"readOnly": True} if disk["readOnly"] or disks.is_overlaid(disk) else {})
     return Needs(volumes=volumes, mounts=(mount,), owns_files=True)

@@ -30,9 +30,12 @@ def test_disks_of_every_kind_are_seen_by_the_guest(start: Callable[[], Launcher]
         {"name": "claim", "type": "PersistentVolumeClaim", "source": {"name": "c"}, "serial": "claim-1"},
         {"name": "image", "type": "Image", "source": {"reference": "x"}},
         {"name": "extra", "type": "Image", "source": {"reference": "x"}, "target": {"bus": "scsi"}, "readOnly": True},
+        {"name": "scratch", "type": "PersistentVolumeClaim", "source": {"name": "s", "ephemeral": True, "sizeLimit": "1Mi"}},
+        {"name": "blank", "type": "EmptyDisk", "source": {"size": "3Mi"}},
         {"name": "cd", "type": "PersistentVolumeClaim", "source": {"name": "c"}, "device": "cdrom", "target": {"bus": "sata"}},
     ]
     a_disk_image(pod.disks / "cd/disk.img", "from-the-cd")
+    a_disk_image(pod.disks / "scratch/disk.img", "from-the-scratch")
     subprocess.run(["chown", "-R", "107:107", pod.disks], check=True)
     machine = a_machine(devices={"disks": disks, "graphics": [{"type": "vnc"}, {"type": "spice"}], "interfaces": []})
     with pod.client() as client, pod.console() as viewer:
@@ -42,8 +45,14 @@ def test_disks_of_every_kind_are_seen_by_the_guest(start: Callable[[], Launcher]
         assert viewer.sh("head -c 14 /dev/vda; cat /sys/block/vda/serial") == "from-the-claimclaim-1"
         assert viewer.sh("head -c 14 /dev/vdb") == "from-the-image"
         assert viewer.sh("head -c 14 /dev/sda") == "from-the-extra"
-        viewer.sh("echo written-over-it | dd of=/dev/vdb conv=fsync; echo written-over-it | dd of=/dev/vda conv=fsync")
-        assert viewer.sh("head -c 15 /dev/vdb") == "written-over-it"
+        assert viewer.sh("head -c 16 /dev/vdc") == "from-the-scratch"
+        assert viewer.sh("cat /sys/block/vdd/size; head -c 6 /dev/vdd | od -An -tx1") == f"{3 << 11}\n 00 00 00 00 00 00"
+        for disk in "abcd":
+            viewer.sh(f"echo written-over-it | dd of=/dev/vd{disk} conv=fsync")
+        viewer.sh("echo 3 > /proc/sys/vm/drop_caches")
+        for disk in "bcd":
+            assert viewer.sh(f"head -c 15 /dev/vd{disk}") == "written-over-it"
+        assert (pod.disks / "scratch/disk.img").read_bytes().startswith(b"from-the-scratch")
         assert (pod.images / "image/disk/disk.img").read_bytes().startswith(b"from-the-image")
         assert (pod.disks / "claim/disk.img").read_bytes().startswith(b"written-over-it")
         with pod.socket(layout.VNC_SOCKET) as vnc:

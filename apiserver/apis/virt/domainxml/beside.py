@@ -94,12 +94,13 @@ def _disk(disk: Disk, given: Mapping[str, Any]) -> Iterator[Problem]:
     read_only = bool(given.get("readOnly"))
     if read_only and not disk.is_read_only:
         yield Problem(f"{disk.path}/readonly", f"is required: disk {disk.name} of spec.domain.devices.disks is read-only")
-    if hardware.is_overlaid(given) and disk.format != "qcow2":
-        yield Problem(f"{disk.path}/driver/@type", f"must be qcow2: what the guest writes to the image {disk.name} goes to an overlay")
-    if given.get("type") != "Image" and disk.format != "raw":
+    is_overlaid, is_image = hardware.is_overlaid(given), given.get("type") == "Image"
+    if is_overlaid and disk.format != "qcow2":
+        yield Problem(f"{disk.path}/driver/@type", f"must be qcow2: what the guest writes to disk {disk.name} goes to an overlay")
+    if not is_overlaid and not is_image and disk.format != "raw":
         yield Problem(f"{disk.path}/driver/@type", f"must be raw: so is disk {disk.name}, whatever its guest writes to its beginning")
-    if given.get("type") == "Image" and disk.is_block:
-        yield Problem(f"{disk.path}/@type", f"must be file: disk {disk.name} is an image")
+    if (is_overlaid or is_image) and disk.is_block:
+        yield Problem(f"{disk.path}/@type", f"must be file: disk {disk.name} is {'an overlay' if is_overlaid else 'an image'}")
 
 
 def _networks(found: Reading, root: parsing.Node, declared: list[Mapping[str, Any]] | None) -> Iterator[Problem]:

@@ -20,13 +20,15 @@ BLOCK: Final = 512
 UNCACHED: Final = ("none", "directsync")
 """Values of ``driver.cache`` that keep the data out of the node's page cache."""
 OVERLAY_SIZE_LIMIT: Final = "4Gi"
-"""Default of ``source.sizeLimit`` of an image disk that the guest writes to: the cloud images of most distributions are smaller."""
+"""Default of ``source.sizeLimit``: the cloud images of most distributions are smaller."""
+EMPTY: Final = "EmptyDisk"
+"""Type of a disk that is made blank in the pod."""
 
 
 def defaulted(domain: Domain) -> list[Object]:
     """Return ``devices.disks``, each with ``name``, ``device``, ``target.bus``, ``readOnly`` and, for an image, ``source.path``.
 
-    An image that the guest writes to has ``source.sizeLimit``, too.
+    An image or a claim of which the guest writes to an overlay has ``source.sizeLimit``, too.
     """
     return [_disk(each, position) for position, each in enumerate(given.devices(domain, "disks", []))]
 
@@ -48,7 +50,7 @@ def queues(domain: Domain) -> int:
 
 
 def overlay_bytes(disk: Mapping[str, Any]) -> int:
-    """Return how large an image disk may be that the guest writes to; 0 for a disk without an overlay.
+    """Return how large a disk with an overlay may be; 0 for a disk without one.
 
     Args:
         disk: of what :func:`defaulted` returns.
@@ -56,13 +58,14 @@ def overlay_bytes(disk: Mapping[str, Any]) -> int:
     Raises:
         ValueError: what is given is no quantity.
     """
-    limit = (disk.get("source") or {}).get("sizeLimit")
+    limit = (disk.get("source") or {}).get("size" if disk.get("type") == EMPTY else "sizeLimit")
     return quantity.parse(str(limit)).bytes if limit is not None and is_overlaid(disk) else 0
 
 
 def is_overlaid(disk: Mapping[str, Any]) -> bool:
-    """Return whether what the guest writes to a disk goes to an overlay in its pod; ``disk`` is of what :func:`defaulted` returns."""
-    return bool(disk.get("type") == IMAGE and disk["device"] != "cdrom" and not disk["readOnly"])
+    """Return whether what the guest writes to a disk goes to a file in its pod; ``disk`` is of what :func:`defaulted` returns."""
+    is_private = disk.get("type") in (IMAGE, EMPTY) or bool((disk.get("source") or {}).get("ephemeral"))
+    return is_private and disk["device"] != "cdrom" and not disk["readOnly"]
 
 
 def block_size(disk: Mapping[str, Any]) -> tuple[int, int]:
@@ -79,7 +82,9 @@ def is_cached(disk: Mapping[str, Any]) -> bool:
 
 def _in_bytes(disk: Object) -> Object:
     found = {**disk, "ioTune": disk_io_tune.limits(disk)} if disk.get("ioTune") else disk
-    return {**found, "source": {**found["source"], "sizeLimit": overlay_bytes(found)}} if is_overlaid(found) else found
+    if not is_overlaid(found):
+        return found
+    return {**found, "source": {**(found.get("source") or {}), "size" if found["type"] == EMPTY else "sizeLimit": overlay_bytes(found)}}
 
 
 def _disk(said: Object, position: int) -> Object:
@@ -88,7 +93,9 @@ def _disk(said: Object, position: int) -> Object:
     is_cdrom = said.get("device", "cdrom" if said.get("type") in cloud_init.FILES else "disk") == "cdrom"
     disk: Object = {"name": f"disk{position}", "device": "cdrom" if is_cdrom else "disk", "readOnly": is_cdrom or is_made, **said}
     disk["target"] = {"bus": "sata" if is_cdrom else "virtio", **(said.get("target") or {})}
-    if said.get("type") == IMAGE:
-        unsaid = {"path": IMAGE_PATH, "sizeLimit": OVERLAY_SIZE_LIMIT} if is_overlaid(disk) else {"path": IMAGE_PATH}
+    unsaid = {"path": IMAGE_PATH} if said.get("type") == IMAGE else {}
+    if said.get("type") != EMPTY and is_overlaid(disk):
+        unsaid["sizeLimit"] = OVERLAY_SIZE_LIMIT
+    if unsaid:
         disk["source"] = {**unsaid, **(said.get("source") or {})}
     return disk

@@ -16,6 +16,11 @@ def with_disks(**read_only: bool) -> dict[str, object]:
     return a_vm(domain={"devices": {"disks": disks}})
 
 
+def with_scratch(claim: str) -> dict[str, object]:
+    disk = {"name": "scratch", "type": "PersistentVolumeClaim", "source": {"name": claim, "ephemeral": True}}
+    return a_vm(domain={"devices": {"disks": [disk]}})
+
+
 def with_state(claim: str, uid: str = "", *, uuid: str = "") -> dict[str, object]:
     firmware = {"persistentState": {"claimName": claim}, **({"uuid": uuid} if uuid else {})}
     vm = a_vm(domain={"firmware": firmware})
@@ -31,6 +36,8 @@ def with_state(claim: str, uid: str = "", *, uuid: str = "") -> dict[str, object
         (with_disks(root=True), with_disks(root=True), ()),
         (with_disks(root=False, data=False), with_disks(other=False, data=True), ("data",)),
         (with_disks(root=False), with_disks(data=False), ()),
+        (with_scratch("root"), with_scratch("root"), ()),
+        (with_scratch("root"), with_disks(root=False), ("root",)),
     ],
 )
 def test_a_claim_is_contested_when_one_of_two_machines_writes_to_it(

@@ -48,6 +48,8 @@ DISKS = a_vm(
                     "device": "cdrom",
                     "source": {"reference": "registry.example/cd:v1", "pullPolicy": "Always"},
                 },
+                {"name": "scratch", "type": "PersistentVolumeClaim", "source": {"name": "other", "ephemeral": True, "sizeLimit": "1Gi"}},
+                {"name": "blank", "type": "EmptyDisk", "source": {"size": "2Gi"}},
             ]
         },
     },

@@ -10,6 +10,7 @@ import pytest
 
 from controller.reconcilers import leftovers
 from tests.unit.controller.reconcilers.test_launcher_pod import (
+    COPIED,
     DEDICATED,
     DISKS,
     FIRST_BOOT,
@@ -22,10 +23,13 @@ from tests.unit.controller.reconcilers.test_launcher_pod import (
     SHARES,
     TINY,
     UEFI,
+    VSOCK,
 )
 
 Change = Callable[[dict[str, Any]], Any]
 VMS = {
+    "copied": COPIED,
+    "vsock": VSOCK,
     "hugepages": PAGES,
     "shares": SHARES,
     "dedicated": DEDICATED,

@@ -146,9 +146,11 @@ CASES = {
                 {**IMAGE, "target": {"bus": "scsi"}},
                 {**IMAGE, "name": "iso", "device": "cdrom", "source": {"path": "disk/boot.iso"}, "bootOrder": 2},
                 {**CLAIM, "name": "data", "target": {"bus": "sata"}, "readOnly": True},
+                {**CLAIM, "name": "scratch", "source": {"name": "s", "ephemeral": True}},
+                {"name": "blank", "type": "EmptyDisk", "source": {"size": "1Gi"}},
             ]
         },
-        found={"image": Found(format="qcow2", direct=False), "data": Found(block=True)},
+        found={"image": Found(format="qcow2", direct=False), "data": Found(block=True), "scratch": Found(block=True)},
         cpu={"sockets": 2, "cores": 2, "threads": 1, "model": "Nehalem"},
         machine={"type": "pc"},
     ),
@@ -381,7 +383,7 @@ def test_an_image_the_guest_writes_to_gets_an_overlay_and_cannot_be_migrated() -
     [
         ({"firmware": {"bootloader": {"efi": {}}}, "devices": {"tpm": {}}}, []),
         ({"firmware": {"bootloader": {"efi": {"persistent": True}}}}, ["UEFI"]),
-        ({"devices": {"tpm": {"persistent": True}, "disks": [IMAGE]}}, ["TPM", "image disk"]),
+        ({"devices": {"tpm": {"persistent": True}, "disks": [IMAGE]}}, ["TPM", "the disk 'image'"]),
     ],
 )
 def test_all_that_keeps_a_domain_from_migrating_is_told(specification: dict[str, Any], words: list[str]) -> None:

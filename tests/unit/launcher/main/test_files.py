@@ -122,6 +122,19 @@ def test_a_disk_as_large_as_its_limit_is_taken(volumes: Path, content: bytes) ->
     assert "i" in files.look(an_image())
 
 
+@pytest.mark.parametrize(("content", "fits"), [(bytes(1 << 20), True), (bytes((1 << 20) + 1), False), (qcow2(size=1 << 40), True)])
+def test_an_overlay_over_a_claim_has_room_for_all_of_it_and_its_content_is_always_raw(volumes: Path, content: bytes, *, fits: bool) -> None:
+    (volumes / "disks/c/disk.img").write_bytes(content)
+    disk = {"name": "c", "type": "PersistentVolumeClaim", "source": {"ephemeral": True, "sizeLimit": "1Mi"}}
+    scratch = {"devices": {"disks": [disk]}}
+    if fits:
+        assert files.look(scratch)["c"].format == "raw"
+    else:
+        with pytest.raises(DiskUnusable, match="1048577 bytes"):
+            files.look(scratch)
+    assert "c" in files.look(CLAIM)
+
+
 def test_a_limit_that_is_no_quantity_names_its_field() -> None:
     with pytest.raises(InvalidSpecification, match=r"devices\.disks\[0\]\.source\.sizeLimit"):
         files.look(an_image(source={"path": "disk/disk.img", "sizeLimit": "much"}))

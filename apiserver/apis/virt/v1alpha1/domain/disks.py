@@ -37,7 +37,8 @@ MAX_OVERLAY: Final = quantity.parse("64Ti")
 _SERIAL: Final = re.compile(r"[A-Za-z0-9_.+-]*")
 _WWN: Final = re.compile(r"[0-9a-fA-F]{16}")
 _FIELDS_OF_SOURCES: Final = {
-    "PersistentVolumeClaim": {"name"},
+    "PersistentVolumeClaim": {"name", "ephemeral", "sizeLimit"},
+    hardware.EMPTY: {"size"},
     "Image": {"reference", "path", "pullPolicy", "sizeLimit"},
     made.NO_CLOUD: cloud_init.FIELDS,
     made.CONFIG_DRIVE: cloud_init.FIELDS,
@@ -59,9 +60,15 @@ class DiskSource(Model):
     pull_policy: PullPolicy | None = Field(None, description="Image: when the container image is pulled, as for a container.")
     size_limit: Quantity | None = Field(
         None,
-        description="Image: the largest disk that the image may hold when the guest writes to it. What it writes lies on the node's disk, "
-        "of which so much is requested for the pod; a larger one does not start. Default 4Gi.",
+        description="Image, ephemeral claim: the largest disk that it may hold when the guest writes to it. What it writes lies on the "
+        "node's disk, of which so much is requested for the pod; a larger one does not start. Default 4Gi.",
     )
+    ephemeral: bool | None = Field(
+        None,
+        description="PersistentVolumeClaim: what the guest writes goes to an overlay that is gone when the machine is off, never to the "
+        "claim, which several machines may have so at once. Default false.",
+    )
+    size: Quantity | None = Field(None, description="EmptyDisk: its size, of which all is requested of the node's disk for the pod.")
     volume_label: str | None = Field(
         None, description="Secret, ConfigMap: the name of the disk's file system, at most 16 characters. Default cfgdata."
     )
@@ -100,11 +107,12 @@ class Disk(Model):
     """One disk or CD-ROM drive."""
 
     name: str | None = Field(None, description="Its name, unique in the machine. Default disk<position>, counted from 0.")
-    type: Literal["PersistentVolumeClaim", "Image", "CloudInitNoCloud", "CloudInitConfigDrive", "Secret", "ConfigMap"] = Field(
+    type: Literal["PersistentVolumeClaim", "Image", "EmptyDisk", "CloudInitNoCloud", "CloudInitConfigDrive", "Secret", "ConfigMap"] = Field(
         description="What holds the content. PersistentVolumeClaim: a claim, as a block device or as a file disk.img; lasts. Image: a "
-        "container image; what the guest writes goes to an overlay that is gone when the machine is off. CloudInitNoCloud, "
-        "CloudInitConfigDrive: what cloud-init reads at the first boot, as a file system cidata or config-2. Secret, ConfigMap: its keys "
-        "as files of an ISO 9660 file system. The last four are made anew at every start and are read-only."
+        "container image; what the guest writes goes to an overlay that is gone when the machine is off. EmptyDisk: blank, and gone when "
+        "the machine is off. CloudInitNoCloud, CloudInitConfigDrive: what cloud-init reads at the first boot, as a file system cidata or "
+        "config-2. Secret, ConfigMap: its keys as files of an ISO 9660 file system. The last four are made anew at every start, and are "
+        "read-only."
     )
     device: Literal["disk", "cdrom"] | None = Field(
         None, description="What the guest takes it for. Default disk, for a Secret or ConfigMap cdrom."
@@ -142,7 +150,7 @@ def _validate_disk(disk: Object, path: Path) -> list[FieldError]:
     found = validate_device_name(disk["name"], path.child("name"))
     if "type" in disk and "source" in disk:
         found += _validate_source(disk["type"], disk["source"], path.child("source"))
-        found += _validate_overlay(disk, path.child("source", "sizeLimit"))
+        found += _validate_overlay(disk, path.child("source"))
     if disk.get("dedicatedIOThread") and disk["target"]["bus"] != "virtio":
         found.append(forbidden(path.child("dedicatedIOThread"), "needs bus virtio"))
     if disk["device"] == "cdrom" and disk["target"]["bus"] == "virtio":
@@ -180,6 +188,8 @@ def _validate_source(kind: str, source: Object, path: Path) -> list[FieldError]:
     if kind == "Image":
         found += validate_image(source.get("reference") or "", path.child("reference"))
         return found + validate_path(source.get("path") or "", path.child("path"), absolute=False)
+    if kind == hardware.EMPTY:
+        return found if source.get("size") is not None else [*found, required(path.child("size"), "the size of the disk")]
     if kind in made.TYPES:
         return found + cloud_init.validate_source(source, path)
     if kind in made.FILES:
@@ -191,12 +201,24 @@ def _validate_source(kind: str, source: Object, path: Path) -> list[FieldError]:
 
 
 def _validate_overlay(disk: Object, path: Path) -> list[FieldError]:
-    limit = disk["source"].get("sizeLimit")
-    if disk["type"] != "Image" or limit is None:
+    source = disk["source"]
+    if disk["type"] == hardware.EMPTY:
+        return _validate_empty(disk, path)
+    field, limit = path.child("sizeLimit"), source.get("sizeLimit")
+    if limit is None or disk["type"] not in ("Image", "PersistentVolumeClaim"):
         return []
     if not hardware.is_overlaid(disk):
-        return [forbidden(path, "may not be set for a disk that the guest cannot write to")]
-    return validate_amount(limit, MIN_OVERLAY, MAX_OVERLAY, path)
+        is_kept = disk["type"] == "PersistentVolumeClaim" and not source.get("ephemeral")
+        why = "of a claim needs ephemeral" if is_kept else "may not be set for a disk that the guest cannot write to"
+        return [forbidden(field, why)]
+    return validate_amount(limit, MIN_OVERLAY, MAX_OVERLAY, field)
+
+
+def _validate_empty(disk: Object, path: Path) -> list[FieldError]:
+    if disk["device"] == "cdrom" or disk["readOnly"]:
+        return [invalid(path, disk["type"], "would be empty for ever: the guest cannot write to it")]
+    size = disk["source"].get("size")
+    return [] if size is None else validate_amount(size, MIN_OVERLAY, MAX_OVERLAY, path.child("size"))
 
 
 def _validate_unique_claims(disks: Sequence[Object], path: Path) -> list[FieldError]:

@@ -281,6 +281,37 @@ def dedicated(**of: Any) -> dict[str, Any]:
             disks(limits(readBytesSec="1Ki", writeBytesSecMax="1024")),
             "devices.disks[0].ioTune.writeBytesSecMax",
         ),
+        (
+            disks(disk(type="EmptyDisk", source={"size": "1Mi"})),
+            disks(disk(type="EmptyDisk", source={"size": "1048575"})),
+            "devices.disks[0].source.size",
+        ),
+        (disks(disk(type="EmptyDisk", source={"size": "64Ti"})), disks(disk(type="EmptyDisk", source={})), "devices.disks[0].source.size"),
+        (
+            disks(disk(type="EmptyDisk", source={"size": "1Gi"})),
+            disks(disk(source={"reference": "a", "size": "1Gi"})),
+            "devices.disks[0].source.size",
+        ),
+        (
+            disks(disk(type="EmptyDisk", source={"size": "1Gi"})),
+            disks(disk(type="EmptyDisk", source={"size": "1Gi"}, device="cdrom")),
+            "devices.disks[0].source",
+        ),
+        (
+            disks(disk(type="EmptyDisk", source={"size": "1Gi"})),
+            disks(disk(type="EmptyDisk", source={"size": "1Gi"}, readOnly=True)),
+            "devices.disks[0].source",
+        ),
+        (
+            disks(disk(type="PersistentVolumeClaim", source={"name": "a", "ephemeral": True, "sizeLimit": "1Mi"})),
+            disks(disk(type="PersistentVolumeClaim", source={"name": "a", "sizeLimit": "1Mi"})),
+            "devices.disks[0].source.sizeLimit",
+        ),
+        (
+            disks(disk(type="PersistentVolumeClaim", source={"name": "a", "ephemeral": True, "sizeLimit": "64Ti"})),
+            disks(disk(type="PersistentVolumeClaim", source={"name": "a", "ephemeral": True, "sizeLimit": "70368744177665"})),
+            "devices.disks[0].source.sizeLimit",
+        ),
         (disks(*[disk()] * 26), disks(*[disk()] * 27), "devices.disks"),
         ({"devices": {"consoles": [{"type": "pty"}] * 4}}, {"devices": {"consoles": [{"type": "pty"}] * 5}}, "devices.consoles"),
         (

@@ -159,7 +159,7 @@ def test_every_unknown_and_every_wrong_field_is_named_at_once() -> None:
         'spec.domain.memory.guest: Invalid value: "much": quantities must match the regular expression '
         "'^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'",
         "spec.domain.devices.disks[0].source: Required value",
-        'spec.domain.devices.disks[1].type: Unsupported value: "Floppy": supported values: "PersistentVolumeClaim", "Image", '
+        'spec.domain.devices.disks[1].type: Unsupported value: "Floppy": supported values: "PersistentVolumeClaim", "Image", "EmptyDisk", '
         '"CloudInitNoCloud", "CloudInitConfigDrive", "Secret", "ConfigMap"',
         "spec.domain.devices.disks[1].bootOrder: Invalid value: 1.5: must be an integer",
         "spec.domain.devices.disks[2]: Invalid value: 7: must be an object",
@@ -273,7 +273,7 @@ def test_an_unknown_null_is_told_and_a_known_one_says_nothing() -> None:
         ),
         (
             _devices(disks=[{"type": "PersistentVolumeClaim", "source": {"name": "a", "sizeLimit": "1Gi"}}]),
-            "spec.domain.devices.disks[0].source.sizeLimit: Forbidden: may not be set for a disk of type PersistentVolumeClaim",
+            "spec.domain.devices.disks[0].source.sizeLimit: Forbidden: of a claim needs ephemeral",
         ),
         (
             _devices(disks=[{"type": "PersistentVolumeClaim", "source": {}}]),
