@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from controller.reconcilers import leftovers
+from tests.unit.controller.reconcilers.copied import COPIED
 from tests.unit.controller.reconcilers.test_launcher_pod import (
-    COPIED,
     DEDICATED,
     DISKS,
     FIRST_BOOT,
