@@ -32,7 +32,7 @@ class Choice:
     chosen: Chosen | None
     """None: guests have the processor of their node."""
     message: str = ""
-    """Why that is so."""
+    """The reason, for people, where nothing was chosen."""
 
     def status(self) -> Object:
         """Return ``status.cpu``."""

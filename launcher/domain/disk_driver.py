@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, get_args
 from xml.etree.ElementTree import Element, SubElement
 
+from apiserver.apis.virt.hardware import disk_driver as words
 from apiserver.apis.virt.hardware import disks as hardware
 from launcher.domain.disk_origins import Found, Origin, format_of, is_device
 from launcher.domain.values import InvalidSpecification, one_of, snake
 
-_CACHES: Final = (*hardware.UNCACHED, "writethrough", "writeback", "unsafe")
 _WORDS: Final = {
-    "discard": ("unmap", "ignore"),
-    "detectZeroes": ("off", "on", "unmap"),
-    "errorPolicy": ("stop", "report", "ignore", "enospace"),
+    "discard": get_args(words.Discard),
+    "detectZeroes": get_args(words.DetectZeroes),
+    "errorPolicy": get_args(words.ErrorPolicy),
 }
 
 
@@ -29,13 +29,13 @@ def append(element: Element, disk: Mapping[str, Any], origin: Origin, found: Fou
     path = f"devices.disks[{origin.name}].driver"
     # Without O_DIRECT the data of two hosts' page caches could differ after a migration. io=native blocks the main loop while a
     # sparse file grows, so it is for devices only.
-    if cache := one_of(_CACHES, said.get("cache", "none"), f"{path}.cache") if found.direct or "cache" in said else "":
+    if cache := one_of(words.CACHES, said.get("cache", "none"), f"{path}.cache") if found.direct or "cache" in said else "":
         if cache in hardware.UNCACHED and not found.direct:
             raise InvalidSpecification(f"{path}.cache: the disk's file system cannot do without its page cache")
         driver.set("cache", cache)
     native = is_device(origin, found) and cache in hardware.UNCACHED
     if cache or "io" in said:
-        driver.set("io", one_of(("threads", "native"), said.get("io", "native" if native else "threads"), f"{path}.io"))
+        driver.set("io", one_of(words.IOS, said.get("io", "native" if native else "threads"), f"{path}.io"))
         if driver.get("io") == "native" and cache not in hardware.UNCACHED:
             raise InvalidSpecification(f"{path}.io: native needs a disk that does without the page cache")
     if not origin.read_only:
@@ -43,9 +43,9 @@ def append(element: Element, disk: Mapping[str, Any], origin: Origin, found: Fou
     if disk["device"] == "disk":
         # A file system that is full, storage that is away: the guest stands still until somebody unpauses it, and has lost nothing.
         said.setdefault("errorPolicy", "stop")
-    for name, words in _WORDS.items():
+    for name, allowed in _WORDS.items():
         if name in said:
-            driver.set(snake(name), one_of(words, said[name], f"{path}.{name}"))
+            driver.set(snake(name), one_of(allowed, said[name], f"{path}.{name}"))
     return driver
 
 

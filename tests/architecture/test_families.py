@@ -22,7 +22,7 @@ MODELS, MEANINGS, NEEDS, XML = (
 )
 SHARED = {
     MODELS: {"cloud_init", "cpu_names", "cpu_numa", "disk_driver", "disk_io_tune", "document", "images", "rules"},
-    MEANINGS: {"cpu_models", "cpu_numa", "devices", "disk_io_tune", "given"},
+    MEANINGS: {"cpu_models", "cpu_numa", "devices", "disk_driver", "disk_io_tune", "given"},
     NEEDS: {"access_credentials", "domain_xml", "launcher", "launcher_pod", "needs", "scheduling"},
     XML: {
         "cloud_init",

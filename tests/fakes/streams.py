@@ -25,7 +25,7 @@ class FakeStreams:
         """The next requests get these, in order; a number is the status of an answer in plain text."""
         self.requests: list[tuple[str, str, list[tuple[str, str]]]] = []
         self.queries: list[dict[str, str]] = []
-        """What the query of each stream said."""
+        """The query of each stream."""
         self.typed = b""
         self.scrollback = SCREENFUL
         """What the guest printed; each connection to the console gets it first."""

@@ -13,7 +13,7 @@ _SECRET = "my-keys"
 _CREATE = f"Create the virtual machine of {_EXAMPLE.relative_to(layout.REPOSITORY)}, and a key to log in with"
 _BOOT = "Wait until cloud-init has finished in the guest"
 FINISHED = r"Cloud-init v\. \S+ finished at"
-"""What cloud-init prints to the console at its end."""
+"""The line that cloud-init prints to the console at its end, as a regular expression."""
 _BOOT_SECONDS = 900
 
 

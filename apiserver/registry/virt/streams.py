@@ -26,7 +26,7 @@ PARAMETERS: Final[Mapping[str, QueryParameter]] = {
         "slot", "integer", f"The slot for the device, from 0 to {layout.REDIRECTED_DEVICES - 1}; one that is free when nothing is said."
     ),
 }
-"""What the query may say, by stream."""
+"""Parameters of the query by stream."""
 
 
 def refuse(vm: Object, stream: streams.Stream, number: int = 0) -> str | None:

@@ -1,4 +1,4 @@
-"""Who holds virt-controller's token writes any status, and has a guest run in no pod but its machine's all the same."""
+"""A thief of virt-controller's token writes any status, and has a guest run in no pod but its machine's all the same."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ OF_LIBVIRT: Final = "http://libvirt.org/schemas/domain/"
 """Namespaces in which libvirt has elements that go around its own checks: ``qemu:commandline`` and others."""
 
 BLANKS: Final = " \t\r\n"
-"""What is nothing between two elements. Other blanks of Unicode are text to libvirt."""
+"""Characters that mean nothing between two elements. Other blanks of Unicode are text to libvirt."""
 _TAG: Final = re.compile(rb"<[^\s/>]+")
 _ATTRIBUTE: Final = re.compile(rb"""\s+([^\s=/>]+)\s*=\s*(?:"([^"]*)"|'([^']*)')""")
 _TAG_END: Final = re.compile(rb"\s*(/?)>")

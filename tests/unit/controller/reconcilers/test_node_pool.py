@@ -1,4 +1,4 @@
-"""Which CPU a machine gets that names none, from the labels of the nodes that it may run on."""
+"""The CPU of a machine that names none, chosen from the labels of the nodes that it may run on."""
 
 from __future__ import annotations
 

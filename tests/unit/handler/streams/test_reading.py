@@ -1,4 +1,4 @@
-"""Who may wait for what a guest tells, and what of a launcher's text is passed on."""
+"""Bounds of those who wait for what a guest tells, and the part of a launcher's text that is passed on."""
 
 from __future__ import annotations
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Final, Literal
+from typing import Final
 
 from pydantic import Field
 
 from apiserver.apis.meta.schema import Int32, Model
 from apiserver.apis.meta.validation import FieldError, Path, forbidden, invalid
+from apiserver.apis.virt.hardware import disk_driver as words
 from apiserver.apis.virt.hardware import disks as hardware
 from apiserver.apis.virt.v1alpha1.domain.rules import Object, validate_between
 
@@ -19,25 +20,23 @@ LARGEST_BLOCK: Final = 2 << 20
 class DiskDriver(Model):
     """The way in which QEMU reads and writes a disk: libvirt's ``<driver>``."""
 
-    cache: Literal["none", "directsync", "writethrough", "writeback", "unsafe"] | None = Field(
+    cache: words.Cache | None = Field(
         None,
         description="Caches between the guest and the storage, in libvirt's words. none and directsync keep out of the node's page cache, "
         "and are the only ones with which a machine can be migrated live. unsafe ignores the guest's flushes: a power failure damages its "
         "file systems. Default none, where the file system can do without its page cache.",
     )
-    io: Literal["threads", "native"] | None = Field(
+    io: words.IO | None = Field(
         None,
         description="How QEMU waits for the storage: in threads, or by Linux's asynchronous I/O, which needs cache none or directsync. "
         "Default native for a block device, else threads.",
     )
-    discard: Literal["unmap", "ignore"] | None = Field(
-        None, description="Whether the storage is told of blocks that the guest discards. Default unmap."
-    )
-    detect_zeroes: Literal["off", "on", "unmap"] | None = Field(
+    discard: words.Discard | None = Field(None, description="Whether the storage is told of blocks that the guest discards. Default unmap.")
+    detect_zeroes: words.DetectZeroes | None = Field(
         None,
         description="Whether zeroes that the guest writes become a command to the storage, which may free the blocks (unmap). Default off.",
     )
-    error_policy: Literal["stop", "report", "ignore", "enospace"] | None = Field(
+    error_policy: words.ErrorPolicy | None = Field(
         None,
         description="What follows an error of the storage. stop: the guest is paused, and has lost nothing; report: the guest is told; "
         "ignore: neither; enospace: stop where the storage is full, else report. Default stop.",

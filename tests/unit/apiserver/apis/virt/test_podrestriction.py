@@ -1,4 +1,4 @@
-"""Which pods a machine's status may name."""
+"""Pods that a machine's status may name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What virt-api believes of what a node tells: nothing but what it has looked at itself."""
+"""Words of a node that virt-api believes: none but those that it has looked at itself."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What machines may have only where the administrator of the cluster allows it."""
+"""Fields that machines may have only where the administrator of the cluster allows it."""
 
 from __future__ import annotations
 

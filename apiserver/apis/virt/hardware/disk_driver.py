@@ -1,0 +1,13 @@
+"""The way in which QEMU reads and writes a disk: the words of ``driver`` of a disk, which are libvirt's."""
+
+from __future__ import annotations
+
+from typing import Final, Literal, get_args
+
+Cache = Literal["none", "directsync", "writethrough", "writeback", "unsafe"]
+CACHES: Final = get_args(Cache)
+IO = Literal["threads", "native"]
+IOS: Final = get_args(IO)
+Discard = Literal["unmap", "ignore"]
+DetectZeroes = Literal["off", "on", "unmap"]
+ErrorPolicy = Literal["stop", "report", "ignore", "enospace"]
