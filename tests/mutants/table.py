@@ -36,6 +36,7 @@ MODULES: Final = (
         *_XML,
         "apiserver/apis/virt/v1alpha1/test_domain_xml.py",
     ),
+    _module("apiserver/apis/virt/podrestriction.py", "apiserver/apis/virt/test_podrestriction.py"),
     _module("controller/reconcilers/endings.py", "controller/reconcilers/test_endings.py"),
     _module("controller/reconcilers/disruptions.py", "controller/reconcilers/test_disruptions.py"),
     _module("controller/reconcilers/node_certificate_plan.py", "controller/reconcilers/test_node_certificate_plan.py"),

@@ -71,7 +71,7 @@ def objections(vm: Object, pod: Object | None, name: str, uid: str) -> list[str]
         name: of the pod, as the status says.
         uid: of the pod, as the status says.
     """
-    if pod is None or name_of(pod) != name or namespace_of(pod) != namespace_of(vm) or uid_of(pod) != uid:
+    if pod is None or (namespace_of(pod), name_of(pod), uid_of(pod)) != (namespace_of(vm), name, uid):
         return [f'no pod "{name}" in namespace "{namespace_of(vm)}" has this uid']
     found = []
     if (controller_of(pod) or {}).get("uid") != uid_of(vm):

@@ -142,6 +142,15 @@ def test_a_pod_that_mounts_what_the_machine_does_not_name_is_refused(change: Cha
         assert objections(VM, pod) == [f'pod "{pod["metadata"]["name"]}" mounts {words}']
 
 
+def test_a_volume_of_several_kinds_is_looked_at_whole() -> None:
+    """Kubernetes has none; who reads this has not to know that."""
+    pod = made(VM)[0]
+    pod["spec"]["volumes"].append({"name": "stolen", "emptyDir": {}, "projected": {"sources": []}, "hostPath": {}, "nfs": {}})
+    assert [each.rpartition(" mounts ")[2] for each in objections(VM, pod)] == [
+        f"{each} as volume stolen: {NO_SUCH}" for each in ("hostPath", "nfs")
+    ]
+
+
 def test_everything_that_is_wrong_is_named_at_once() -> None:
     pod = made(VM)[0]
     for each in ("a", "b"):
@@ -157,6 +166,8 @@ def test_everything_that_is_wrong_is_named_at_once() -> None:
         lambda pod: pod["metadata"].update(uid="uid-2"),
         lambda pod: pod["metadata"].pop("uid"),
         lambda pod: pod["metadata"].update(name="another"),
+        lambda pod: pod["metadata"].update(name="zzz"),
+        lambda pod: pod["metadata"].update(namespace="aaa"),
     ],
 )
 def test_a_pod_of_another_namespace_name_or_uid_is_not_the_one(change: Change) -> None:
@@ -168,6 +179,7 @@ def test_a_pod_of_another_namespace_name_or_uid_is_not_the_one(change: Change) -
 
 def test_a_pod_that_is_not_there_is_refused() -> None:
     assert objections(VM, None) == [f'no pod "p" in namespace "{VM["metadata"]["namespace"]}" has this uid']
+    assert podrestriction.objections({"metadata": {}}, None, "", "") == ['no pod "" in namespace "" has this uid']
 
 
 @pytest.mark.parametrize(
