@@ -15,7 +15,7 @@ from launcher.domain.definition import Definition, Tree
 from launcher.domain.disk_origins import Found, Origin, file_of, is_device, origins
 from launcher.domain.values import InvalidSpecification
 
-_BUS_PREFIX: Final = {"virtio": "vd", "sata": "sd", "scsi": "sd"}
+_BUS_PREFIX: Final = {"virtio": "vd", "sata": "sd", "scsi": "sd", "usb": "sd"}
 _WWN: Final = re.compile(r"[0-9a-fA-F]{16}")
 _SERIAL_CHARACTERS: Final = frozenset(string.ascii_letters + string.digits + "_.+-: ")
 

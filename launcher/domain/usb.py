@@ -18,7 +18,7 @@ def append(tree: Tree, definition: Definition) -> None:
     It has a port for each device: libvirt would put a hub behind the fourth, and behind that one every device is a slow one (USB 1.1).
     """
     del definition
-    devices = len(tree.devices.findall("*[@bus='usb']"))
+    devices = len(tree.devices.findall("*[@bus='usb']")) + len(tree.devices.findall("disk/target[@bus='usb']"))
     controller = SubElement(tree.devices, "controller", type="usb", index="0", model="qemu-xhci" if devices else "none")
     if devices > _PORTS:
         controller.set("ports", str(min(devices, _MOST_PORTS)))

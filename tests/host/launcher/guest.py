@@ -31,7 +31,7 @@ MODULES: Final = (
     "isofs",
     "efivarfs",
 )
-USB_MODULES: Final = ("button", "evdev", "xhci_pci", "usbhid", "hid_generic")
+USB_MODULES: Final = ("button", "evdev", "xhci_pci", "usbhid", "hid_generic", "usb_storage", "sd_mod")
 INIT: Final = """#!/bin/busybox sh
 export PATH=/bin:/sbin
 /bin/busybox --install -s /bin

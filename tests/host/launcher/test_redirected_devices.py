@@ -22,6 +22,7 @@ VENDOR: Final = 0x1209
 STORAGE: Final = 0x08
 INPUTS: Final = {f"480 0627:0001 QEMU USB {each}" for each in ("Keyboard", "Mouse", "Tablet")}
 """Of high speed all, so none is behind a hub."""
+STICK: Final = "5000 46f4:0001 QEMU USB HARDDRIVE"
 
 
 @pytest.fixture
@@ -51,7 +52,8 @@ def until_seen(viewer: Viewer, wanted: str) -> None:
 
 def a_machine_with(**redirected: Any) -> messages.Machine:
     keyboards = [{"type": "keyboard"}, {"type": "mouse"}, {"type": "tablet"}]
-    return a_machine(devices={**NO_GRAPHICS, "inputs": keyboards, "redirectedDevices": redirected})
+    stick = {"name": "stick", "type": "EmptyDisk", "source": {"size": "3Mi"}, "target": {"bus": "usb"}}
+    return a_machine(devices={**NO_GRAPHICS, "inputs": keyboards, "redirectedDevices": redirected, "disks": [stick]})
 
 
 def test_the_guest_sees_the_devices_that_clients_connect(start: Start) -> None:
@@ -64,20 +66,22 @@ def test_the_guest_sees_the_devices_that_clients_connect(start: Start) -> None:
     with pod.client() as client, pod.console() as viewer:
         client.ask(messages.Sync(a_machine_with(slots=2, filter=rules)))
         viewer.expect("GUEST-READY", seconds=200)
-        for each in INPUTS:
+        for each in INPUTS | {STICK}:
             until_seen(viewer, each)
-        assert devices(viewer) == INPUTS
+        wait_for(lambda: viewer.sh("cat /sys/block/sda/size") == str(3 << 11), 60, "the disk")
+        assert viewer.sh("echo written | dd of=/dev/sda conv=fsync 2>/dev/null; head -c 7 /dev/sda") == "written"
+        assert devices(viewer) == INPUTS | {STICK}
 
         with connected(0, 1) as one, connected(1, 2):
             until_seen(viewer, "12 1209:0001 thing 1")
             until_seen(viewer, "12 1209:0002 thing 2")
             assert not one.ended.is_set()
-        wait_for(lambda: devices(viewer) == INPUTS, 60, "both devices to be pulled out")
+        wait_for(lambda: devices(viewer) == INPUTS | {STICK}, 60, "both devices to be pulled out")
 
         with connected(0, 3) as refused, connected(1, 4, vendor=0x046D) as stranger:
             assert refused.rejected.wait(30)
             assert stranger.rejected.wait(30)
-            assert devices(viewer) == INPUTS
+            assert devices(viewer) == INPUTS | {STICK}
         with connected(0, 4, kind=STORAGE) as storage:
             assert storage.rejected.wait(30)
         with connected(0, 4):

@@ -147,7 +147,7 @@ CASES = {
                 {**IMAGE, "name": "iso", "device": "cdrom", "source": {"path": "disk/boot.iso"}, "bootOrder": 2},
                 {**CLAIM, "name": "data", "target": {"bus": "sata"}, "readOnly": True},
                 {**CLAIM, "name": "scratch", "source": {"name": "s", "ephemeral": True}},
-                {"name": "blank", "type": "EmptyDisk", "source": {"size": "1Gi"}},
+                {"name": "blank", "type": "EmptyDisk", "source": {"size": "1Gi"}, "target": {"bus": "usb"}},
             ]
         },
         found={"image": Found(format="qcow2", direct=False), "data": Found(block=True), "scratch": Found(block=True)},

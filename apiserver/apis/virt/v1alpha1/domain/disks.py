@@ -100,7 +100,7 @@ class DiskSource(Model):
 class DiskTarget(Model):
     """The side of a disk that the guest sees."""
 
-    bus: Literal["virtio", "sata", "scsi"] | None = Field(None, description="The bus it hangs on. Default virtio, for a cdrom sata.")
+    bus: Literal["virtio", "sata", "scsi", "usb"] | None = Field(None, description="The bus it hangs on. Default virtio, for a cdrom sata.")
 
 
 class Disk(Model):
@@ -154,9 +154,9 @@ def _validate_disk(disk: Object, path: Path) -> list[FieldError]:
     if disk.get("dedicatedIOThread") and disk["target"]["bus"] != "virtio":
         found.append(forbidden(path.child("dedicatedIOThread"), "needs bus virtio"))
     if disk["device"] == "cdrom" and disk["target"]["bus"] == "virtio":
-        found.append(not_supported(path.child("target", "bus"), "virtio", ("sata", "scsi")))
+        found.append(not_supported(path.child("target", "bus"), "virtio", ("sata", "scsi", "usb")))
     if disk["device"] == "disk" and disk["readOnly"] and disk["target"]["bus"] == "sata":  # the bus has no such disks, and libvirt refuses
-        found.append(not_supported(path.child("target", "bus"), "sata", ("virtio", "scsi")))
+        found.append(not_supported(path.child("target", "bus"), "sata", ("virtio", "scsi", "usb")))
     if disk["device"] == "cdrom" and not disk["readOnly"]:
         found.append(invalid(path.child("readOnly"), disk["readOnly"], "a cdrom is always read-only"))
     elif disk.get("type") in made.MADE and not disk["readOnly"]:

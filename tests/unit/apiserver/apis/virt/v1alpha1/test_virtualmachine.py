@@ -291,7 +291,7 @@ def test_an_unknown_null_is_told_and_a_known_one_says_nothing() -> None:
         ),
         (
             _devices(disks=[{"type": "Image", "device": "cdrom", "source": {"reference": "a"}, "target": {"bus": "virtio"}}]),
-            'spec.domain.devices.disks[0].target.bus: Unsupported value: "virtio": supported values: "sata", "scsi"',
+            'spec.domain.devices.disks[0].target.bus: Unsupported value: "virtio": supported values: "sata", "scsi", "usb"',
         ),
         (
             _devices(disks=[{"type": "Image", "source": {"reference": "a"}, "serial": "'"}]),
