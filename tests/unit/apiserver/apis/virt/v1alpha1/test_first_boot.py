@@ -154,7 +154,7 @@ def test_they_are_always_read_only(disk: dict[str, Any]) -> None:
 
 
 def test_a_read_only_disk_hangs_on_no_bus_that_has_none() -> None:
-    expected = f'{DISKS}[0].target.bus: Unsupported value: "sata": supported values: "virtio", "scsi"'
+    expected = f'{DISKS}[0].target.bus: Unsupported value: "sata": supported values: "virtio", "scsi", "usb"'
     assert errors(a_vm({**SEED, "device": "disk", "target": {"bus": "sata"}})) == [expected]
     claim = {"type": "PersistentVolumeClaim", "source": {"name": "c"}, "target": {"bus": "sata"}}
     assert errors(a_vm({**claim, "readOnly": True})) == [expected]
