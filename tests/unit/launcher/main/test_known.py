@@ -273,10 +273,12 @@ def test_qemus_last_words_are_part_of_an_ending() -> None:
 def described(seen: Observation, detail: str = "") -> messages.DomainStatus:
     kind: messages.Accelerator = "kvm" if seen.type == "kvm" else "qemu"
     names: dict[State, Any] = {State.RUNNING: "running", State.PAUSED: "paused"}
-    return messages.DomainStatus(seen.name, seen.uuid, kind, names[seen.state], seen.reason, detail)
+    return messages.DomainStatus(seen.name, seen.uuid, kind, names[seen.state], seen.reason, detail, cid=seen.cid)
 
 
-@pytest.mark.parametrize("seen", [RUNNING, PAUSED, dataclasses.replace(RUNNING, type="kvm"), dataclasses.replace(RUNNING, type="test")])
+@pytest.mark.parametrize(
+    "seen", [RUNNING, PAUSED, dataclasses.replace(RUNNING, type="kvm"), dataclasses.replace(RUNNING, type="test", cid=3)]
+)
 @pytest.mark.parametrize("before", [STARTED, LEAVING, Known(machine=MACHINE), Known()])
 def test_an_active_domain_is_described(before: Known, seen: Observation) -> None:
     found = known.observed(before, dataclasses.replace(seen, reboots=2, watchdogs=3), 9.0)
