@@ -73,6 +73,7 @@ class Agent:
         """Take in the domain as it is now."""
         if domain is not None and domain.agent_connected != (self._domain is not None and self._domain.agent_connected):
             self._changed.set()
+            self._applications = None  # a guest that starts again may be another, and one that was changed starts its agent again
         self._domain = domain
 
     async def run(self) -> None:

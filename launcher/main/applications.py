@@ -1,6 +1,7 @@
 """The guest's packages. Its agent has no list of them: the guest's own package manager is run in it, where the agent may run commands.
 
-Nothing but the two fixed commands below is ever run, both only read; and not more often than every ten minutes, whoever asks.
+Nothing but the two fixed commands below is ever run, both only read; and for each time that the agent connects not more often than every
+ten minutes, whoever asks.
 """
 
 from __future__ import annotations

@@ -16,8 +16,8 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
 EXAMPLE = ROOT / "examples" / "domain-xml.yaml"
 
 
-def path_of(kubectl: Kubectl, name: str) -> str:
-    return f"/apis/kubevirt.io/v1alpha1/namespaces/{kubectl.namespace}/virtualmachines/{name}/domainxml"
+def path_of(kubectl: Kubectl, name: str, read: str = "domainxml") -> str:
+    return f"/apis/kubevirt.io/v1alpha1/namespaces/{kubectl.namespace}/virtualmachines/{name}/{read}"
 
 
 def given_xml(kubectl: Kubectl, name: str) -> str:
@@ -75,6 +75,15 @@ def test_what_breaks_out_is_refused_with_its_place(kubectl: Kubectl) -> None:
     assert "spec.domainXML: Forbidden: /domain/devices/hostdev: is not allowed" in refused.stderr
 
 
+RESTART = (
+    "kill $(cat /run/qemu-ga.pid); sleep 2; "
+    "qemu-ga -d -m virtio-serial -p /dev/virtio-ports/org.qemu.guest_agent.0 -f /run/qemu-ga.pid -l /var/log/qemu-ga.log"
+)
+"""Start the guest agent again, as an installation may; whoever asks for applications is told those of now."""
+INSTALL = f"printf '{{}}\\t{{}}\\n' >>/packages; {RESTART}"
+"""Install a package, as far as a busybox can: its list is what dpkg-query prints."""
+
+
 class Engine:
     """An engine above this API, as far as it matters: it runs a machine on a host that it chose, and reports what changes."""
 
@@ -83,7 +92,7 @@ class Engine:
 
     def run(self, name: str, xml: str, domain: dict[str, Any], host: str) -> None:
         """Ask for the run, and forget about it: nothing is locked meanwhile."""
-        spec = {"runStrategy": "Once", "nodeSelector": {"kubevirt.io/hostname": host}, "domain": domain, "domainXML": xml}
+        spec = {"runStrategy": "Once", "nodeSelector": {"kubernetes.io/hostname": host}, "domain": domain, "domainXML": xml}
         machine = {"apiVersion": "kubevirt.io/v1alpha1", "kind": "VirtualMachine", "metadata": {"name": name}, "spec": spec}
         self._kubectl.create(machine)
 
@@ -94,10 +103,12 @@ class Engine:
         def changed() -> dict[str, Any] | None:
             nonlocal last
             status = self._kubectl.json("get", "vm", name).get("status") or {}
+            agent = (status.get("guest") or {}).get("agent") or {}
             shown = {
                 "status": status.get("phase") or "Pending",
                 "host": status.get("nodeName") or "",
                 "displays": tuple(each["type"] for each in status.get("graphics") or ()),
+                "applications": self._applications(name) if agent.get("connected") else (),
                 "address": next((each.get("ipAddress") or "" for each in status.get("interfaces") or ()), ""),
             }
             if shown == last:
@@ -106,9 +117,19 @@ class Engine:
             return shown
 
         while True:
-            yield eventually(changed, timeout=timeout, what=f"a change of {name}")
+            yield eventually(changed, timeout=timeout, what=f"a change of {name}", interval=1)
+
+    def wait_for(self, name: str, *, timeout: float, **wanted: object) -> dict[str, Any]:
+        """Return the first report that says this."""
+        return next(each for each in self.reports(name, timeout=timeout) if {**each, **wanted} == each)
+
+    def _applications(self, name: str) -> tuple[str, ...]:
+        answer = self._kubectl.try_run("get", "--raw", path_of(self._kubectl, name, "guestinfo"))
+        listed = json.loads(answer.stdout).get("applications") if answer.returncode == 0 else None  # the agent may be on its way
+        return tuple(sorted(f"{each['name']} {each['version']}" for each in listed or ()))
 
 
+@pytest.mark.timeout(800)
 def test_an_engine_runs_a_machine_on_a_host_and_hears_what_becomes_of_it(kubectl: Kubectl) -> None:
     example = yaml.safe_load(EXAMPLE.read_text())["spec"]
     engine = Engine(kubectl)
@@ -122,10 +143,21 @@ def test_an_engine_runs_a_machine_on_a_host_and_hears_what_becomes_of_it(kubectl
         assert report["status"] not in ("Failed", "Stopped")
     assert seen[-1]["host"] == "node2"
     assert seen[-1]["displays"] == ("vnc",)
+    vm = kubectl.json("get", "vm", "engines")
+    pod = kubectl.json("get", "pod", vm["status"]["podName"])
+    assert "nodeName" not in vm["spec"]  # what the engine did not say is not said for it
+    assert (vm["status"]["nodeName"], pod["spec"]["nodeSelector"]) == (pod["spec"]["nodeName"], {"kubernetes.io/hostname": "node2"})
+    assert "node2" in kubectl("get", "vm", "engines", "-o", "wide")
     order = list(dict.fromkeys(each["status"] for each in seen))
     assert order == sorted(order, key=["Pending", "Scheduling", "Scheduled", "Running"].index)
     with console(kubectl, "engines") as guest:
         guest.expect("GUEST-READY", timeout=120)
+        guest.run(f"printf '#!/bin/sh\\ncat /packages\\n' >/bin/dpkg-query; chmod +x /bin/dpkg-query; {INSTALL.format('web', '1.0')}")
+        assert engine.wait_for("engines", timeout=120, applications=("web 1.0",))["host"] == "node2"
+        guest.run(INSTALL.format("database", "2.1-3"))
+        engine.wait_for("engines", timeout=120, applications=("database 2.1-3", "web 1.0"))
+        guest.run(f"grep -v web /packages >/left; mv /left /packages; {RESTART}")
+        engine.wait_for("engines", timeout=120, applications=("database 2.1-3",))
         guest.type("poweroff -f\n")
     for report in engine.reports("engines", timeout=90):
         if report["status"] == "Succeeded":

@@ -24,6 +24,7 @@ ATTEMPT_ANNOTATION: Final = "kubevirt.io/attempt"
 VM_FINALIZER: Final = "kubevirt.io/virtual-machine"
 MIGRATION_FINALIZER: Final = "kubevirt.io/migration"
 
+HOSTNAME_LABEL: Final = "kubernetes.io/hostname"
 HOSTNAME_SELECTOR: Final = "kubevirt.io/hostname"
 """Accepted in every nodeSelector of ours and translated to the label that each kubelet sets, ``kubernetes.io/hostname``."""
 

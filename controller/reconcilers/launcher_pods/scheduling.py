@@ -11,7 +11,6 @@ from apiserver.apis.virt import names
 from apiserver.apis.virt.chosen_cpu import Chosen
 from controller.reconcilers.launcher_pods import cpu
 
-HOSTNAME_LABEL: Final = "kubernetes.io/hostname"
 _PASSED_ON: Final = ("tolerations", "topologySpreadConstraints", "priorityClassName", "schedulerName")
 
 
@@ -44,7 +43,7 @@ def scheduling(vm: Object, placement: Placement) -> Object:
         result["nodeName"] = spec["nodeName"]
     labels = (*cpu.node_labels(vm), *cpu.of_chosen(placement.chosen)) if placement.kvm and "nodeName" not in result else ()
     wanted = {each.key: cpu.TRUE for each in labels if each.present}
-    selector = {**wanted, **placement.source_labels, **_translated({**(spec.get("nodeSelector") or {}), **placement.node_selector})}
+    selector = {**wanted, **placement.source_labels, **_translated(spec.get("nodeSelector") or {}), **_translated(placement.node_selector)}
     if selector:
         result["nodeSelector"] = selector
     unwanted = [each.key for each in labels if not each.present]
@@ -54,7 +53,7 @@ def scheduling(vm: Object, placement: Placement) -> Object:
 
 
 def _translated(selector: Mapping[str, str]) -> dict[str, str]:
-    return {(HOSTNAME_LABEL if key == names.HOSTNAME_SELECTOR else key): value for key, value in selector.items()}
+    return {(names.HOSTNAME_LABEL if key == names.HOSTNAME_SELECTOR else key): value for key, value in selector.items()}
 
 
 def _affinity(given: Object, placement: Placement, unwanted: Sequence[str]) -> Object:

@@ -105,6 +105,12 @@ def test_a_guest_tells_what_it_is_and_an_agent_that_hangs_or_goes_is_told(pod: L
         agent_of(client, connected=False, hostname="web-1")
         assert "no guest agent is connected" in refusal(client)
 
+        viewer.sh("sed -i s/1.35.0/1.36.0/ /bin/dpkg-query; agent")  # an installation, which starts the agent again
+        agent_of(client, connected=True, problem="")
+        assert {"name": "busybox", "version": "1.36.0"} in json.loads(client.read("guestinfo"))["applications"]
+        viewer.sh("kill $(cat /run/qemu-ga.pid)")
+        agent_of(client, connected=False)
+
         viewer.sh("agent -b guest-exec,guest-get-users")
         agent_of(client, connected=True, problem="")
         info = json.loads(client.read("guestinfo"))

@@ -101,7 +101,7 @@ class VirtualMachineGuestInfo(Kind):
     applications: list[GuestInfoApplication] | None = Field(
         None,
         description="Packages that are installed; at most 2000. The agent has no list of them: it is asked to run dpkg-query or rpm in the "
-        "guest, at most every ten minutes, and only where the guest allows it that.",
+        "guest, at most every ten minutes or when the agent has connected anew, and only where the guest allows it that.",
     )
     unavailable: list[GuestInfoUnavailable] | None = Field(None, description="Fields that the guest did not tell, and why.")
     truncated: list[str] | None = Field(None, description="Lists of which there was more than is shown.")

@@ -11,13 +11,14 @@ from typing import Any
 
 from apiserver.apis.meta import names, objectmeta
 from apiserver.apis.meta.validation import FieldError, Path, duplicate, forbidden, invalid, required
+from apiserver.apis.virt import names as virt_names
 
 Object = Mapping[str, Any]
 
 
 def validate(spec: Object, path: Path) -> list[FieldError]:
     """Return all that is wrong with nodeSelector, affinity, tolerations, topologySpreadConstraints and the names beside them."""
-    found = objectmeta.validate_labels(spec.get("nodeSelector") or {}, path.child("nodeSelector"))
+    found = validate_selector(spec, path)
     for field in ("priorityClassName", "schedulerName", "nodeName"):
         name = spec.get(field)
         if name:
@@ -35,6 +36,15 @@ def validate(spec: Object, path: Path) -> list[FieldError]:
             found.append(duplicate(place, f"{{{pair[0]}, {pair[1]}}}"))
         seen.add(pair)
     return found
+
+
+def validate_selector(spec: Object, path: Path) -> list[FieldError]:
+    """Return all that is wrong with nodeSelector."""
+    selector, place = spec.get("nodeSelector") or {}, path.child("nodeSelector")
+    hosts = [selector[each] for each in (virt_names.HOSTNAME_SELECTOR, virt_names.HOSTNAME_LABEL) if each in selector]
+    text = f"{virt_names.HOSTNAME_SELECTOR} stands for {virt_names.HOSTNAME_LABEL}: no node has two values of it"
+    wrong = [invalid(place, hosts[1], text)] if len(hosts) > 1 and hosts[0] != hosts[1] else []
+    return objectmeta.validate_labels(selector, place) + wrong
 
 
 def _with(elements: Sequence[Object] | None, *needed: str) -> Iterator[tuple[int, Object]]:

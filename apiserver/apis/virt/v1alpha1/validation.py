@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
-from apiserver.apis.meta import names, objectmeta
+from apiserver.apis.meta import names
 from apiserver.apis.meta.validation import (
     FieldError,
     Path,
@@ -124,7 +124,7 @@ def _validate_migration(obj: Object) -> list[FieldError]:
     found = [invalid(path, name, each) for each in names.subdomain_errors(name)] if name else [required(path)]
     if len(name.encode()) > MAX_NAME:
         found.append(too_long(path, MAX_NAME))
-    return found + objectmeta.validate_labels(spec.get("nodeSelector") or {}, SPEC.child("nodeSelector"))
+    return found + placement.validate_selector(spec, SPEC)
 
 
 def validate_migration_update(obj: Object, old: Object) -> list[FieldError]:

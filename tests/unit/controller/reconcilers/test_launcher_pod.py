@@ -323,3 +323,18 @@ def test_the_pods_of_all_examples_can_fill_nothing(example: Object) -> None:
 
 def test_the_examples_were_found() -> None:
     assert len(MACHINES) >= 3
+
+
+@pytest.mark.parametrize("machines", [{"kubevirt.io/hostname": "node1"}, {"kubernetes.io/hostname": "node1"}, {}])
+@pytest.mark.parametrize("migrations", [{"kubevirt.io/hostname": "node2"}, {"kubernetes.io/hostname": "node2"}, {}])
+def test_a_host_is_pinned_by_either_label_and_a_migrations_wins(machines: Object, migrations: Object) -> None:
+    vm = a_vm(nodeSelector={**machines, "disk": "ssd"})
+    expected = next(iter((migrations or machines).values()), None)
+    pod = target_pod(vm, a_migration(), 1, {}, SETTINGS, Placement(not_on_node="node9", node_selector=migrations))
+    assert pod["spec"]["nodeSelector"] == {"disk": "ssd", **({"kubernetes.io/hostname": expected} if expected else {})}
+
+
+def test_the_label_of_a_migration_wins_over_both_of_a_machine() -> None:
+    vm = a_vm(nodeSelector={"kubernetes.io/hostname": "node1", "kubevirt.io/hostname": "node1"})
+    pod = target_pod(vm, a_migration(), 1, {}, SETTINGS, Placement(node_selector={"kubernetes.io/hostname": "node2"}))
+    assert pod["spec"]["nodeSelector"] == {"kubernetes.io/hostname": "node2"}

@@ -202,6 +202,18 @@ async def test_packages_are_listed_once_in_ten_minutes_whatever_came_of_it(scene
     assert [command for command, _ in scene.hypervisor.questions].count("guest-exec") == 1
 
 
+async def test_packages_are_listed_anew_when_the_agent_has_connected_anew(scene: Scene) -> None:
+    scene.becomes(connected=True)
+    scene.hypervisor.answers |= executed("bash\t5.2\n")
+    before = await scene.read()
+    scene.hypervisor.answers |= executed("bash\t5.3\n")
+    scene.becomes(connected=True)
+    assert (await scene.read())["applications"] == before["applications"]
+    scene.becomes(connected=False)
+    scene.becomes(connected=True)
+    assert (await scene.read())["applications"] == [{"name": "bash", "version": "5.3"}]
+
+
 async def test_a_guest_with_another_package_manager_is_asked_by_that(scene: Scene) -> None:
     def run(arguments: Mapping[str, Any]) -> object:
         return {"pid": 7} if arguments["path"] == "rpm" else AgentRefused("no such file")

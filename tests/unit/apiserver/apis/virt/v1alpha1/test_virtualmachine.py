@@ -540,3 +540,13 @@ def test_an_object_with_many_values_is_judged_value_by_value() -> None:
     spec = {"domain": {}, "tolerations": [1] * 10_000}
     _, found = decoding.read(types.VirtualMachine, {"metadata": {}, "spec": spec})
     assert len(found) == 10_000
+
+
+@pytest.mark.parametrize("validate", [validation.validate_virtual_machine, validation.validate_migration])
+def test_two_names_of_one_label_have_one_value(validate: Any) -> None:
+    obj = _vm(nodeSelector={"kubevirt.io/hostname": "node1", "kubernetes.io/hostname": "node1"}, selector={"name": "vm1"})
+    defaults.default_virtual_machine(obj)
+    assert validate(obj) == []
+    obj["spec"]["nodeSelector"]["kubernetes.io/hostname"] = "node2"
+    (error,) = validate(obj)
+    assert str(error).startswith('spec.nodeSelector: Invalid value: "node2": kubevirt.io/hostname stands for kubernetes.io/hostname')
