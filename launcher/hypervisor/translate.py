@@ -39,8 +39,20 @@ def errors(doing: str) -> Iterator[None]:
     try:
         yield
     except libvirt.libvirtError as error:
-        message = f"{doing}: {error.get_error_message() or error}"[:MAX_MESSAGE]
+        message = f"{doing}: {_words(error)}"[:MAX_MESSAGE]
         raise kind_of(error)(message) from error
+
+
+def _words(error: libvirt.libvirtError) -> str:
+    """Return libvirt's message; of XML that its schema does not allow (which is asked for ``spec.domainXML`` alone) what is read of it.
+
+    The validator names elements, and neither the whole place nor the line.
+    """
+    text = str(error.get_error_message() or error)
+    if error.get_error_code() != libvirt.VIR_ERR_XML_INVALID_SCHEMA:
+        return text
+    found = "; ".join(each for each in text.splitlines()[1:] if each)
+    return f"domainXML: /domain: libvirt's schema does not allow it: {found or text}"
 
 
 def kind_of(error: libvirt.libvirtError) -> type[port.HypervisorError]:

@@ -12,6 +12,8 @@ import pytest
 from apiserver.apis.virt.domainxml.domain import DOMAIN
 from apiserver.apis.virt.domainxml.grammar import Allowed, Choice, Element
 from apiserver.apis.virt.domainxml.values import Number, Rule, Words
+from launcher.hypervisor.port import HypervisorError
+from launcher.hypervisor.translate import errors
 
 SCHEMA: Final = Path("/usr/share/libvirt/schemas/domain.rng")
 pytestmark = [
@@ -94,6 +96,24 @@ def refused_by(connection: libvirt.virConnect, xml: str) -> str:
     except libvirt.libvirtError as error:
         return str(error) if error.get_error_code() == libvirt.VIR_ERR_XML_INVALID_SCHEMA else ""  # the test driver knows less
     return ""
+
+
+@pytest.mark.parametrize(
+    ("inside", "told"),
+    [
+        ("<nonsense/>", "nonsense"),
+        ("<devices><video><model type='vga' vram='x'/></video></devices>", "Extra element devices in interleave"),
+    ],
+)
+def test_what_is_not_in_the_schema_is_told_in_one_line_with_its_field(inside: str, told: str) -> None:
+    libvirt.registerErrorHandler(lambda *_: None, None)
+    connection = libvirt.open("test:///default")
+    xml = smallest("domain", DOMAIN).xml().replace("</domain>", f"{inside}</domain>")
+    with pytest.raises(HypervisorError) as raised, errors("start domain x"):
+        connection.defineXMLFlags(xml, libvirt.VIR_DOMAIN_DEFINE_VALIDATE)
+    assert str(raised.value).startswith("start domain x: domainXML: /domain: libvirt's schema does not allow it: ")
+    assert told in str(raised.value)
+    assert str(raised.value).isprintable()
 
 
 def test_all_that_is_allowed_is_in_libvirts_schema() -> None:
