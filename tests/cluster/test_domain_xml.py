@@ -51,6 +51,7 @@ def test_the_example_runs_as_it_stands_and_libvirt_is_given_its_bytes(kubectl: K
         "<listen type='socket' socket='@vnc@'/>": "<listen type='socket' socket='/run/kubevirt/vnc.sock'/>",
     }
     assert "128Mi" in kubectl("get", "vm", "from-xml", "-o", "wide")
+    kubectl("exec", vm["status"]["podName"], "--", "test", "-s", "/usr/share/libvirt/schemas/domain.rng")  # by which it was judged
     kubectl("delete", "vm", "from-xml", "--timeout=90s", timeout=100)
 
 

@@ -24,7 +24,7 @@ class Element:
     text: Rule | None = None
     """None: it has no text."""
     required: frozenset[str] = frozenset()
-    """Attributes, and children, without which it means nothing or something else."""
+    """Attributes, and children, without which it means nothing or something else; of a name that both have, the attribute."""
     most: int = 1
     """Number of siblings of this name that are allowed: libvirt reads the first of what it expects once."""
     is_foreign: bool = False
@@ -132,5 +132,5 @@ def _children(node: Node, allowed: Element, reasons: Mapping[str, str]) -> Itera
             yield Problem(child.path, f"may be there {element.most} times at most" if element.most > 1 else "may be there only once")
             continue
         yield from _problems(child, element, reasons)
-    for name in sorted(allowed.required & allowed.children.keys() - counted.keys()):
+    for name in sorted(allowed.required & allowed.children.keys() - allowed.attributes.keys() - counted.keys()):
         yield Problem(f"{node.path}/{name}", "is required")

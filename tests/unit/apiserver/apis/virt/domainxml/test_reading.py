@@ -168,6 +168,13 @@ def test_offsets_are_of_bytes_and_of_the_value_alone() -> None:
     assert data[slice(*name.inner)].decode() == name.text == "ü"
 
 
+def test_a_controller_needs_no_element_for_the_model_that_libvirt_knows() -> None:
+    controllers = "<controller type='pci' index='0' model='pcie-root'/><controller type='pci' model='pcie-root-port'/>"
+    assert reading.problems_of(document(controllers)) == ()
+    (problem,) = reading.problems_of(document("<controller type='pci' index='0'/>"))
+    assert str(problem) == "/domain/devices/controller/@model: is required"
+
+
 def test_places_are_named_as_in_xpath() -> None:
     paths = [each.path for each in parsing.parse("<a><b/><c/><b><d/></b></a>").children]
     assert paths == ["/a/b[1]", "/a/c", "/a/b[2]"]
