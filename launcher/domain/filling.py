@@ -153,9 +153,9 @@ def _disks(root: Node, found: Reading, definition: Definition) -> Iterator[Edit]
         if disk.name not in origins:
             raise InvalidSpecification(f"{FIELD}: {element.path}/source: there is no disk {disk.name}")
         origin, at = origins[disk.name], definition.found.get(disk.name, Found())
-        if disk.is_block != at.block:
-            kind = "block" if at.block else "file"
-            raise InvalidSpecification(f"{FIELD}: {element.path}/@type: must be {kind}: so is the volume of disk {disk.name}")
+        if disk.is_block != (is_device := disk_origins.is_device(origin, at)):
+            kind = "block" if is_device else "file"
+            raise InvalidSpecification(f"{FIELD}: {element.path}/@type: must be {kind}: so is disk {disk.name} in the pod")
         if disk.format != (actual := disk_origins.format_of(origin, at)):
             raise InvalidSpecification(f"{FIELD}: {element.path}/driver/@type: must be {actual}: so is disk {disk.name}")
         if origin.read_only and not disk.is_read_only:
