@@ -73,7 +73,7 @@ def _labels(model_path: str, model: str, features: Sequence[tuple[str, str, str]
 
 
 def _labels_of_xml(vm: Object) -> tuple[NodeLabel, ...]:
-    """Return the labels that the XML asks for, of names that libvirt knows and labels can have: others are told at the start."""
+    """Return the labels that the XML asks for; a name that can be in no label is left to libvirt, which tells of it at the start."""
     found = _in_xml(vm)
     if found is None:
         return ()
