@@ -24,7 +24,6 @@ from handler.reconcilers import guest_status
 from handler.reconcilers.run_guest import machine_of
 from launcher.domain.definition import Definition
 from launcher.domain.document import to_xml
-from launcher.main import known
 from launcher.protocol import messages
 from tests.unit.controller.reconcilers.builders import a_migration, a_pod, a_vm
 from tests.unit.controller.reconcilers.nodes import CASCADELAKE, MILAN, ROME, SKYLAKE, a_node
@@ -155,20 +154,6 @@ def test_a_guest_that_was_started_without_it_goes_where_its_node_has_no_lead(mod
     assert "cpuModel" not in vm["status"]["domain"]
     assert set(target_of(vm)["nodeSelector"]) == {names.HOST_MODEL_LABELS + "EPYC-Rome", names.CPU_FEATURE_LABELS + "aes"}
     assert '<cpu mode="host-passthrough"' in cpu_xml(machine_of(vm, "kvm", (), chosen_cpu.running(vm)))
-
-
-@pytest.mark.parametrize(
-    ("domain", "xml", "model"),
-    [
-        ({"cpu": {"model": "EPYC"}}, "", "EPYC"),
-        ({}, "", ""),
-        ({"cpu": {"model": "host-model"}}, "", ""),
-        ({"cpu": {"model": "EPYC"}}, "<domain/>", ""),
-    ],
-)
-def test_a_launcher_says_which_model_it_was_given(domain: dict[str, Any], xml: str, model: str) -> None:
-    assert known._cpu_model(messages.Machine("n", "v", "u", domain, "kvm", domain_xml=xml)) == model
-    assert known._cpu_model(None) == ""
 
 
 @pytest.mark.parametrize(

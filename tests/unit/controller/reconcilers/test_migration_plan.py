@@ -134,6 +134,34 @@ def test_a_target_with_kvm_that_no_node_takes_is_told_of_with_what_the_guest_rel
     assert outcome(plan(seen(migration, vm=vm, target=target)))[1] == f"pod {TARGET}: denied"
 
 
+def test_a_guest_with_a_chosen_cpu_goes_where_that_is() -> None:
+    vm = a_running_vm()
+    vm["status"] |= {"cpu": {"model": "EPYC", "features": ["ibpb"]}, "domain": {"type": "kvm", "cpuModel": "EPYC"}}
+    assert not relies_on_node(a_migration(), vm, a_source_with_kvm())
+    create = plan(seen(a_migration(), vm=vm, source=a_source_with_kvm()))[0]
+    assert isinstance(create, CreatePod)
+    assert set(create.pod["spec"]["nodeSelector"]) == {"cpu-model.node.kubevirt.io/EPYC", "cpu-feature.node.kubevirt.io/ibpb"}
+    create = plan(seen(a_migration(), vm=vm, source=a_pod()))[0]
+    assert isinstance(create, CreatePod)
+    assert "nodeSelector" not in create.pod["spec"]
+
+    target = a_target(phase="Pending", node="")
+    target["spec"]["containers"][0]["resources"]["limits"][names.KVM_RESOURCE] = "1"
+    target["status"]["conditions"] = [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/1 nodes"}]
+    told = outcome(plan(seen(a_migration(phase="Scheduling", **SIDES), vm=vm, target=target)))[1]
+    assert told.startswith(f"pod {TARGET}: 0/1 nodes; status.cpu.model: EPYC needs a node with the label cpu-model.node.kubevirt.io/EPYC; ")
+    assert "the guest has the processors of node" not in told
+
+
+def test_a_guest_that_was_started_without_the_chosen_cpu_has_its_nodes() -> None:
+    vm = a_running_vm()
+    vm["status"] |= {"cpu": {"model": "EPYC"}, "domain": {"type": "kvm"}}
+    assert relies_on_node(a_migration(), vm, a_source_with_kvm())
+    create = plan(seen(a_migration(), vm=vm, source=a_source_with_kvm(), source_labels=SOURCE_LABELS))[0]
+    assert isinstance(create, CreatePod)
+    assert create.pod["spec"]["nodeSelector"] == SOURCE_LABELS
+
+
 @pytest.mark.parametrize("phase", ["Pending", "Scheduling", "Scheduled", "Stopping", "Stopped", "Failed", "Unknown"])
 def test_a_machine_that_does_not_run_cannot_migrate(phase: str) -> None:
     actions = plan(seen(a_migration(), vm=a_vm(phase=phase, attempts=[an_attempt()])))

@@ -33,6 +33,7 @@ from controller.reconcilers.observed import Observed
 from controller.reconcilers.settings import Settings
 from controller.reconcilers.virtual_machine_plan import is_handled, plan
 from tests.unit.controller.reconcilers.builders import UID, a_pod, a_vm, an_attempt
+from tests.unit.controller.reconcilers.nodes import MILAN, ROME, a_node
 
 NOW = datetime(2026, 1, 1, 0, 1, tzinfo=UTC)
 LOST = Silence(whole=frozenset({"node1"}))
@@ -867,3 +868,58 @@ def test_a_guest_goes_only_into_the_pod_whose_uid_was_written_down(observed: Obs
     for each in plan(observed):
         if isinstance(each, WriteStatus) and not each.uid_field:
             assert each.status.get("podUID") == before
+
+
+# The CPU of a machine that names none
+
+
+NODES = (a_node("node1", ROME, zone="1"), a_node("node2", MILAN, zone="2"))
+
+
+def chosen(vm: dict[str, Any], **rest: Any) -> tuple[Any, dict[str, str]]:
+    """Return ``status.cpu`` and the pod's nodeSelector."""
+    actions = plan(seen(vm, nodes=NODES, **{"kvm_offered": True, **rest}))
+    (pod,) = (each.pod for each in actions if isinstance(each, CreatePod))
+    return written(actions).get("cpu"), pod["spec"].get("nodeSelector", {})
+
+
+def test_the_best_cpu_of_all_nodes_is_chosen_and_written_down_with_the_pod_that_asks_for_it() -> None:
+    features = ["amd-ssbd", "amd-stibp", "ibpb"]
+    labels = {"cpu-model.node.kubevirt.io/EPYC-Rome-v2", *(f"cpu-feature.node.kubevirt.io/{each}" for each in features)}
+    cpu, selector = chosen(a_vm())
+    assert cpu == {"model": "EPYC-Rome-v2", "features": features}
+    assert set(selector) == labels
+
+
+def test_the_nodes_are_those_that_the_machine_asks_for_with_the_features_that_it_asks_for() -> None:
+    cpu, _ = chosen(a_vm(nodeSelector={"zone": "2"}))
+    assert cpu["model"] == "EPYC-Milan"
+    said = [{"name": "virt-ssbd"}, {"name": "ibpb", "policy": "disable"}]
+    cpu, _ = chosen(a_vm(domain={"cpu": {"features": said}, "devices": {}}))
+    assert cpu == {"model": "EPYC-Milan", "features": ["amd-ssbd", "amd-stibp", "pcid"]}
+
+
+@pytest.mark.parametrize("spec", [{"domain": {"cpu": {"model": "host-passthrough"}}}, {"domain": {"cpu": {"model": "EPYC"}}}])
+def test_for_a_machine_that_names_one_none_is_chosen(spec: dict[str, Any]) -> None:
+    cpu, selector = chosen(a_vm(**spec))
+    assert cpu is None
+    assert "cpu-model.node.kubevirt.io/EPYC-Rome-v2" not in selector
+
+
+def test_what_was_chosen_for_the_attempt_before_goes_with_it() -> None:
+    vm = a_vm(phase="Failed", attempts=[an_attempt(endTime="2026-01-01T00:00:00Z", result="Failed")])
+    vm["status"]["cpu"] = {"model": "Nehalem"}
+    assert chosen(vm, rested=999.0, kvm_offered=False) == (None, {})
+    assert chosen(vm, rested=999.0)[0]["model"] == "EPYC-Rome-v2"
+
+
+def test_a_pod_that_waits_for_a_node_is_told_of_with_what_was_chosen() -> None:
+    vm, pod = a_vm(phase="Scheduling", attempts=[an_attempt()]), a_pod(phase="Pending", node="")
+    pod["spec"]["containers"][0]["resources"]["limits"][names.KVM_RESOURCE] = "1"
+    pod["status"]["conditions"] = [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/2 nodes"}]
+    vm["status"]["cpu"] = {"model": "EPYC"}
+    ready = condition(written(plan(seen(vm, pod)))["conditions"], "Ready")
+    assert ready is not None
+    assert ready["message"] == (
+        f"pod {name_of(pod)}: 0/2 nodes; status.cpu.model: EPYC needs a node with the label cpu-model.node.kubevirt.io/EPYC"
+    )

@@ -287,6 +287,22 @@ def test_an_active_domain_is_described(before: Known, seen: Observation) -> None
     assert found == dataclasses.replace(before, status=expected, domain=dataclasses.replace(seen, reboots=2, watchdogs=3))
 
 
+@pytest.mark.parametrize(
+    ("machine", "model"),
+    [
+        (None, ""),
+        (MACHINE, ""),
+        (dataclasses.replace(MACHINE, domain={"cpu": {"model": "EPYC"}}), "EPYC"),
+        (dataclasses.replace(MACHINE, domain={"cpu": {"model": "host-model"}}), ""),
+        (dataclasses.replace(MACHINE, domain={"cpu": {"model": "EPYC"}}, domain_xml="<domain/>"), ""),
+    ],
+)
+def test_the_model_is_told_that_the_domain_was_given(machine: messages.Machine | None, model: str) -> None:
+    found = known.observed(Known(machine=machine), RUNNING, 9.0).status.domain
+    assert found is not None
+    assert found.cpu_model == model
+
+
 def test_a_second_look_at_the_same_changes_nothing() -> None:
     once = known.observed(STARTED, RUNNING, 9.0)
     assert known.observed(once, RUNNING, 10.0).status is once.status
