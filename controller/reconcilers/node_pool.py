@@ -70,18 +70,19 @@ def choose(nodes: Iterable[Object], asked: Object, said: Iterable[str]) -> Choic
         return Choice(
             None, one_line(f"the processor of node {unknown}, which the machine may run on, is none that models are known for", _MAX_TEXT)
         )
-    if len(vendors) > 1:
-        of = " and ".join(sorted(vendors))
-        return Choice(
-            None,
-            f"the machine may run on nodes of {of}, which have no model in common: spec.nodeSelector or spec.affinity can tell them apart",
+    vendor, *others = sorted(vendors)
+    if others:
+        of = " and ".join((vendor, *others))
+        text = (
+            f"the machine may run on nodes of {of}, which have no model in common: spec.nodeSelector or spec.affinity can tell them apart"
         )
+        return Choice(None, text)
     common = frozenset.intersection(*(each["metadata"][PROCESSORS] for each in pool))
-    model = next((each for each in cpu_models.MODELS[vendors.pop()] if names.CPU_MODEL_LABELS + each in common), "")
+    model = next((each for each in cpu_models.MODELS[vendor] if names.CPU_MODEL_LABELS + each in common), "")
     if not model:
         return Choice(None, "the nodes that the machine may run on have no known CPU model in common")
-    others = frozenset(said)
-    features = (each for each in cpu_models.PROTECTIONS if names.CPU_FEATURE_LABELS + each in common and each not in others)
+    besides = frozenset(said)
+    features = (each for each in cpu_models.PROTECTIONS if names.CPU_FEATURE_LABELS + each in common and each not in besides)
     return Choice(Chosen(model, tuple(features)))
 
 
@@ -109,8 +110,8 @@ def matches(node: Object, asked: Object) -> bool:
 
 
 def _label(node: Object, key: str) -> str | None:
-    found: str | None = node["metadata"]["labels"].get(key)
-    return cpu.TRUE if found is None and key in node["metadata"][PROCESSORS] else found
+    found: str | None = cpu.TRUE if key in node["metadata"][PROCESSORS] else node["metadata"]["labels"].get(key)
+    return found
 
 
 def _fits(node: Object, term: Mapping[str, Any]) -> bool:
@@ -140,7 +141,8 @@ def _holds(found: str | None, operator: str, values: Sequence[str]) -> bool:
 
 def _compares(found: str | None, operator: str, values: Sequence[str]) -> bool:
     try:
-        here, there = int(found or ""), int(values[0])
-    except (ValueError, IndexError):
+        (value,) = values
+        here, there = int(found or ""), int(value)
+    except ValueError:
         return False
     return here > there if operator == "Gt" else here < there

@@ -111,8 +111,11 @@ def test_what_is_said_of_a_node_is_one_short_line() -> None:
         ({"key": "zone", "operator": "DoesNotExist"}, False),
         ({"key": "size", "operator": "Gt", "values": ["9"]}, True),
         ({"key": "size", "operator": "Gt", "values": ["10"]}, False),
+        ({"key": "size", "operator": "Gt", "values": ["11"]}, False),
         ({"key": "size", "operator": "Lt", "values": ["11"]}, True),
         ({"key": "size", "operator": "Lt", "values": ["10"]}, False),
+        ({"key": "size", "operator": "Lt", "values": ["9"]}, False),
+        ({"key": "size", "operator": "Lt", "values": ["11", "12"]}, False),
         ({"key": "kind", "operator": "Gt", "values": ["1"]}, False),
         ({"key": "none", "operator": "Lt", "values": ["1"]}, False),
         ({"key": "size", "operator": "Lt", "values": ["many"]}, False),
@@ -137,6 +140,7 @@ def test_affinity_is_judged_as_kube_scheduler_does(requirement: dict[str, Any], 
     assert found({"matchExpressions": [requirement], "matchFields": [here]}) is fits
     assert found({"matchExpressions": [requirement, {"key": "zone", "operator": "Exists"}]}) is fits
     assert not found({"matchExpressions": [requirement], "matchFields": [{**here, "values": ["b"]}]})
+    assert found({"matchFields": [here]})
     assert not found({"matchFields": [{**here, "key": "metadata.uid"}]})
     assert found({}, {"matchExpressions": [requirement]}) is fits
     assert not found({})
@@ -151,12 +155,13 @@ def test_a_selector_asks_for_all_of_its_labels() -> None:
     assert not matches(node, {"nodeSelector": {"zone": "2"}})
     assert matches(node, {"nodeName": "a"})
     assert not matches(node, {"nodeName": "b"})
+    assert not matches(node, {"nodeName": "A"})
 
 
 def test_labels_of_processors_are_kept_once_for_all_nodes_of_a_kind() -> None:
-    one, other = (a_node(name, MILAN)["metadata"] for name in "ab")
+    one, other = (a_node(name, MILAN, ssd="true")["metadata"] for name in "ab")
     assert one[node_pool.PROCESSORS] is other[node_pool.PROCESSORS]
-    assert one["labels"] == {"kubernetes.io/hostname": "a"}
+    assert one["labels"] == {"kubernetes.io/hostname": "a", "ssd": "true"}
     assert "annotations" not in one
 
 
