@@ -8,6 +8,7 @@ import pytest
 
 from apiserver.apis.meta import quantity
 from apiserver.apis.meta.objects import Object
+from apiserver.apis.virt import cloud_init
 from controller.reconcilers.launcher_pods import disks
 from controller.reconcilers.launcher_pods.launcher_pod import needs
 from controller.reconcilers.launcher_pods.needs import Needs
@@ -64,6 +65,22 @@ def test_each_overlay_has_its_room_on_the_node() -> None:
 )
 def test_a_device_has_its_memory_in_the_pod(devices: Object, more: int) -> None:
     assert needs(a_vm(domain={"devices": devices}), {}).overhead_bytes == needs(a_vm(domain={}), {}).overhead_bytes + (more << 20)
+
+
+def test_all_that_a_made_disk_is_made_of_has_its_room() -> None:
+    def made(*sources: Object) -> int:
+        given = [{"name": f"d{position}", "type": "CloudInitNoCloud", "source": each} for position, each in enumerate(sources)]
+        return disks.made_bytes({"devices": {"disks": given}})
+
+    nothing = made({})
+    assert nothing > cloud_init.MAX_INLINE
+    for way in ("userData", "userDataBase64", "networkData", "networkDataBase64", "metaData", "metaDataBase64"):
+        assert made({way: "x" * 40_000}) >= nothing + 2 * 40_000  # the image, and the files that it is made of
+    for datum in cloud_init.DATA:
+        assert made({f"{datum}SecretRef": {"name": "s"}}) >= nothing + 2 * cloud_init.MAX_VALUES
+    assert made({"userData": "ü" * 1000}) >= nothing + 2 * 2000
+    assert made({"userData": "x" * 40_000}, {}) < 2 * made({"userData": "x" * 40_000})  # they are made one after the other
+    assert made() == 0
 
 
 def test_each_device_of_the_node_is_one_of_its_resource() -> None:
