@@ -9,7 +9,8 @@ import pytest
 from apiserver.apis.meta import quantity
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.virt import cloud_init
-from controller.reconcilers.launcher_pods import disks
+from apiserver.apis.virt.hardware.io_threads import THREAD_BYTES
+from controller.reconcilers.launcher_pods import disks, io_threads
 from controller.reconcilers.launcher_pods.launcher_pod import needs
 from controller.reconcilers.launcher_pods.needs import Needs
 from tests.unit.controller.reconcilers.builders import a_vm
@@ -65,6 +66,20 @@ def test_each_overlay_has_its_room_on_the_node() -> None:
 )
 def test_a_device_has_its_memory_in_the_pod(devices: Object, more: int) -> None:
     assert needs(a_vm(domain={"devices": devices}), {}).overhead_bytes == needs(a_vm(domain={}), {}).overhead_bytes + (more << 20)
+
+
+def test_each_thread_that_serves_disks_has_its_memory_whether_disks_share_it_or_not() -> None:
+    claim: Object = {"type": "PersistentVolumeClaim", "source": {"name": "c"}}
+    alone = {**claim, "dedicatedIOThread": True}
+
+    def overhead(count: int, *given: Object) -> int:
+        named = [{**each, "name": f"d{position}"} for position, each in enumerate(given)]
+        return io_threads.needs({"ioThreads": {"count": count}, "devices": {"disks": named}}, {}).overhead_bytes
+
+    assert overhead(0, claim) == 0
+    assert overhead(3, claim) == 3 * THREAD_BYTES
+    assert overhead(0, alone, alone) == 2 * THREAD_BYTES
+    assert overhead(3, claim, alone, alone) == 5 * THREAD_BYTES
 
 
 def test_all_that_a_made_disk_is_made_of_has_its_room() -> None:

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import resource
 from pathlib import Path
 
+import pytest
+
+from apiserver.apis.virt import layout
 from handler.devices import passthrough
 
 
@@ -30,3 +35,19 @@ def test_a_launcher_that_starts_process_below_process_keeps_nobody_looking(tmp_p
 def test_a_launcher_with_very_many_children_keeps_nobody_looking(tmp_path: Path) -> None:
     _process(tmp_path, 1, *range(2, 5000))
     assert list(passthrough._children(1, tmp_path)) == list(range(2, 2 + passthrough.MAX_PROCESSES))
+
+
+@pytest.mark.parametrize(
+    ("limit", "wanted", "left"),
+    [(5, 10, 10), (10, 5, 10), (10, 10, 10), (resource.RLIM_INFINITY, 10, resource.RLIM_INFINITY)],
+)
+def test_a_limit_is_never_lowered(limit: int, wanted: int, left: int) -> None:
+    assert passthrough._higher(limit, wanted) == left
+
+
+def test_the_limits_of_another_users_process_stay(tmp_path: Path) -> None:
+    (tmp_path / str(os.getpid())).mkdir()
+    assert (tmp_path / str(os.getpid())).stat().st_uid != layout.USER_ID
+    before = resource.getrlimit(resource.RLIMIT_MEMLOCK)
+    passthrough.allow_locking(os.getpid(), 1 << 40, proc=tmp_path)
+    assert resource.getrlimit(resource.RLIMIT_MEMLOCK) == before
