@@ -20,22 +20,10 @@ def _module(path: str, *tests: str) -> Module:
     return Module(path, tuple(f"tests/unit/{each}" for each in tests))
 
 
-_XML: Final = tuple(f"apiserver/apis/virt/domainxml/test_{each}.py" for each in ("rules", "reading", "hostile"))
 MODULES: Final = (
     _module("apiserver/apis/virt/phases.py", "apiserver/apis/virt/test_phases.py"),
     _module("apiserver/apis/virt/power.py", "apiserver/apis/virt/test_power.py"),
     _module("apiserver/apis/virt/summary.py", "apiserver/apis/virt/test_summary.py"),
-    _module("apiserver/apis/virt/guestinfo.py", "apiserver/apis/virt/test_guestinfo.py"),
-    _module("apiserver/apis/virt/domainxml/parsing.py", *_XML),
-    _module("apiserver/apis/virt/domainxml/grammar.py", *_XML),
-    _module("apiserver/apis/virt/domainxml/values.py", *_XML),
-    _module("apiserver/apis/virt/domainxml/rules.py", *_XML),
-    _module("apiserver/apis/virt/domainxml/reading.py", *_XML),
-    _module(
-        "apiserver/apis/virt/domainxml/beside.py",
-        *_XML,
-        "apiserver/apis/virt/v1alpha1/test_domain_xml.py",
-    ),
     _module("apiserver/apis/virt/podrestriction.py", "apiserver/apis/virt/test_podrestriction.py"),
     _module("controller/reconcilers/endings.py", "controller/reconcilers/test_endings.py"),
     _module("controller/reconcilers/node_pool.py", "controller/reconcilers/test_node_pool.py"),
@@ -59,9 +47,7 @@ MODULES: Final = (
     _module("handler/identity/plan.py", "handler/identity/test_plan.py"),
     _module("handler/reconcilers/guest_plan.py", "handler/reconcilers/test_guest_plan.py"),
     _module("handler/reconcilers/migration_plan.py", "handler/reconcilers/test_migration_plan.py"),
-    _module("handler/reconcilers/guest_words.py", "handler/reconcilers/test_guest_words.py"),
     _module("handler/pods/hanging.py", "handler/pods/test_hanging.py"),
-    _module("launcher/domain/filling.py", "launcher/domain/test_filling.py"),
     _module("launcher/main/arrival.py", "launcher/main/test_arrival.py"),
     _module("launcher/main/life.py", "launcher/main/test_life.py"),
     _module("launcher/main/known.py", "launcher/main/test_known.py"),

@@ -72,6 +72,8 @@ def test_what_the_kubelet_misses_is_told_with_its_field(volume: str, words: str,
         'MountVolume.SetUp failed for volume "disk-0" : failed to sync secret cache: timed out waiting for the condition',
         'MountVolume.SetUp failed for volume "disk-0" : secret "of-somebody-else" not found',
         'MountVolume.SetUp failed for volume "disk-1" : secret "user" not found',
+        'MountVolume.SetUp failed for volume "disk-0" : secret "unattend" not found',
+        'MountVolume.SetUp failed for volume "disk-0" : references non-existent secret key: zzz',
         'MountVolume.SetUp failed for volume "disk-9" : secret "user" not found',
         'Unable to attach or mount volumes: unmounted volumes=[disk-0]: secret "user" not found',
     ],
@@ -85,9 +87,10 @@ def test_what_was_mended_is_not_told_beside_what_was_not() -> None:
     found = fault(FIRST_BOOT, [old, new])
     assert found is not None
     assert (found[0], "user" in found[1]) == ("ConfigMapNotFound", False)
-    both = fault(FIRST_BOOT, [{**old, "last": "2026-01-01T00:05:00Z"}, new])
-    assert both is not None
-    assert "user" in both[1]
+    for last in ("2026-01-01T00:05:00Z", "2026-01-01T00:04:00Z"):  # six minutes before the newest, too
+        both = fault(FIRST_BOOT, [{**old, "last": last}, new])
+        assert both is not None
+        assert "user" in both[1]
 
 
 def test_events_of_every_api_tell_their_time_and_strange_ones_do_no_harm() -> None:
@@ -126,6 +129,9 @@ def test_a_pod_that_waits_is_looked_at_more_and_more_seldom() -> None:
         True,
     ]
     late = BOUND + timedelta(seconds=60)
+    assert mounted_sources.next_look(pending(), pod, late) == 30.0
+    assert mounted_sources.next_look(pending(), a_pod(), late) is None
+    assert mounted_sources.next_look(a_vm(), pod, late) is None
     assert not mounted_sources.is_to_look(a_vm(), pod, late)
     assert not mounted_sources.is_to_look(pending(), a_pod(), late)
     assert not mounted_sources.is_to_look(pending(), a_pod(phase="Pending", node=""), late)

@@ -97,3 +97,4 @@ def test_only_labels_of_ours_are_stale() -> None:
         "cpu-feature.node.kubevirt.io/avx",
         "cpu-model.node.kubevirt.io/EPYC",
     ]
+    assert capabilities.stale([], {"cpu-feature.node.kubevirt.io/sse": "true"}) == []

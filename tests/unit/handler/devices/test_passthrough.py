@@ -51,3 +51,15 @@ def test_the_limits_of_another_users_process_stay(tmp_path: Path) -> None:
     before = resource.getrlimit(resource.RLIMIT_MEMLOCK)
     passthrough.allow_locking(os.getpid(), 1 << 40, proc=tmp_path)
     assert resource.getrlimit(resource.RLIMIT_MEMLOCK) == before
+
+
+def test_few_of_the_groups_of_a_pod_are_looked_at(tmp_path: Path) -> None:
+    (tmp_path / "dev/vfio").mkdir(parents=True)
+    for name in ("vfio", "1234567", "x", *map(str, range(100, 100 + 2 * passthrough.MAX_GROUPS))):
+        (tmp_path / "dev/vfio" / name).touch()
+    root = os.open(tmp_path, os.O_PATH | os.O_DIRECTORY)
+    try:
+        found = [each.path for each in passthrough.groups(root)]
+    finally:
+        os.close(root)
+    assert found == [f"/dev/vfio/{number}" for number in range(100, 100 + passthrough.MAX_GROUPS)]

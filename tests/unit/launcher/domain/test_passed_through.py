@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from launcher.domain import migratability
+from launcher.domain import migratability, passed_through
 from launcher.domain.definition import Definition
 from launcher.domain.document import to_xml
 from launcher.domain.passed_through import variables
@@ -68,3 +68,7 @@ def test_a_device_of_the_node_stays_on_it() -> None:
 def test_only_what_device_plugins_say_is_taken_from_the_environment() -> None:
     ours = {"PCI_RESOURCE_A": "1", "MDEV_PCI_RESOURCE_B": "2"}
     assert variables({**ours, "PATH": "/bin", "XPCI_RESOURCE_C": "3"}) == ours
+
+
+def test_of_a_long_list_of_a_device_plugin_the_beginning_is_read() -> None:
+    assert len(passed_through._given("a.example/b", {"PCI_RESOURCE_A_EXAMPLE_B": "x," * 5000})) == passed_through._MAX_VALUE // 2
