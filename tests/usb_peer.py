@@ -40,6 +40,8 @@ class Peer:
         """QEMU has ended the connection, or it was closed."""
         self._vendor, self._product, self._text, self._kind = vendor, product, text, kind
         self._long_ids = False
+        self.heard, self.sent = b"", b""
+        """All bytes, both ways."""
         self._thread = threading.Thread(target=self._run)
 
     def __enter__(self) -> Self:
@@ -107,6 +109,7 @@ class Peer:
 
     def _send(self, kind: int, number: int, body: bytes) -> None:
         head = struct.pack("<II", kind, len(body)) + struct.pack("<Q" if self._long_ids else "<I", number)
+        self.sent += head + body
         self._socket.sendall(head + body)
 
     def _receive(self) -> tuple[int, int, bytes]:
@@ -121,4 +124,5 @@ class Peer:
             if not more:
                 raise EOFError
             data += more
+        self.heard += data
         return data

@@ -13,6 +13,7 @@ from typing import Final
 from aiohttp import WSMsgType, web
 
 from apiserver.apis.virt import streams
+from handler.streams.usbredir import Breach, Packets
 
 CHUNK_BYTES: Final = 64 << 10
 AHEAD_BYTES: Final = 16 << 10
@@ -20,6 +21,7 @@ AHEAD_BYTES: Final = 16 << 10
 MAX_MESSAGE_BYTES: Final = 64 << 10
 """virt-api sends no longer ones."""
 CLOSE_UNSUPPORTED: Final = 1003
+CLOSE_PROTOCOL_ERROR: Final = 1002
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,22 +38,30 @@ class _Ended(Exception):
         self.close = close
 
 
-async def run(socket: web.WebSocketResponse, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Close | None:
-    """Copy until either side ends and return how to close the websocket."""
+async def run(
+    socket: web.WebSocketResponse, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, packets: Packets | None = None
+) -> Close | None:
+    """Copy until either side ends and return how to close the websocket; ``packets``: the bytes are held to the protocol of usbredir."""
     closes: list[Close | None] = []
     try:
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(_to_socket(socket, reader))
-            tasks.create_task(_to_guest(socket, writer))
+            tasks.create_task(_to_socket(socket, reader, writer, packets))
+            tasks.create_task(_to_guest(socket, writer, packets))
     except* _Ended as group:
         closes = [error.close for error in group.exceptions if isinstance(error, _Ended)]
     return closes[0] if closes else None
 
 
-async def _to_socket(socket: web.WebSocketResponse, reader: asyncio.StreamReader) -> None:
+async def _to_socket(
+    socket: web.WebSocketResponse, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, packets: Packets | None
+) -> None:
     try:
         while data := await reader.read(CHUNK_BYTES):
+            if packets is not None:
+                writer.write(packets.from_guest(data))
             await socket.send_bytes(data)  # waits while the peer's window is full
+    except Breach as error:
+        raise _Ended(Close(CLOSE_PROTOCOL_ERROR, str(error))) from error
     except OSError as error:
         if isinstance(error, ConnectionResetError) and socket.closed:
             raise _Ended(None) from error
@@ -59,13 +69,15 @@ async def _to_socket(socket: web.WebSocketResponse, reader: asyncio.StreamReader
     raise _Ended(Close(streams.CLOSE_NORMAL, "the guest is off"))
 
 
-async def _to_guest(socket: web.WebSocketResponse, writer: asyncio.StreamWriter) -> None:
+async def _to_guest(socket: web.WebSocketResponse, writer: asyncio.StreamWriter, packets: Packets | None) -> None:
     async for message in socket:
         if message.type is not WSMsgType.BINARY:
             raise _Ended(Close(CLOSE_UNSUPPORTED, "only binary messages are carried"))
         try:
-            writer.write(message.data)
+            writer.write(packets.from_client(message.data) if packets is not None else message.data)
             await writer.drain()
+        except Breach as error:
+            raise _Ended(Close(CLOSE_PROTOCOL_ERROR, str(error))) from error
         except OSError as error:
             raise _Ended(Close(streams.CLOSE_NORMAL, "the guest is off")) from error
     raise _Ended(None)

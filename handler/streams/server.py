@@ -29,6 +29,7 @@ from handler.streams import pipe, reading
 from handler.streams.limits import DEFAULTS, Limits, OpenStreams, Wanted
 from handler.streams.reading import Reading, Waiting
 from handler.streams.slots import Slots
+from handler.streams.usbredir import Packets
 
 logger = logging.getLogger(__name__)
 
@@ -175,7 +176,7 @@ class Server:
                 request.transport.set_write_buffer_limits(high=pipe.CHUNK_BYTES)  # of TLS it is 512 KiB by itself
                 buffers.narrow(request.transport, pipe.CHUNK_BYTES)
             self._open.add(socket)
-            close = await pipe.run(socket, reader, writer)
+            close = await pipe.run(socket, reader, writer, Packets() if stream.startswith(streams.usbredir()) else None)
             if close is not None:
                 after = self._lookup(info["namespace"], info["name"], info["uid"])
                 if close.code == streams.CLOSE_NORMAL and (after is None or after.moving):

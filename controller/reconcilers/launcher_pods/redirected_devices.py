@@ -9,7 +9,7 @@ from apiserver.apis.virt.hardware import redirected_devices
 from controller.reconcilers.launcher_pods.needs import MIB, Claims, Needs
 
 SLOT_BYTES: Final = 16 * MIB
-"""Transfers of one device that are on their way, with a copy of each; drivers have not more than a few of a MiB at a time."""
+"""One packet of the longest that virt-handler passes, and as much of what waits for the guest and for the client."""
 
 
 def needs(domain: Object, claims: Claims) -> Needs:

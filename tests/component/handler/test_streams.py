@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import ssl
+import struct
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -23,13 +24,15 @@ from tests.fakes.launcher import run_directory
 class Guest:
     """The console socket of a pod: greets, and echoes in capitals."""
 
+    greeting = b"login: "
+
     def __init__(self) -> None:
         self.received = b""
         self.writers: list[asyncio.StreamWriter] = []
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.writers.append(writer)
-        writer.write(b"login: ")
+        writer.write(self.greeting)
         while data := await reader.read(1 << 16):
             self.received += data
             writer.write(data.upper())
@@ -143,10 +146,20 @@ async def test_a_further_serial_port_has_a_console_of_its_own(scene: Scene) -> N
         os.close(directory)
 
 
+HELLO = struct.pack("<III64sI", 0, 68, 0, b"a guest", 1 << 5)
+"""Of usbredir, with 64 bits for ids."""
+
+
+class UsbGuest(Guest):
+    """QEMU's end of a slot."""
+
+    greeting = HELLO
+
+
 @asynccontextmanager
-async def slots(scene: Scene, *numbers: int) -> AsyncIterator[list[Guest]]:
+async def slots(scene: Scene, *numbers: int) -> AsyncIterator[list[UsbGuest]]:
     """Serve the sockets of slots for USB devices, each with a guest of its own."""
-    guests = [Guest() for _ in numbers]
+    guests = [UsbGuest() for _ in numbers]
     directory = os.open(run_directory(scene.root, "pod-1"), os.O_PATH)
     paths = [f"/proc/self/fd/{directory}/{layout.redirection_socket(number)}" for number in numbers]
     servers = [await asyncio.start_unix_server(guest.serve, path) for guest, path in zip(guests, paths, strict=True)]
@@ -159,24 +172,28 @@ async def slots(scene: Scene, *numbers: int) -> AsyncIterator[list[Guest]]:
         os.close(directory)
 
 
+async def taken(
+    scene: Scene, session: aiohttp.ClientSession, slot: int | None = None, uid: str = "uid-1"
+) -> aiohttp.ClientWebSocketResponse:
+    """Return a stream of a slot, after QEMU's hello."""
+    url = scene.url(uid, streams.usbredir(slot))
+    socket = await session.ws_connect(url, protocols=(streams.SUBPROTOCOL,), server_hostname="n.virt-handler")
+    assert await socket.receive_bytes() == HELLO
+    return socket
+
+
 async def test_a_usb_device_takes_the_first_slot_that_is_free_and_a_taken_one_is_a_conflict(scene: Scene) -> None:
     async with slots(scene, 0, 1) as guests, scene.session() as session:
-
-        async def taken(slot: int | None = None) -> aiohttp.ClientWebSocketResponse:
-            url = scene.url(stream=streams.usbredir(slot))
-            socket = await session.ws_connect(url, protocols=(streams.SUBPROTOCOL,), server_hostname="n.virt-handler")
-            assert await socket.receive_bytes() == b"login: "
-            return socket
 
         async def refused(slot: int | None = None) -> str:
             body = await scene.refused(scene.url(stream=streams.usbredir(slot)))
             assert (body["code"], body["reason"]) == (409, "Conflict")
             return str(body["message"])
 
-        first = await taken()
+        first = await taken(scene, session)
         assert [len(each.writers) for each in guests] == [1, 0]
         assert 'kubevirt.io "testvm": slot 0 for redirected devices has a client' in await refused(0)
-        second = await taken()
+        second = await taken(scene, session)
         assert [len(each.writers) for each in guests] == [1, 1]
         assert "every slot for redirected devices has a client" in await refused()
         assert "slot 1 for" in await refused(1)
@@ -185,7 +202,7 @@ async def test_a_usb_device_takes_the_first_slot_that_is_free_and_a_taken_one_is
         async with asyncio.timeout(5):
             while scene.server.count > 1:
                 await asyncio.sleep(0.01)
-        third = await taken()
+        third = await taken(scene, session)
         assert [len(each.writers) for each in guests] == [2, 1]
         for each in (second, third):
             await each.close()
@@ -199,10 +216,20 @@ async def test_the_slots_of_machines_are_their_own_and_a_dial_that_fails_takes_n
     async with slots(scene, 0), scene.session() as session:
         for uid in ("uid-1", "uid-3"):
             scene.targets[uid] = Target("pod-1")
-            socket = await session.ws_connect(
-                scene.url(uid, stream=streams.usbredir(0)), protocols=(streams.SUBPROTOCOL,), server_hostname="n.virt-handler"
-            )
-            assert await socket.receive_bytes() == b"login: "
+            await taken(scene, session, 0, uid)
+
+
+async def test_what_breaks_the_protocol_of_usb_devices_does_not_reach_the_guest(scene: Scene) -> None:
+    async with slots(scene, 0) as (guest,), scene.session() as session:
+        socket = await taken(scene, session)
+        disconnect = struct.pack("<IIQ", 2, 0, 0)
+        await socket.send_bytes(HELLO + disconnect)
+        assert await socket.receive_bytes() == (HELLO + disconnect).upper()
+        await socket.send_bytes(disconnect + struct.pack("<IIQ", 101, 129 << 20, 0))
+        closed = await socket.receive()
+        assert (closed.type, closed.data) == (aiohttp.WSMsgType.CLOSE, 1002)
+        assert closed.extra == "a packet of type 101 has 135266304 bytes, and not 8 to 8388616"
+        assert guest.received == HELLO + disconnect
 
 
 async def test_several_may_attach_to_one_console(scene: Scene) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import socket
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -9,9 +12,11 @@ from typing import Any, Final
 import pytest
 
 from apiserver.apis.virt import layout
+from handler.streams.usbredir import Breach, Packets, Type
 from launcher.protocol import messages
 from tests.host.launcher import guest, relay, sandbox
 from tests.host.launcher.sandbox import NO_GRAPHICS, Launcher, Viewer, a_machine, wait_for
+from tests.unit.handler.streams import test_usbredir as packets
 from tests.usb_peer import VENDOR_SPECIFIC, Peer
 
 pytestmark = [pytest.mark.host, pytest.mark.timeout(300)]
@@ -77,6 +82,8 @@ def test_the_guest_sees_the_devices_that_clients_connect(start: Start) -> None:
             until_seen(viewer, "12 1209:0002 thing 2")
             assert not one.ended.is_set()
         wait_for(lambda: devices(viewer) == INPUTS | {STICK}, 60, "both devices to be pulled out")
+        judge = Packets()
+        assert judge.from_guest(one.heard) + judge.from_client(one.sent) == one.sent  # virt-handler would have passed it all
 
         with connected(0, 3) as refused, connected(1, 4, vendor=0x046D) as stranger:
             assert refused.rejected.wait(30)
@@ -111,3 +118,38 @@ def test_a_machine_moves_without_the_devices_of_clients_and_takes_them_again(sta
             wait_for(lambda: devices(other) == set(), 60, "the device to be pulled out")
             with connected(target):
                 until_seen(other, "12 1209:0001 thing")
+
+
+def outlived(directory: Path, sent: bytes) -> bool:
+    """Tell whether a QEMU without a guest outlives what a client sends after its hello."""
+    path = directory / "slot"
+    chardev = f"socket,id=slot,path={path},server=on,wait=off"
+    said = b""
+    command = ["qemu-system-x86_64", "-nodefaults", "-display", "none", "-m", "64", "-device", "qemu-xhci", "-chardev", chardev]
+    with subprocess.Popen([*command, "-device", "usb-redir,chardev=slot"], cwd="/", stderr=subprocess.DEVNULL) as qemu:
+        try:
+            wait_for(path.exists, 60, "the socket")
+            for what in (packets.hello() + sent, b""):
+                said = b""
+                with socket.socket(socket.AF_UNIX) as client, contextlib.suppress(OSError):
+                    client.settimeout(60)
+                    client.connect(str(path))
+                    said = client.recv(4096)
+                    client.sendall(what)
+                    client.shutdown(socket.SHUT_WR)
+                    while client.recv(4096):  # what QEMU has not read is lost otherwise
+                        pass
+            return bool(said)
+        finally:
+            qemu.kill()
+
+
+def test_qemu_outlives_what_is_passed_to_it_and_not_what_is_not(tmp_path: Path) -> None:
+    more = packets.packet(Type.DEVICE_DISCONNECT) * 1024  # QEMU reads 4 KiB at a time, and ends as it reads on
+    wrong = packets.packet(Type.BULK, length=129 << 20)
+    for sent, outlives in ((packets.SAID + more, True), (wrong + more, False), (packets.FILTER + more, False)):
+        judge = packets.greeted()
+        with contextlib.nullcontext() if outlives else pytest.raises(Breach):
+            assert judge.from_client(sent) == sent
+        assert outlived(tmp_path, sent) is outlives
+        (tmp_path / "slot").unlink(missing_ok=True)
