@@ -33,6 +33,10 @@ LOOK_SECONDS: Final = (2.0, 30.0)
 """Shortest and longest wait between two looks: about as long as the pod is waiting."""
 SAME_TIME: Final = timedelta(minutes=6)
 """Events that are so much older than the newest one are of what was mended: the kubelet repeats each at least every five minutes."""
+LOOKS_AGAIN: Final = (
+    "as the kubelet last found it: it looks again at least every two minutes, and the virtual machine starts when that is there"
+)
+"""What is said of when the kubelet found it: its time is not, which would be a write for each look of each machine that waits."""
 
 _VOLUME: Final = re.compile(r'for volume "([^"]{1,63})" : (.*)', re.DOTALL)
 _NO_OBJECT: Final = re.compile(r'\b(secret|configmap)s? "([^"]{1,253})" not found', re.IGNORECASE)
@@ -82,14 +86,14 @@ def is_to_look(vm: Object, pod: Object, now: datetime) -> bool:
 
 
 def next_look(vm: Object, pod: Object, now: datetime) -> float | None:
-    """Return after how many seconds to look at a pod again that does not run; None where nothing is mounted, or no node has it."""
+    """Return after how many seconds to look again at a pod that waits for its volumes; None where it does not, or nothing is mounted."""
     waited = _waited(pod, now)
     return None if waited is None or not of(vm) else min(max(waited, LOOK_SECONDS[0]), LOOK_SECONDS[1])
 
 
 def _waited(pod: Object, now: datetime) -> float | None:
     bound_at = pod_state.bound_at(pod)
-    if bound_at is None or pod_state.phase_of(pod) != "Pending":
+    if bound_at is None or pod_state.phase_of(pod) != "Pending" or pod_state.has_volumes(pod):
         return None
     return (now - times.parse(bound_at)).total_seconds()
 
@@ -112,14 +116,23 @@ def fault(vm: Object, events: Sequence[Object]) -> tuple[str, str] | None:
     if not told:
         return None
     said = "; ".join(text for _, text in list(told)[:MAX_TOLD])
-    message = one_line(f"{said}; the virtual machine starts when that is there", pod_state.MAX_MESSAGE)
+    message = one_line(f"{said}; {LOOKS_AGAIN}", pod_state.MAX_MESSAGE)
     return next(iter(told))[0], message
 
 
 def _newest(events: Sequence[Object]) -> list[Object]:
-    """Return the Events of the time of the newest one, that one first."""
-    dated = sorted(((_time(event), event) for event in events), key=lambda each: each[0], reverse=True)
-    return [event for time, event in dated if dated[0][0] - time <= SAME_TIME]
+    """Return the newest Event of each volume, of those of the time of the newest one; that one first.
+
+    Of two that are equally old the later one in the list counts: the server has them in the order of their names, which begin alike and
+    end with the time at which they were made.
+    """
+    dated = sorted(((_time(event), event) for event in reversed(events)), key=lambda each: each[0], reverse=True)
+    found: dict[str, Object] = {}
+    for time, event in dated:
+        match = _VOLUME.search(str(event["message"]))
+        if match is not None and dated[0][0] - time <= SAME_TIME:
+            found.setdefault(match[1], event)
+    return list(found.values())
 
 
 def _time(event: Object) -> datetime:

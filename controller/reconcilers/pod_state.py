@@ -123,6 +123,13 @@ def obstacle(pod: Object) -> tuple[str, str] | None:
     return None
 
 
+def has_volumes(pod: Object) -> bool:
+    """Return whether its node has mounted its volumes: a kubelet makes the sandbox, pulls images and makes containers after that."""
+    waiting = (dig(each, "state", "waiting", "reason") or "" for each in dig(pod, "status", "containerStatuses") or ())
+    sandbox = condition(dig(pod, "status", "conditions"), "PodReadyToStartContainers") or {}
+    return bool(node_of(pod)) and (sandbox.get("status") == "True" or any(each not in _NORMAL_WAITING for each in waiting))
+
+
 def bound_at(pod: Object) -> str | None:
     """Return when the pod got its node (RFC 3339), or None."""
     scheduled = condition(dig(pod, "status", "conditions"), "PodScheduled")

@@ -212,11 +212,26 @@ def _hand_over(seen: Observed, pod: Object) -> tuple[Action, ...]:
 def _say_obstacle(seen: Observed, pod: Object) -> tuple[Action, ...]:
     found = pod_state.obstacle(pod)
     if found is None:
-        return _wait_for_sources(seen, pod) or _say_slow(seen, pod)
+        return _say_sources_came(seen, pod) or _wait_for_sources(seen, pod) or _say_slow(seen, pod)
     reason, message = found
     chosen = chosen_cpu.chosen(seen.vm)
     demands = cpu.demands(seen.vm, chosen) if pod_state.is_unschedulable(pod) and pod_state.has_kvm(pod) else ""
-    return saying.say(seen, "False", reason, "; ".join(filter(None, (f"pod {name_of(pod)}: {message}", demands))), warn=True)
+    text = "; ".join(filter(None, (f"pod {name_of(pod)}: {message}", demands)))
+    return saying.write(seen, _without_lack(seen, pod, saying.ready(seen, "False", reason, text)), Emit("Warning", reason, text))
+
+
+def _without_lack(seen: Observed, pod: Object, conditions: list[Object]) -> Object:
+    """Return the status with these conditions; what a pod has mounted is not missing any more, whatever else is in its way."""
+    if words.waits_for_source(seen.vm) and pod_state.has_volumes(pod):
+        conditions = with_condition(conditions, _disks_ready(seen), now=times.to_rfc3339(seen.now))
+    return {**saying.status_of(seen), "conditions": conditions}
+
+
+def _say_sources_came(seen: Observed, pod: Object) -> tuple[Action, ...]:
+    if not words.waits_for_source(seen.vm) or not pod_state.has_volumes(pod):
+        return ()
+    message = f"pod {name_of(pod)} has its volumes; its container is being made"
+    return (*saying.write(seen, _without_lack(seen, pod, saying.ready(seen, "False", "PodNotRunning", message))), LookAgain(SLOW_SECONDS))
 
 
 def _wait_for_sources(seen: Observed, pod: Object) -> tuple[Action, ...]:

@@ -98,7 +98,7 @@ def _alive(observed: Observed, vm: Mapping[str, Any], launcher: messages.Status)
         if off:
             return Finish(End(power.RESULT_STOPPED, "ShutDown", f"not started: {wish.message}"))
         return Start(paused=power.wants_paused(vm))
-    if off and not launcher.stopping:
+    if off and (not launcher.stopping or _is_too_patient(launcher, vm)):
         return Call(messages.Shutdown(grace_seconds(vm)))
     if observed.starting and not launcher.stopping:
         return Start(paused=power.wants_paused(vm))  # until it is answered: on its way a guest is paused by nobody's wish
@@ -145,6 +145,14 @@ def grace_seconds(vm: Mapping[str, Any]) -> float:
     """Return how long the guest may take to shut down: its spec says so, its deletion does not (virt-api gives that no time)."""
     given = objects.dig(vm, "spec", "terminationGracePeriodSeconds")
     return 30.0 if given is None else float(given)
+
+
+def _is_too_patient(launcher: messages.Status, vm: Mapping[str, Any]) -> bool:
+    """Whether the grace period was shortened after the guest was asked to shut down.
+
+    A launcher that was born before it could say which one it has is not asked again: it would be at every look.
+    """
+    return launcher.grace_seconds is not None and grace_seconds(vm) < launcher.grace_seconds
 
 
 def _left(launcher: messages.Status | None) -> bool:

@@ -149,7 +149,8 @@ def asked_to_stop(known: Known, grace_seconds: float, now: float) -> Known:
     stopping = known.stopping or life.Stopping(now + grace_seconds, now)
     stopping = dataclasses.replace(stopping, deadline=min(now + grace_seconds, stopping.deadline))
     known = dataclasses.replace(known, stopping=stopping, run=dataclasses.replace(known.run, asked_to_stop=True))
-    return _with_status(known, stopping=True)
+    told = known.status.grace_seconds
+    return _with_status(known, stopping=True, grace_seconds=grace_seconds if told is None else min(told, grace_seconds))
 
 
 def next_step(known: Known, now: float, *, fresh: bool, operating: bool) -> life.Step:
@@ -191,7 +192,7 @@ def begun(known: Known, step: life.Step, now: float) -> Known:
             stopping = dataclasses.replace(known.stopping, attempts=known.stopping.attempts + 1, last_attempt=now)
             return dataclasses.replace(known, stopping=stopping)
         case life.Step.DESTROY:
-            return destroying(known)
+            return destroying(_ignored(known, now))
         case life.Step.END:
             return dataclasses.replace(known, over=True)
         case _:
@@ -201,6 +202,12 @@ def begun(known: Known, step: life.Step, now: float) -> Known:
 def destroying(known: Known) -> Known:
     """Return what is known from the moment at which libvirt is asked to destroy the domain."""
     return dataclasses.replace(known, run=dataclasses.replace(known.run, destroyed=True))
+
+
+def _ignored(known: Known, now: float) -> Known:
+    if known.stopping is None or not known.stopping.attempts or known.run.destroyed:
+        return known
+    return dataclasses.replace(known, run=dataclasses.replace(known.run, ignored_seconds=now - known.stopping.since))
 
 
 def ended(known: Known, kind: messages.EndingKind, message: str, now: float) -> Known:

@@ -106,6 +106,8 @@ class Run:
     asked_to_stop: bool = False
     destroyed: bool = False
     """By us."""
+    ignored_seconds: float = 0.0
+    """Time between the first request to power off and the moment at which we destroyed it; 0 where the guest was never asked."""
     migrated_to: str = ""
     """uid of the outgoing migration that succeeded, or that libvirt says took the domain away."""
 
@@ -122,12 +124,17 @@ def ending_of(run: Run, last: Observation | None) -> tuple[messages.EndingKind, 
             else ("shutdown", "the guest powered off")
         )
     if run.destroyed:
-        return "destroyed", "the guest was powered off without its consent" if run.ran else NOT_RUN
+        return "destroyed", _powered_off(run) if run.ran else NOT_RUN
     if reason == "destroyed":
         return "destroyed", "the domain was destroyed, not by virt-launcher"
     if reason in ("crashed", "failed", "panicked", "watchdog"):
         return "crashed", {"panicked": PANICKED, "watchdog": WATCHDOG_FIRED}.get(reason, "QEMU ended unexpectedly")
     return "crashed", f"the domain is {reason}: QEMU ended while nobody looked"
+
+
+def _powered_off(run: Run) -> str:
+    off = "the guest was powered off without its consent"
+    return f"{off}: it did not power off within {run.ignored_seconds:.0f} s of being asked" if run.ignored_seconds else off
 
 
 def fault_of(domain: Observation, names: Mapping[str, str]) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Final
 
 from launcher.hypervisor.port import Hypervisor, HypervisorError
@@ -27,6 +29,8 @@ class Stop:
         self._record = watch.record
         self._migrations = migrations
         self._requested = asyncio.Event()
+        self._timeout: asyncio.Timeout | None = None
+        """Of what libvirt is asked for now."""
 
     def request(self, grace_seconds: float) -> None:
         """Have the guest power off within its grace period; of several, the one that ends first counts."""
@@ -34,6 +38,8 @@ class Stop:
             logger.info("the guest has to power off", extra={"grace_seconds": grace_seconds})
         self._record.take(known.asked_to_stop, grace_seconds, asyncio.get_running_loop().time())
         self._requested.set()
+        if self._timeout is not None and not self._timeout.expired():
+            self._timeout.reschedule(self._patience())
 
     async def destroy(self) -> None:
         """Power the guest off at once, unless it is off.
@@ -71,8 +77,18 @@ class Stop:
         except TimeoutError:
             return False
 
-    def _limit(self) -> asyncio.Timeout:
-        return asyncio.timeout_at(known.patience(self._record.known, asyncio.get_running_loop().time()))
+    @asynccontextmanager
+    async def _limit(self) -> AsyncIterator[None]:
+        """Bound what is asked of libvirt; a shorter grace period that comes meanwhile bounds that, too."""
+        async with asyncio.timeout_at(self._patience()) as timeout:
+            self._timeout = timeout
+            try:
+                yield
+            finally:
+                self._timeout = None
+
+    def _patience(self) -> float | None:
+        return known.patience(self._record.known, asyncio.get_running_loop().time())
 
     async def _take(self, step: Step) -> None:
         self._record.take(known.begun, step, asyncio.get_running_loop().time())

@@ -97,7 +97,10 @@ class Sync:
 
 @dataclass(frozen=True, slots=True)
 class Shutdown:
-    """Asks the guest to power off and destroys it when ``grace_seconds`` are over. Answered when the guest has been asked."""
+    """Asks the guest to power off and destroys it when ``grace_seconds`` are over. Answered when the guest has been asked.
+
+    Asked again, the period that ends first counts.
+    """
 
     grace_seconds: float
 
@@ -285,6 +288,8 @@ class Status:
     """Set once the run is over; nothing will ever run in this pod again, and virt-launcher is about to exit."""
     stopping: bool = False
     """The guest was asked to shut down, by ``Shutdown`` or SIGTERM."""
+    grace_seconds: float | None = None
+    """The shortest grace period that it was given since; None before it was asked, or virt-launcher was born before it could say so."""
     consoles: int = 0
     """Connections to the console socket."""
     reboots: int = 0

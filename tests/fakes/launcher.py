@@ -141,7 +141,8 @@ class FakeLauncher:
             case _ if domain is None:
                 return "Conflict", "there is no domain"
             case messages.Shutdown():
-                self.change(stopping=True)
+                told = self.status.grace_seconds
+                self.change(stopping=True, grace_seconds=request.grace_seconds if told is None else min(told, request.grace_seconds))
             case messages.Destroy():
                 self.end("destroyed")
             case messages.Suspend():

@@ -139,6 +139,26 @@ async def test_stop_shuts_the_guest_down_and_says_so_first(world: World) -> None
     assert world.writes() == 3
 
 
+async def test_a_grace_period_that_is_shortened_while_the_guest_shuts_down_is_sent_once_by_whichever_handler_lives(world: World) -> None:
+    def sent() -> list[messages.Action | messages.Read]:
+        return [each for each in launcher.received if isinstance(each, messages.Shutdown)]
+
+    await world.vm()
+    launcher = await world.launcher("pod-1")
+    async with world.handler():
+        await eventually(lambda: phase_is(world, "Running"))
+        await world.api.edit(VMS, "default", "testvm", lambda vm: vm["status"].update(request=a_request("Stop")))
+        await eventually(lambda: phase_is(world, "Stopping"))
+        await world.api.edit(VMS, "default", "testvm", lambda vm: vm["spec"].update(terminationGracePeriodSeconds=3))
+        await eventually(lambda: messages.Shutdown(3.0) in sent())
+    await world.api.edit(VMS, "default", "testvm", lambda vm: vm["spec"].update(terminationGracePeriodSeconds=2))
+    async with world.handler():
+        await eventually(lambda: messages.Shutdown(2.0) in sent())
+        launcher.end("destroyed")
+        await eventually(lambda: phase_is(world, "Stopped"))
+    assert sent() == [messages.Shutdown(30.0), messages.Shutdown(3.0), messages.Shutdown(2.0)]
+
+
 async def test_a_start_that_is_slow_is_asked_for_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run_guest, "START_PATIENCE_SECONDS", 0.05)
     await world.vm()

@@ -23,7 +23,7 @@ SPEC = {key: value for key, value in FIRST_BOOT["spec"].items() if key in ("doma
 USER = "spec.domain.devices.disks[0].source.userDataSecretRef"
 NET = "spec.domain.devices.disks[0].source.networkDataSecretRef"
 KEYS = "spec.accessCredentials[0].sshPublicKey.source.secret.secretName"
-ENDING = "; the virtual machine starts when that is there"
+ENDING = f"; {mounted_sources.LOOKS_AGAIN}"
 
 
 def an_event(volume: str, words: str, last: str = "2026-01-01T00:10:00Z") -> dict[str, Any]:
@@ -93,6 +93,21 @@ def test_what_was_mended_is_not_told_beside_what_was_not() -> None:
         assert "user" in both[1]
 
 
+@pytest.mark.parametrize("seconds", [0, 60])
+def test_of_several_looks_at_one_volume_the_last_one_counts(seconds: int) -> None:
+    """The Secret came, without its key; then the key came, and another Secret went."""
+    missing, keyless = 'secret "net" not found', "references non-existent secret key: eth0.yaml"
+    for first, second, said in ((missing, keyless, "net has no key eth0.yaml"), (keyless, missing, "net not found")):
+        events = [an_event("disk-0", first, "2026-01-01T00:00:00Z"), an_event("disk-0", second, f"2026-01-01T00:{seconds // 60:02}:00Z")]
+        other = an_event("disk-2", 'configmap "settings" not found', "2026-01-01T00:00:00Z")
+        found = fault(FIRST_BOOT, [*events, other])
+        assert found is not None
+        assert sorted(found[1].removesuffix(ENDING).split("; ")) == [
+            f"{NET}: Secret {said}",
+            "spec.domain.devices.disks[2].source.name: ConfigMap settings not found",
+        ]
+
+
 def test_events_of_every_api_tell_their_time_and_strange_ones_do_no_harm() -> None:
     assert trim_event({"series": {"lastObservedTime": "a"}, "eventTime": "b"})["last"] == "a"
     assert trim_event({"lastTimestamp": None, "eventTime": "b"})["last"] == "b"
@@ -154,6 +169,51 @@ def test_a_missing_secret_is_told_once_and_taken_back_when_the_pod_runs() -> Non
     handed = condition(written(planned(waiting, a_pod(), 91)), "DisksReady")
     assert handed is not None
     assert handed["status"] == "True"
+
+
+@pytest.mark.parametrize("reason", ["ErrImagePull", "ImagePullBackOff", "CreateContainerConfigError"])
+def test_a_secret_that_is_mounted_is_not_missing_whatever_else_is_in_the_way_of_the_pod(reason: str) -> None:
+    pod, event = a_pod(phase="Pending"), an_event("disk-0", 'secret "user" not found')
+    waiting = pending(conditions=written(planned(pending(), pod, 3, event)))
+    pod["status"]["containerStatuses"][0]["state"] = {"waiting": {"reason": reason, "message": "no such thing"}}
+    assert not mounted_sources.is_to_look(waiting, pod, BOUND + timedelta(seconds=60))
+    conditions = written(planned(waiting, pod, 60, event))
+    assert {each["type"]: (each["status"], each["reason"]) for each in conditions} == {
+        "DisksReady": ("True", "NoClaims"),
+        "Ready": ("False", reason),
+    }
+    assert planned(pending(conditions=conditions), pod, 90, event) == ()
+
+
+def test_a_secret_that_is_mounted_is_not_missing_while_the_image_is_pulled() -> None:
+    pod, event = a_pod(phase="Pending"), an_event("disk-0", 'secret "user" not found')
+    waiting = pending(conditions=written(planned(pending(), pod, 3, event)))
+    pod["status"]["conditions"].append({"type": "PodReadyToStartContainers", "status": "True"})
+    told = planned(waiting, pod, 20, event)
+    conditions = written(told)
+    assert {each["type"]: (each["status"], each["reason"]) for each in conditions} == {
+        "DisksReady": ("True", "NoClaims"),
+        "Ready": ("False", "PodNotRunning"),
+    }
+    assert told[1:] == (LookAgain(60.0),)
+    assert planned(pending(conditions=conditions), pod, 30, event) == (LookAgain(30.0),)
+    late = condition(written(planned(pending(conditions=conditions), pod, 61, event)), "Ready")
+    assert late is not None
+    assert late["reason"] == "ContainerCreating"
+
+
+def test_a_pod_without_a_node_has_nothing_mounted_and_one_that_waits_for_a_volume_neither() -> None:
+    event = an_event("disk-0", 'secret "user" not found')
+    waiting = pending(conditions=written(planned(pending(), a_pod(phase="Pending"), 3, event)))
+    refused = a_pod(phase="Pending", node="")
+    refused["status"]["conditions"] = [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no"}]
+    for pod in (refused, a_pod(phase="Pending")):
+        pod["status"]["containerStatuses"][0]["state"] = {"waiting": {"reason": "ContainerCreating"}}
+        for action in planned(waiting, pod, 90, event):
+            if isinstance(action, WriteStatus):
+                lacking = condition(action.status["conditions"], "DisksReady")
+                assert lacking is not None
+                assert lacking["reason"] == "SecretNotFound"
 
 
 def test_a_machine_that_is_stopped_while_it_waits_does_not_wait_any_more() -> None:

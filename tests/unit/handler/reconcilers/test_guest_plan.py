@@ -73,6 +73,21 @@ def test_a_running_guest_that_shall_be_off_is_asked_to_shut_down_once(vm: dict[s
     assert plan(observed(vm, a_running("shutdown", "user", stopping=True))) == Wait()
 
 
+@pytest.mark.parametrize("phase", ["Running", "Stopping", "Unknown"])
+@pytest.mark.parametrize("deleting", [True, False])
+def test_a_grace_period_that_is_shortened_while_the_guest_shuts_down_is_sent_once(phase: str, *, deleting: bool) -> None:
+    vm = a_vm(phase, deleting=deleting, request=a_request("Stop"))
+    vm["spec"]["terminationGracePeriodSeconds"] = 3
+    assert plan(observed(vm, a_running(stopping=True, grace_seconds=900.0))) == Call(messages.Shutdown(3.0))
+    for told in (3.0, 1.0, None):  # taken; shorter already; of a release that does not say
+        assert plan(observed(vm, a_running(stopping=True, grace_seconds=told))) == (Wait() if phase == "Stopping" else Report())
+
+
+def test_no_grace_period_is_sent_to_a_guest_that_shall_be_on() -> None:
+    """A SIGTERM asked it: somebody deleted its pod."""
+    assert plan(observed(a_vm("Running"), a_running(stopping=True, grace_seconds=900.0))) == Report()
+
+
 def test_a_stop_that_has_begun_is_carried_out_though_the_machine_is_to_be_on_by_now() -> None:
     """A stop may be taken back by a start: neither is the guest left in Stopping for ever, nor one started that ends at once."""
     for request in (None, a_request("Start"), a_request("Unpause")):

@@ -157,7 +157,17 @@ def test_the_shortest_grace_period_of_a_guest_that_ran_counts(before: Known, gra
     found = known.asked_to_stop(before, grace_seconds, 100.0)
     assert found.stopping == Stopping(deadline, 100.0)
     assert found.run.asked_to_stop
-    assert found.status == dataclasses.replace(before.status, stopping=True, revision=4)
+    expected = grace_seconds if before.run.ran or before.arriving is not None else 0.0
+    assert found.status == dataclasses.replace(before.status, stopping=True, grace_seconds=expected, revision=4)
+
+
+def test_the_shortest_grace_period_that_was_given_is_told() -> None:
+    """By it virt-handler knows, after its own restart too, whether a shorter one has to be sent."""
+    found, told = STARTED, []
+    for seconds in (900.0, 3.0, 30.0, 0.0):
+        found = known.asked_to_stop(found, seconds, 100.0)
+        told.append((found.status.grace_seconds, found.status.revision - STARTED.status.revision))
+    assert told == [(900.0, 1), (3.0, 2), (3.0, 2), (0.0, 3)]
 
 
 def test_how_far_the_stop_is_stays_known_when_it_is_asked_for_again() -> None:
@@ -235,6 +245,13 @@ def test_what_is_known_from_the_moment_at_which_a_step_is_taken(step: Step, chan
 def test_each_press_is_another_attempt() -> None:
     before = dataclasses.replace(STARTED, stopping=Stopping(100.0, 4.0, 3, 1.0))
     assert known.begun(before, Step.PRESS_BUTTON, 5.0).stopping == Stopping(100.0, 4.0, 4, 5.0)
+
+
+def test_how_long_a_guest_ignored_that_it_was_asked_to_power_off_is_known() -> None:
+    before = dataclasses.replace(STARTED, stopping=Stopping(16.0, 4.0, 3, 13.0))
+    found = known.begun(before, Step.DESTROY, 16.5)
+    assert found.run == Run(ran=True, destroyed=True, ignored_seconds=12.5)
+    assert known.begun(found, Step.DESTROY, 30.0).run == found.run, "the second try says the time of the first"
 
 
 def test_a_button_that_nobody_asked_to_press_is_no_attempt() -> None:

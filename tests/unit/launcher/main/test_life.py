@@ -129,6 +129,11 @@ def test_how_a_run_ended(run: Run, last: Observation | None, kind: str) -> None:
     ("run", "last", "message"),
     [
         (Run(ran=True, destroyed=True), off("destroyed"), "the guest was powered off without its consent"),
+        (
+            Run(ran=True, destroyed=True, ignored_seconds=12.2),
+            off("destroyed"),
+            "the guest was powered off without its consent: it did not power off within 12 s of being asked",
+        ),
         (Run(destroyed=True), off("destroyed"), life.NOT_RUN),
         (Run(ran=True), off("crashed"), "QEMU ended unexpectedly"),
         (Run(ran=True), off("failed"), "QEMU ended unexpectedly"),

@@ -204,6 +204,20 @@ async def test_a_shorter_grace_period_counts_and_a_longer_one_does_not(world: Wo
     await world.ends("destroyed")
 
 
+async def test_a_grace_period_that_is_shortened_bounds_a_call_that_hangs_already(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def hang(_name: str, *, agent: bool = False) -> None:
+        asked.set()
+        await asyncio.Event().wait()
+
+    asked = asyncio.Event()
+    monkeypatch.setattr(world.hypervisor, "press_power_button", hang)
+    await world.pod.handle(SYNC)
+    await world.pod.handle(messages.Shutdown(3600))
+    await asked.wait()
+    await world.pod.handle(messages.Shutdown(0.1))
+    await world.ends("destroyed")
+
+
 async def test_destroy_ends_the_run(world: World) -> None:
     await world.pod.handle(SYNC)
     await world.pod.handle(messages.Destroy())
