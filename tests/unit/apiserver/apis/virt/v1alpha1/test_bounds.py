@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from apiserver.apis.meta import decoding
+from apiserver.apis.meta.validation import Path
 from apiserver.apis.virt.v1alpha1 import defaults, types, validation
-from apiserver.apis.virt.v1alpha1.domain import cpu_names
+from apiserver.apis.virt.v1alpha1.domain import cpu_names, rules
 
 
 def errors(domain: dict[str, Any]) -> list[str]:
@@ -390,3 +391,9 @@ def test_all_that_is_wrong_with_nodes_is_told_at_once() -> None:
         "[2].memory",
         "",
     ]
+
+
+def test_an_address_is_the_same_in_capitals() -> None:
+    cards: list[dict[str, Any]] = [{"mac": "52:54:00:00:00:0a"}, {"mac": None}, {"mac": "52:54:00:00:00:0A"}, {}]
+    (error,) = rules.validate_unique(cards, "mac", Path("interfaces"))
+    assert error.path == "interfaces[2].mac"

@@ -1,0 +1,45 @@
+"""Machines whose disks, state or time zone cannot be had: the start fails with the reason, and the pod ends."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from launcher.domain import firmware_files
+from launcher.main.refusal import Refused
+from launcher.protocol import messages
+from tests.unit.launcher.main.world import MACHINE, World
+
+DISK: dict[str, Any] = {"name": "files", "type": "Secret", "source": {"name": "s"}}
+EFI: dict[str, Any] = {"bootloader": {"efi": {"secureBoot": False, "persistent": True}}, "persistentState": {"claimName": "c"}}
+
+
+@pytest.mark.parametrize(
+    ("domain", "told"),
+    [
+        ({"devices": {"disks": [DISK]}}, "disk 'files': Secret: it is not mounted"),
+        ({"firmware": EFI}, "u-1: File exists"),
+        ({"clock": {"timezone": "Middle/Earth"}}, "clock.timezone: there is no time zone 'Middle/Earth'"),
+    ],
+    ids=["Secret", "state", "zone"],
+)
+async def test_a_start_that_cannot_be_is_told_and_ends_the_pod(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, domain: dict[str, Any], told: str
+) -> None:
+    for name in ("SOURCES", "MADE", "STATE"):
+        monkeypatch.setattr(f"apiserver.apis.virt.layout.{name}_DIRECTORY", str(tmp_path / name))
+        (tmp_path / name).mkdir()
+    (tmp_path / "STATE/u-1").touch()
+    monkeypatch.setattr(firmware_files, "OVMF", tmp_path)
+    machine = dataclasses.replace(MACHINE, domain={**MACHINE.domain, **domain})
+
+    with pytest.raises(Refused) as refused:
+        await world.pod.handle(messages.Sync(machine))
+    assert (refused.value.reason, told in str(refused.value)) == ("Failed", True), str(refused.value)
+    await world.ends("start-failed")
+    assert world.status.ending is not None
+    assert told in world.status.ending.message
+    assert world.hypervisor.domains == {}
