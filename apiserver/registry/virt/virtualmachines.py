@@ -75,12 +75,21 @@ class VirtualMachineStrategy(Strategy):
         return status_validation.validate_virtual_machine_status(obj, old)
 
     def warnings_on_update(self, obj: Object, old: Object) -> tuple[str, ...]:
-        """Return that a machine which has a pod stays in it, wherever its next one is to go."""
-        changed = [field for field in OF_ITS_PLACE if obj["spec"].get(field) != old["spec"].get(field)]
-        if not changed or phases.phase_of(old) not in phases.WITH_GUEST:
+        """Return that a machine which has a pod stays in it, wherever its next one is to go, and that the pod stays as it was made."""
+        if phases.phase_of(old) not in phases.WITH_GUEST:
             return ()
-        fields, name = ", ".join(f"spec.{each}" for each in changed), obj["metadata"]["name"]
-        return (f'{fields}: virtual machine "{name}" stays in the pod that it is in; this counts from its next start or migration on',)
+        name, found = obj["metadata"]["name"], []
+        if changed := [f"spec.{field}" for field in OF_ITS_PLACE if obj["spec"].get(field) != old["spec"].get(field)]:
+            found.append(
+                f'{", ".join(changed)}: virtual machine "{name}" stays in the pod that it is in; this counts from its next start or '
+                "migration on (a migration that waits goes where it was to go: delete it, and migrate again)"
+            )
+        if objects.labels_of(obj) != objects.labels_of(old):
+            found.append(
+                f'metadata.labels: the pod that virtual machine "{name}" is in keeps its labels, by which Services select it; these are '
+                "those of the pod of its next start or migration"
+            )
+        return tuple(found)
 
     def selectable_fields(self, obj: Object) -> dict[str, str]:
         """Return what virt-handler selects its own machines by, and what people look for."""

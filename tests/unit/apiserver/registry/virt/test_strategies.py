@@ -438,13 +438,32 @@ def _moved(vm: dict[str, Any], **spec: Any) -> list[str]:
 
 @pytest.mark.parametrize("phase", ["", *phases.VM_PHASES])
 def test_whoever_edits_where_a_machine_goes_while_it_is_somewhere_is_told_when_that_counts(phase: str) -> None:
-    text = 'virtual machine "vm1" stays in the pod that it is in; this counts from its next start or migration on'
+    text = (
+        'virtual machine "vm1" stays in the pod that it is in; this counts from its next start or migration on '
+        "(a migration that waits goes where it was to go: delete it, and migrate again)"
+    )
     is_somewhere = phase in {"Scheduled", "Running", "Stopping", "Unknown"}
     warnings = [f"spec.nodeSelector: {text}"] if is_somewhere else []
     assert _moved(_vm(phase), nodeSelector={"disk": "none has this"}) == warnings
     assert _moved(_vm(phase), runStrategy="Always", rerun={"limit": 1}) == []
     both = [f"spec.nodeSelector, spec.tolerations: {text}"] if is_somewhere else []
     assert _moved(_vm(phase), tolerations=[{"operator": "Exists"}], nodeSelector={"a": "b"}) == both
+
+
+@pytest.mark.parametrize("phase", ["", *phases.VM_PHASES])
+def test_whoever_edits_the_labels_of_a_machine_with_a_pod_is_told_that_the_pod_keeps_its_own(phase: str) -> None:
+    old, strategy = _vm(phase), VirtualMachineStrategy()
+    new = {**old, "metadata": {**old["metadata"], "labels": {"app": "web"}}}
+    text = (
+        'metadata.labels: the pod that virtual machine "vm1" is in keeps its labels, by which Services select it; '
+        "these are those of the pod of its next start or migration"
+    )
+    told = (text,) if phase in {"Scheduled", "Running", "Stopping", "Unknown"} else ()
+    assert strategy.warnings_on_update(new, old) == strategy.warnings_on_update(old, new) == told
+    assert strategy.warnings_on_update({**new, "metadata": {**new["metadata"], "annotations": {"a": "b"}}}, new) == ()
+    assert strategy.warnings_on_update({**old, "metadata": {**old["metadata"], "labels": {}}}, old) == ()
+    both = strategy.warnings_on_update({**new, "spec": {**new["spec"], "nodeSelector": {"a": "b"}}}, old)
+    assert [each.partition(":")[0] for each in both] == (["spec.nodeSelector", "metadata.labels"] if told else [])
 
 
 @pytest.mark.parametrize(
