@@ -16,7 +16,7 @@ from apiserver.apis.meta.lines import one_line
 from apiserver.apis.virt import layout
 from launcher.domain import cloud_init
 from launcher.domain.values import InvalidSpecification
-from launcher.hypervisor.port import HypervisorError
+from launcher.hypervisor.port import AgentRefused, HypervisorError
 from launcher.main import made_disks, mounted
 from launcher.main.agent import Agent
 from launcher.main.refusal import Refused
@@ -30,6 +30,8 @@ RETRY_SECONDS: Final = 30.0
 """Between two tries after a failure."""
 MAX_PROBLEM: Final = 256
 """Characters of the reason of a failure."""
+NOISE: Final = ": Success"
+"""The agent's end of a sentence about a user whom its guest does not have: its system said that nothing went wrong."""
 COMMAND: Final = "guest-ssh-add-authorized-keys"
 """https://www.qemu.org/docs/master/interop/qemu-ga-ref.html; since QEMU 5.2."""
 
@@ -100,12 +102,23 @@ class AuthorizedKeys:
             wanted = await asyncio.to_thread(_keys, positions)
         except (made_disks.SourceUnusable, InvalidSpecification) as error:
             return one_line(str(error), MAX_PROBLEM)
+        having, problems = [], []
         for user, keys in wanted.items():
             try:
                 await self._agent.do(COMMAND, {"username": user, "keys": list(keys), "reset": True})
             except (HypervisorError, Refused) as error:
-                return one_line(f"user {user}: {_without(keys, str(error))}", MAX_PROBLEM)
-        return ""
+                problems.append(f"user {user}: {_without(keys, str(error)).removesuffix(NOISE)}")
+                if not isinstance(error, AgentRefused):
+                    break  # it would be as silent about the others
+            else:
+                having.append(user)
+        return _told(problems, having) if problems else ""
+
+
+def _told(problems: list[str], having: list[str]) -> str:
+    """Return what is in the way, and who has the keys for all that; both parts have room."""
+    told = one_line(f"; set for {', '.join(having)}", MAX_PROBLEM // 4) if having else ""
+    return one_line("; ".join(problems), MAX_PROBLEM - len(told)) + told
 
 
 def _keys(positions: Mapping[str, tuple[int, ...]]) -> Keys:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from launcher.domain.states import State
-from launcher.hypervisor.port import AgentRefused
+from launcher.hypervisor.port import AgentRefused, AgentSilent
 from launcher.main import agent, authorized_keys
 from launcher.main.agent import Agent
 from launcher.main.authorized_keys import COMMAND, AuthorizedKeys, positions_of
@@ -129,15 +129,48 @@ async def test_a_refusal_is_told_without_the_keys_and_tried_again(scene: Scene, 
     for position in (1, 2):
         mount(scene.secrets / str(position), {"a": KEY.encode()})
     words = iter([AgentRefused(f"invalid key '{KEY.split()[1]}'"), AgentRefused("user 'root'\ndoes not exist"), {}, {}])
-    scene.hypervisor.answers = {COMMAND: lambda _: next(words)}
+    scene.hypervisor.answers = {COMMAND: lambda arguments: next(words) if arguments["username"] == "root" else {}}
     monkeypatch.setattr(authorized_keys, "RETRY_SECONDS", 0.02)
     async with kept(scene):
         scene.become()
         await scene.until(lambda: len(scene.told) == 3)
     assert [each.state for each in scene.told] == ["failed", "failed", "synchronized"]
-    assert scene.told[0].message == "user root: the guest agent refuses its keys"
+    assert scene.told[0].message == "user root: the guest agent refuses its keys; set for core"
     assert scene.told[1].message.startswith("user root: user 'root'")
     assert "\n" not in scene.told[1].message
+
+
+async def test_a_user_whom_the_guest_does_not_have_keeps_no_other_from_the_keys(scene: Scene) -> None:
+    unknown = {f"nosuchuser{number}" for number in range(8)}
+    scene.machine = a_machine(by_agent(*sorted(unknown), "debian", "core"))
+    mount(scene.secrets / "0", {"a": KEY.encode()})
+
+    def answer(arguments: Mapping[str, Any]) -> object:
+        user = arguments["username"]
+        if user in unknown:
+            raise AgentRefused(f"failed to lookup user '{user}': Success")
+        return scene.set(arguments)
+
+    scene.hypervisor.answers = {COMMAND: answer}
+    async with kept(scene):
+        scene.become()
+        await scene.until(lambda: scene.told)
+    assert set(scene.users) == {"debian", "core"}
+    message = scene.told[0].message
+    assert message.startswith("user nosuchuser0: failed to lookup user 'nosuchuser0'; user nosuchuser1: failed")
+    assert message.endswith("; set for debian, core")
+    assert len(message) <= authorized_keys.MAX_PROBLEM
+
+
+async def test_an_agent_that_does_not_answer_is_not_asked_for_each_user(scene: Scene) -> None:
+    for position in (1, 2):
+        mount(scene.secrets / str(position), {"a": KEY.encode()})
+    scene.hypervisor.answers = {COMMAND: AgentSilent("the guest agent does not answer")}
+    async with kept(scene):
+        scene.become()
+        await scene.until(lambda: scene.told)
+    assert scene.sets == 1
+    assert scene.told[0].message == "user root: the guest agent does not answer"
 
 
 async def test_no_line_of_a_log_has_a_key(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
