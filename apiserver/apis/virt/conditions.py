@@ -43,6 +43,9 @@ NETWORK_NOT_READY: Final = "NetworkNotReady"
 NETWORK_NOT_SUPPORTED: Final = "NetworkNotSupported"
 """Reason of NetworkReady=False where it cannot be as the machine asks, and of an Event."""
 
+TYPES: Final = (READY, PAUSED, DISKS_READY, NETWORK_READY, MIGRATABLE, AGENT_CONNECTED, ACCESS_CREDENTIALS, DISRUPTION_TARGET)
+"""Types that a VirtualMachine's conditions may have."""
+
 
 def paused(message: str) -> str:
     """Return "paused" with the message of Paused=True, to stand after "is"."""

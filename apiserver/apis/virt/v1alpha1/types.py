@@ -14,6 +14,7 @@ from typing import Literal
 from pydantic import Field
 
 from apiserver.apis.meta.schema import ATOMIC, Int32, Int64, Kind, Model, Time, keyed_by
+from apiserver.apis.virt import conditions as words
 from apiserver.apis.virt.v1alpha1.access_credentials import AccessCredential
 from apiserver.apis.virt.v1alpha1.domain.document import Domain
 from apiserver.apis.virt.v1alpha1.domain.graphics import Graphics
@@ -233,7 +234,7 @@ class VirtualMachineStatus(Model):
     )
     conditions: list[Condition] | None = Field(
         None,
-        description="Ready, Paused, DisksReady, NetworkReady, Migratable, AgentConnected, DisruptionTarget: each with its reason.",
+        description=f"{', '.join(words.TYPES)}: each with its reason.",
         json_schema_extra=keyed_by("type"),
     )
     attempt: Int32 | None = Field(None, description="The number of the current start, part of the pod's name.")

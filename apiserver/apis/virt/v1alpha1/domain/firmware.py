@@ -143,7 +143,9 @@ def _validate_state(domain: Object, path: Path) -> list[FieldError]:
     wanted = [field for field, part in persistent.items() if part is not None and part["persistent"]]
     said = dig(domain, "firmware", "persistentState")
     if said is None:
-        return [required(path, f"{wanted[0]}.persistent is true: a claim has to keep its state")] if wanted else []
+        named = " and ".join(f"{field}.persistent" for field in wanted)
+        words = "are true: a claim has to keep their state" if wanted[1:] else "is true: a claim has to keep its state"
+        return [required(path, f"{named} {words}")] if wanted else []
     found = [] if wanted else [forbidden(path, f"may be set only where {' or '.join(persistent)} has persistent: true")]
     place, name = path.child("claimName"), said.get("claimName") or ""
     if not name:

@@ -55,6 +55,10 @@ def test_what_a_machine_can_start_with_is_taken(domain: dict[str, Any]) -> None:
         (with_efi(firmware={"kernelBoot": KERNEL}), "firmware.bootloader.efi.secureBoot: Invalid value: true: must be false"),
         (with_efi(persistent=True), "firmware.persistentState: Required value: firmware.bootloader.efi.persistent is true"),
         ({"devices": {"tpm": {"persistent": True}}}, "firmware.persistentState: Required value: devices.tpm.persistent is true"),
+        (
+            with_efi(persistent=True) | {"devices": {"tpm": {"persistent": True}}},
+            "firmware.persistentState: Required value: firmware.bootloader.efi.persistent and devices.tpm.persistent are true: a claim has",
+        ),
         ({"firmware": {"persistentState": CLAIM}, "devices": {"tpm": {}}}, "firmware.persistentState: Forbidden: may be set only where"),
         (with_efi(persistent=True, firmware={"persistentState": {"claimName": ""}}), "firmware.persistentState.claimName: Required"),
         (with_efi(persistent=True, firmware={"persistentState": {"claimName": "a/b"}}), "firmware.persistentState.claimName: Invalid"),
