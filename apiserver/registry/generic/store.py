@@ -322,6 +322,8 @@ class Store:
                 attributes.old = self.shown(item)
                 await self._admission.mutate(attributes)
                 await self._admission.validate(attributes)
+            for each in self.strategy.hub.warnings_on_delete(item.object, options.grace_period_seconds):
+                options.caller.warn(each)
             return planned
 
         try:

@@ -252,6 +252,11 @@ class Strategy:
         del obj, old
         return ()
 
+    def warnings_on_delete(self, obj: Object, grace_seconds: int | None) -> Iterable[str]:
+        """Return what whoever deletes it is to be told although it is done; ``grace_seconds``: those of the DeleteOptions."""
+        del obj, grace_seconds
+        return ()
+
     def selectable_fields(self, obj: Object) -> dict[str, str]:
         """Return the fields that field selectors may name, besides ``metadata.name`` and ``metadata.namespace``.
 

@@ -91,6 +91,17 @@ class VirtualMachineStrategy(Strategy):
             )
         return tuple(found)
 
+    def warnings_on_delete(self, obj: Object, grace_seconds: int | None) -> tuple[str, ...]:
+        """Return that a guest has the time of its spec, to whoever gives it less and waits."""
+        own = int(objects.dig(obj, "spec", "terminationGracePeriodSeconds") or 0)
+        if grace_seconds is None or grace_seconds >= own or phases.phase_of(obj) not in phases.WITH_GUEST:
+            return ()
+        name = obj["metadata"]["name"]
+        return (
+            f'gracePeriodSeconds: the guest of virtual machine "{name}" has {own} s to shut down; only an edit of '
+            "spec.terminationGracePeriodSeconds gives it less, which counts while the machine is being deleted, too",
+        )
+
     def selectable_fields(self, obj: Object) -> dict[str, str]:
         """Return what virt-handler selects its own machines by, and what people look for."""
         spec, status = obj.get("spec") or {}, obj.get("status") or {}

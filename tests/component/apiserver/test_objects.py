@@ -90,6 +90,21 @@ async def test_what_a_kind_has_to_say_about_an_update_is_a_warning_of_its_answer
         assert (silent.code, "Warning" in silent.headers) == (200, False)
 
 
+async def test_what_a_kind_has_to_say_about_a_deletion_is_a_warning_of_its_answer(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    def hasty(obj: dict[str, Any], grace_seconds: int | None) -> list[str]:
+        return [] if grace_seconds is None else [f"{obj['metadata']['name']} takes longer than {grace_seconds} s"]
+
+    monkeypatch.setattr(api.strategy, "warnings_on_delete", hasty)
+    await api.make(widget())
+    told = await api.call("DELETE", "w1?gracePeriodSeconds=3&dryRun=All")
+    assert (told.code, told.headers.getall("Warning")) == (200, ['299 - "w1 takes longer than 3 s"'])
+    told = await api.call("DELETE", "w1", {"gracePeriodSeconds": 0})
+    assert (told.code, told.headers.getall("Warning")) == (200, ['299 - "w1 takes longer than 0 s"'])
+    await api.make(widget())
+    silent = await api.call("DELETE", "w1")
+    assert (silent.code, "Warning" in silent.headers) == (200, False)
+
+
 async def test_a_second_create_is_already_exists(api: Api) -> None:
     await api.make(widget())
     answer = await api.call("POST", "", widget())

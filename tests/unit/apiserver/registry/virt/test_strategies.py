@@ -466,6 +466,18 @@ def test_whoever_edits_the_labels_of_a_machine_with_a_pod_is_told_that_the_pod_k
     assert [each.partition(":")[0] for each in both] == (["spec.nodeSelector", "metadata.labels"] if told else [])
 
 
+@pytest.mark.parametrize("phase", ["", *phases.VM_PHASES])
+def test_whoever_gives_a_guest_less_time_by_deleting_its_machine_is_told_what_does(phase: str) -> None:
+    vm, strategy = _vm(phase), VirtualMachineStrategy()
+    vm["spec"]["terminationGracePeriodSeconds"] = 900
+    has_guest = phase in {"Scheduled", "Running", "Stopping", "Unknown"}
+    for given in (0, 1, 899):
+        told = strategy.warnings_on_delete(vm, given)
+        assert [each.partition(" of ")[0] for each in told] == (["gracePeriodSeconds: the guest"] if has_guest else [])
+        assert all("has 900 s to shut down; only an edit of spec.terminationGracePeriodSeconds" in each for each in told)
+    assert strategy.warnings_on_delete(vm, None) == strategy.warnings_on_delete(vm, 900) == ()
+
+
 @pytest.mark.parametrize(
     ("conditions", "warnings"),
     [
