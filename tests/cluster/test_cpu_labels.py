@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import base64
 import http.client
-import json
-import ssl
-import urllib.parse
 
 import pytest
-import yaml
 
 from apiserver.apis.virt import names
+from tests.cluster import patching
 from tests.cluster.kube import Kubectl
 from tests.cluster.test_node_restriction import Stolen, handlers, other
 from tests.cluster.test_node_restriction import stolen as stolen  # noqa: PLC0414 - a fixture
@@ -21,23 +17,9 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 MODEL = f"{names.CPU_MODEL_LABELS}of-a-test"
 
 
-def patch(thief: Kubectl, node: str, **labels: str) -> tuple[int, str]:
-    """Patch labels of a node; return the code and the message. Not by kubectl, which reads first, as this account may not."""
-    config = yaml.safe_load(thief.kubeconfig.read_text())
-    cluster, user = config["clusters"][0]["cluster"], config["users"][0]["user"]
-    data = cluster.get("certificate-authority-data")
-    context = ssl.create_default_context(
-        cafile=cluster.get("certificate-authority"), cadata=base64.b64decode(data).decode() if data else None
-    )
-    server = urllib.parse.urlsplit(cluster["server"])
-    connection = http.client.HTTPSConnection(str(server.hostname), server.port, context=context, timeout=30)
-    headers = {"Content-Type": "application/merge-patch+json", "Authorization": f"Bearer {user['token']}"}
-    try:
-        connection.request("PATCH", f"/api/v1/nodes/{node}", json.dumps({"metadata": {"labels": labels}}), headers)
-        response = connection.getresponse()
-        return response.status, str(json.loads(response.read()).get("message"))
-    finally:
-        connection.close()
+def label(thief: Kubectl, node: str, **labels: str) -> tuple[int, str]:
+    """Patch labels of a node; return the code and the message."""
+    return patching.patch(thief, f"/api/v1/nodes/{node}", {"metadata": {"labels": labels}})
 
 
 def test_a_node_labels_what_its_processors_can_do_and_nothing_else(kubectl: Kubectl, system: Kubectl, stolen: Stolen) -> None:
@@ -45,16 +27,16 @@ def test_a_node_labels_what_its_processors_can_do_and_nothing_else(kubectl: Kube
     elsewhere = other(system, node)
     thief = stolen(node)
     try:
-        assert patch(thief, node, **{MODEL: "true"})[0] == http.client.OK
+        assert label(thief, node, **{MODEL: "true"})[0] == http.client.OK
         assert kubectl.json("get", "node", node)["metadata"]["labels"][MODEL] == "true"
         for target, labels, why in (
             (elsewhere, {MODEL: "true"}, "may update that Node and no other"),
             (node, {MODEL: "false"}, "adds no labels"),
             (node, {"node-role.kubernetes.io/control-plane": "true"}, "adds no labels"),
         ):
-            code, message = patch(thief, target, **labels)
+            code, message = label(thief, target, **labels)
             assert (code, why in message) == (http.client.FORBIDDEN, True), message
-        code, message = patch(stolen(None), node, **{MODEL: "true"})
+        code, message = label(stolen(None), node, **{MODEL: "true"})
         assert (code, "names no node" in message) == (http.client.FORBIDDEN, True), message
     finally:
         kubectl("label", "node", node, f"{MODEL}-")

@@ -5,13 +5,12 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from apiserver.apis.virt import names
+from tests.cluster import patching
 from tests.cluster.kube import Kubectl, eventually
 from tests.cluster.manifests import tiny_vm
 from tests.testbed import release
@@ -39,13 +38,7 @@ def stolen(kubectl: Kubectl, system: Kubectl, tmp_path_factory: pytest.TempPathF
                 f"--bound-object-uid={pod['metadata']['uid']}",
             )
         token = system("create", "token", "virt-handler", *bound).strip()
-        config = yaml.safe_load(kubectl.kubeconfig.read_text())
-        for each in config["users"]:
-            each["user"] = {"token": token}
-        path: Path = directory / f"{node or 'unbound'}.kubeconfig"
-        path.write_text(yaml.safe_dump(config))
-        path.chmod(0o600)
-        return Kubectl(path, kubectl.namespace, kubectl.binary)
+        return patching.as_account(kubectl, token, directory / f"{node or 'unbound'}.kubeconfig")
 
     return make
 

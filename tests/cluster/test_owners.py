@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import copy
+import http.client
 import json
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from apiserver.apis.virt import layout, names
-from tests.cluster import processes
+from tests.cluster import patching, processes
 from tests.cluster.kube import Kubectl, console, eventually
 from tests.cluster.manifests import GUEST_IMAGE, tiny_vm
 from tests.testbed import release
@@ -251,10 +253,11 @@ def stealing(pod: Pod, namespace: str, secret: str) -> Pod:
 
 
 def test_the_account_of_virt_controller_hands_a_machine_to_no_pod_with_anothers_secrets(
-    kubectl: Kubectl, testguest: None, make_namespace: Callable[[str], Kubectl]
+    kubectl: Kubectl, system: Kubectl, testguest: None, make_namespace: Callable[[str], Kubectl], tmp_path: Path
 ) -> None:
     """In a namespace of others, which the thief has no rights in, and in the machine's own."""
     account = f"--as=system:serviceaccount:{release.NAMESPACE}:virt-controller"
+    thief = patching.as_account(kubectl, system("create", "token", "virt-controller").strip(), tmp_path / "thief.kubeconfig")
     bank = make_namespace("bank")
     for each in (bank, kubectl):
         each("create", "secret", "generic", "password", "--from-literal=a=b")
@@ -263,11 +266,9 @@ def test_the_account_of_virt_controller_hands_a_machine_to_no_pod_with_anothers_
         pod = stealing(own, each.namespace, "password")
         made = json.loads(each(account, "create", "-o", "json", "-f", "-", stdin=json.dumps(pod)))
         status = {"podName": made["metadata"]["name"], "podUID": made["metadata"]["uid"]}
-        patch = json.dumps({"status": status})
-        refused = kubectl.try_run(account, "patch", "vm", "robber", "--subresource=status", "--type=merge", "-p", patch)
-        assert refused.returncode != 0
-        assert "is forbidden" in refused.stderr
-        assert "status.podUID" in refused.stderr
+        path = f"/apis/kubevirt.io/v1alpha1/namespaces/{kubectl.namespace}/virtualmachines/robber/status"
+        code, message = patching.patch(thief, path, {"status": status})
+        assert (code, "status.podUID" in message) == (http.client.FORBIDDEN, True), message
         each.try_run("delete", "pod", made["metadata"]["name"], "--wait=false")
     assert vm_of(kubectl, "robber")["status"]["podUID"] == vm["status"]["podUID"] == own["metadata"]["uid"]
     kubectl("delete", "vm", "robber", "--timeout=90s", timeout=100)
