@@ -66,9 +66,7 @@ def smallest(name: str, allowed: Allowed) -> Tree:
         tree = smallest(name, element)
         return tree._replace(attributes={allowed.attribute: value, **tree.attributes})
     attributes = {each: samples(rule)[0] for each, rule in allowed.attributes.items() if each in allowed.required}
-    children = tuple(
-        smallest(each, child) for each, child in allowed.children.items() if each in allowed.required - allowed.attributes.keys()
-    )
+    children = tuple(smallest(each, child) for each, child in allowed.children.items() if each in allowed.required_children)
     return Tree(name, attributes, children, samples(allowed.text)[0] if allowed.text is not None else "")
 
 

@@ -25,7 +25,7 @@ _IN_THE_POD: Final = {"target": _PORT, **PLACE}
 SERIAL_PORT: Final = Choice(
     "type",
     {
-        "unix": Element({"type": words("unix")}, {"source": _socket(SERIAL), **_IN_THE_POD}, required=frozenset({"source"})),
+        "unix": Element({"type": words("unix")}, {"source": _socket(SERIAL), **_IN_THE_POD}, required_children=frozenset({"source"})),
         "pty": Element({"type": words("pty")}, _IN_THE_POD),
         "null": Element({"type": words("null")}, _IN_THE_POD),
     },
@@ -54,9 +54,9 @@ CHANNEL_ELEMENT: Final = Choice(
         "unix": Element(
             {"type": words("unix")},
             {"source": _socket(AGENT), "target": _on_virtio(AGENT_CHANNEL), **PLACE},
-            required=frozenset({"source", "target"}),
+            required_children=frozenset({"source", "target"}),
         ),
-        "spicevmc": Element({"type": words("spicevmc")}, {"target": _on_virtio(SPICE_CHANNEL), **PLACE}, required=frozenset({"target"})),
+        "spicevmc": Element({"type": words("spicevmc")}, {"target": _on_virtio(SPICE_CHANNEL), **PLACE}, required_children=frozenset({"target"})),
     },
     most=2,
 )

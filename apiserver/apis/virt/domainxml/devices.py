@@ -74,7 +74,8 @@ _RNG: Final = Element(
         "rate": Element({"bytes": number(1, 1 << 30), "period": number(1, 1 << 30)}, required=frozenset({"bytes"})),
         **PLACE,
     },
-    required=frozenset({"model", "backend"}),
+    required=frozenset({"model"}),
+    required_children=frozenset({"backend"}),
     most=2,
 )
 _BALLOON: Final = Element(
@@ -105,7 +106,8 @@ _TPM: Final = Element(
         ),
         "alias": ALIAS,
     },
-    required=frozenset({"model", "backend"}),
+    required=frozenset({"model"}),
+    required_children=frozenset({"backend"}),
 )
 _CHILDREN: Final[Mapping[str, Allowed]] = {
     "emulator": Element(text=words(EMULATOR)),

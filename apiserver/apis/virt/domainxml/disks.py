@@ -58,7 +58,7 @@ def _disk(path: str) -> Element:
             "blockio": Element(dict.fromkeys(("logical_block_size", "physical_block_size"), words("512", "1024", "2048", "4096"))),
             **PLACE,
         },
-        required=frozenset({"target"}),
+        required_children=frozenset({"target"}),
         most=MOST,
     )
 

@@ -28,7 +28,7 @@ GRAPHICS: Final = Choice(
         "vnc": Element(
             {"type": words("vnc"), "keymap": _KEYMAP, "sharePolicy": words("allow-exclusive", "force-shared", "ignore")},
             {"listen": _listen(VNC)},
-            required=frozenset({"listen"}),
+            required_children=frozenset({"listen"}),
         ),
         "spice": Element(
             {"type": words("spice"), "keymap": _KEYMAP},
@@ -43,7 +43,7 @@ GRAPHICS: Final = Choice(
                 "filetransfer": _with("enable", YES_NO),
                 "mouse": _with("mode", words("server", "client")),
             },
-            required=frozenset({"listen"}),
+            required_children=frozenset({"listen"}),
         ),
     },
     most=2,
@@ -65,6 +65,6 @@ VIDEO: Final = Element(
         ),
         **PLACE,
     },
-    required=frozenset({"model"}),
+    required_children=frozenset({"model"}),
     most=4,
 )

@@ -17,7 +17,7 @@ _AMOUNT: Final = number(1, 10**18)
 
 def _entries(*names: str) -> Element:
     entry = Element({"name": words(*names)}, text=line(256), required=frozenset({"name"}), most=len(names))
-    return Element(children={"entry": entry}, required=frozenset({"entry"}))
+    return Element(children={"entry": entry}, required_children=frozenset({"entry"}))
 
 
 _SYSINFO: Final = Element(
@@ -27,7 +27,7 @@ _SYSINFO: Final = Element(
         "system": _entries("manufacturer", "product", "version", "serial", "uuid", "sku", "family"),
         "baseBoard": _entries("manufacturer", "product", "version", "serial", "asset", "location"),
         "chassis": _entries("manufacturer", "version", "serial", "asset", "sku"),
-        "oemStrings": Element(children={"entry": Element(text=line(1024), most=32)}, required=frozenset({"entry"})),
+        "oemStrings": Element(children={"entry": Element(text=line(1024), most=32)}, required_children=frozenset({"entry"})),
     },
     required=frozenset({"type"}),
 )
@@ -61,12 +61,12 @@ _OS: Final = Element(
         "initrd": Element(text=words(values.INITRD)),
         "cmdline": Element(text=line(2048)),
     },
-    required=frozenset({"type"}),
+    required_children=frozenset({"type"}),
 )
 _MEMORY_BACKING: Final = Element(
     children={
         "hugepages": Element(
-            children={"page": Element({"size": _AMOUNT, "unit": unit}, required=frozenset({"size"}))}, required=frozenset({"page"})
+            children={"page": Element({"size": _AMOUNT, "unit": unit}, required=frozenset({"size"}))}, required_children=frozenset({"page"})
         ),
         "source": Element({"type": words("memfd", "anonymous")}, required=frozenset({"type"})),
         "access": Element({"mode": words("shared", "private")}, required=frozenset({"mode"})),
@@ -101,7 +101,8 @@ DOMAIN: Final = Element(
         "pm": Element(children={"suspend-to-mem": _SWITCH, "suspend-to-disk": _SWITCH}),
         "devices": DEVICES,
     },
-    required=frozenset({"type", "name", "memory", "vcpu", "os", "devices"}),
+    required=frozenset({"type"}),
+    required_children=frozenset({"name", "memory", "vcpu", "os", "devices"}),
 )
 
 _OUTSIDE: Final = "is not allowed: it reaches out of the machine's own pod"

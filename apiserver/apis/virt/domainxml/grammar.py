@@ -24,7 +24,9 @@ class Element:
     text: Rule | None = None
     """None: it has no text."""
     required: frozenset[str] = frozenset()
-    """Attributes, and children, without which it means nothing or something else; of a name that both have, the attribute."""
+    """Attributes without which it means nothing or something else."""
+    required_children: frozenset[str] = frozenset()
+    """Of children the same: an attribute and a child may have one name (``<controller model=''><model/>``)."""
     most: int = 1
     """Number of siblings of this name that are allowed: libvirt reads the first of what it expects once."""
     is_foreign: bool = False
@@ -107,7 +109,7 @@ def _attributes(node: Node, allowed: Element, reasons: Mapping[str, str]) -> Ite
             yield Problem(path, reasons.get(f"@{name}", "is not allowed here"))
         elif told := rule(value):
             yield Problem(path, told)
-    for name in sorted(allowed.required & allowed.attributes.keys() - node.attributes.keys()):
+    for name in sorted(allowed.required - node.attributes.keys()):
         yield Problem(f"{node.path}/@{name}", "is required")
 
 
@@ -132,5 +134,5 @@ def _children(node: Node, allowed: Element, reasons: Mapping[str, str]) -> Itera
             yield Problem(child.path, f"may be there {element.most} times at most" if element.most > 1 else "may be there only once")
             continue
         yield from _problems(child, element, reasons)
-    for name in sorted(allowed.required & allowed.children.keys() - allowed.attributes.keys() - counted.keys()):
+    for name in sorted(allowed.required_children - counted.keys()):
         yield Problem(f"{node.path}/{name}", "is required")

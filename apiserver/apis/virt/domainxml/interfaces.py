@@ -23,7 +23,7 @@ INTERFACE: Final = Choice(
                 "rom": ROM,
                 **PLACE,
             },
-            required=frozenset({"mac", "target", "model"}),
+            required_children=frozenset({"mac", "target", "model"}),
         )
     },
     most=8,

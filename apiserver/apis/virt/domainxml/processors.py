@@ -42,7 +42,7 @@ CPU: Final = Element(
             required=frozenset({"policy", "name"}),
             most=256,
         ),
-        "numa": Element(children={"cell": _CELL}, required=frozenset({"cell"})),
+        "numa": Element(children={"cell": _CELL}, required_children=frozenset({"cell"})),
     },
 )
 
@@ -73,7 +73,7 @@ FEATURES: Final = Element(
         "kvm": Element(children=dict.fromkeys(("hidden", "hint-dedicated", "poll-control", "pv-ipi"), _SWITCH)),
         "tcg": Element(
             children={"tb-cache": Element({"unit": words("MiB")}, text=number(1, MOST_CACHE_MIB), required=frozenset({"unit"}))},
-            required=frozenset({"tb-cache"}),
+            required_children=frozenset({"tb-cache"}),
         ),
     }
 )
