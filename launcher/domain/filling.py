@@ -21,7 +21,7 @@ from launcher.domain.values import InvalidSpecification, socket
 
 FIELD: Final = "domainXML"
 _ESCAPED: Final = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&apos;"})
-_SOCKETS: Final = {"serial": layout.SERIAL_SOCKET, "channel": guest_agent.SOCKET}
+_SOCKETS: Final = {"serial": layout.SERIAL_SOCKET, "console": layout.SERIAL_SOCKET, "channel": guest_agent.SOCKET}
 _DISPLAYS: Final = {"vnc": layout.VNC_SOCKET, "spice": layout.SPICE_SOCKET}
 
 Edit: TypeAlias = tuple[parsing.Span, str]
@@ -183,7 +183,9 @@ def _sockets(root: Node) -> Iterator[Edit]:
         if element.name in _SOCKETS and source is not None:
             yield _attribute(source, "path", socket(_SOCKETS[element.name]))
         if element.name == "graphics" and listen is not None:
-            yield _attribute(listen, "socket", socket(_DISPLAYS[element.get("type")]))
+            for node in (element, listen):
+                if "socket" in node.spans:
+                    yield _attribute(node, "socket", socket(_DISPLAYS[element.get("type")]))
 
 
 def names_by_target(text: str) -> dict[str, str]:

@@ -37,7 +37,16 @@ CONSOLE: Final = Choice(
         "pty": Element(
             {"type": words("pty")},
             {"target": Element({"type": words("serial", "virtio"), "port": number(0, 15)}), **PLACE},
-        )
+        ),
+        "unix": Element(
+            {"type": words("unix")},
+            {
+                "source": _socket(SERIAL),
+                "target": Element({"type": words("serial"), "port": number(0, 0)}, required=frozenset({"type"})),
+                **PLACE,
+            },
+            required_children=frozenset({"source", "target"}),
+        ),
     },
     most=4,
 )
@@ -56,7 +65,9 @@ CHANNEL_ELEMENT: Final = Choice(
             {"source": _socket(AGENT), "target": _on_virtio(AGENT_CHANNEL), **PLACE},
             required_children=frozenset({"source", "target"}),
         ),
-        "spicevmc": Element({"type": words("spicevmc")}, {"target": _on_virtio(SPICE_CHANNEL), **PLACE}, required_children=frozenset({"target"})),
+        "spicevmc": Element(
+            {"type": words("spicevmc")}, {"target": _on_virtio(SPICE_CHANNEL), **PLACE}, required_children=frozenset({"target"})
+        ),
     },
     most=2,
 )

@@ -89,6 +89,8 @@ _SOUND: Final = Element(
     required=frozenset({"model"}),
     most=2,
 )
+_AUDIO: Final = Element({"id": number(1, 1), "type": words("none")}, required=frozenset({"id", "type"}))
+"""libvirt's dumps have one for each display of VNC."""
 _WATCHDOG: Final = Element(
     {"model": words("i6300esb", "ib700"), "action": words("reset", "poweroff", "none")}, PLACE, required=frozenset({"model"})
 )
@@ -121,6 +123,7 @@ _CHILDREN: Final[Mapping[str, Allowed]] = {
     "graphics": displays.GRAPHICS,
     "video": displays.VIDEO,
     "sound": _SOUND,
+    "audio": _AUDIO,
     "rng": _RNG,
     "memballoon": _BALLOON,
     "watchdog": _WATCHDOG,

@@ -24,8 +24,7 @@ _DRIVER: Final = Element(
         "rerror_policy": words("stop", "report"),
         "iothread": number(1, 16),
         "queues": number(1, 64),
-    },
-    required=frozenset({"type"}),
+    }
 )
 _TARGET: Final = Element(
     {
@@ -55,6 +54,7 @@ def _disk(path: str) -> Element:
             "vendor": Element(text=matching(r"[ -+.-~]{1,8}", "must be at most 8 printable characters, no comma")),
             "product": Element(text=matching(r"[ -+.-~]{1,16}", "must be at most 16 printable characters, no comma")),
             "readonly": Element(),
+            "backingStore": Element(),
             "blockio": Element(dict.fromkeys(("logical_block_size", "physical_block_size"), words("512", "1024", "2048", "4096"))),
             **PLACE,
         },

@@ -26,7 +26,12 @@ GRAPHICS: Final = Choice(
     "type",
     {
         "vnc": Element(
-            {"type": words("vnc"), "keymap": _KEYMAP, "sharePolicy": words("allow-exclusive", "force-shared", "ignore")},
+            {
+                "type": words("vnc"),
+                "keymap": _KEYMAP,
+                "sharePolicy": words("allow-exclusive", "force-shared", "ignore"),
+                "socket": words(VNC),
+            },
             {"listen": _listen(VNC)},
             required_children=frozenset({"listen"}),
         ),

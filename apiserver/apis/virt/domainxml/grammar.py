@@ -40,6 +40,8 @@ class Choice:
     attribute: str
     elements: Mapping[str, Element]
     most: int = 1
+    hint: str = ""
+    """What to write instead of other values of the attribute, for people."""
 
 
 Allowed: TypeAlias = Element | Choice
@@ -90,7 +92,8 @@ def _problems(node: Node, allowed: Allowed, reasons: Mapping[str, str]) -> Itera
         value = node.get(allowed.attribute)
         if value not in allowed.elements:
             known = ", ".join(allowed.elements)
-            yield Problem(f"{node.path}/@{allowed.attribute}", f"must be one of {known}" if "," in known else f"must be {known}")
+            told = f"must be one of {known}" if "," in known else f"must be {known}"
+            yield Problem(f"{node.path}/@{allowed.attribute}", f"{told}: {allowed.hint}" if allowed.hint else told)
             return
         allowed = allowed.elements[value]
     yield from _attributes(node, allowed, reasons)

@@ -27,4 +27,5 @@ INTERFACE: Final = Choice(
         )
     },
     most=8,
+    hint="write <target dev='@network:NAME@' managed='no'/> instead of <source>; NAME is of an interface of spec.domain.devices.interfaces",
 )

@@ -72,7 +72,15 @@ FEATURES: Final = Element(
         "hyperv": _HYPERV,
         "kvm": Element(children=dict.fromkeys(("hidden", "hint-dedicated", "poll-control", "pv-ipi"), _SWITCH)),
         "tcg": Element(
-            children={"tb-cache": Element({"unit": words("MiB")}, text=number(1, MOST_CACHE_MIB), required=frozenset({"unit"}))},
+            children={
+                "tb-cache": Choice(
+                    "unit",
+                    {
+                        "MiB": Element({"unit": words("MiB")}, text=number(1, MOST_CACHE_MIB)),
+                        "KiB": Element({"unit": words("KiB")}, text=number(1024, MOST_CACHE_MIB << 10)),
+                    },
+                )
+            },
             required_children=frozenset({"tb-cache"}),
         ),
     }

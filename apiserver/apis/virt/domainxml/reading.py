@@ -187,7 +187,7 @@ def _disk(element: Node) -> Disk | None:
         target=target.get("dev"),
         path=element.path,
         is_block=element.get("type") == "block",
-        format=driver.get("type") if driver is not None else "raw",
+        format=driver.get("type", "raw") if driver is not None else "raw",
         is_cached=driver is None or driver.get("cache") not in ("none", "directsync"),
         is_read_only=rules.is_read_only(element),
     )
@@ -226,4 +226,4 @@ def _card_bytes(model: Node, attribute: str, default_mib: int) -> int:
 
 def _cache_bytes(root: Node) -> int:
     cache = root.find("features", "tcg", "tb-cache")
-    return int(cache.text) * MIB if cache is not None else _DEFAULT_CACHE_BYTES
+    return values.in_bytes(cache.text, cache.get("unit")) if cache is not None else _DEFAULT_CACHE_BYTES

@@ -237,9 +237,13 @@ def _disk(root: Node, disk: Node, bus: str) -> Iterator[Problem]:
     for name in ("vendor", "product", "wwn"):
         if disk.child(name) is not None and bus not in (("scsi", "sata", "ide") if name == "wwn" else ("scsi",)):
             yield Problem(f"{disk.path}/{name}", "may not be set on this bus")
-    driver = disk.child("driver")
-    if driver is None:
-        return
+    if (driver := disk.child("driver")) is not None:
+        yield from _disk_driver(root, disk, driver, bus)
+
+
+def _disk_driver(root: Node, disk: Node, driver: Node, bus: str) -> Iterator[Problem]:
+    if (backing := disk.child("backingStore")) is not None and driver.get("type") == "qcow2":
+        yield Problem(backing.path, "may be there on a raw disk only: empty, it cuts a qcow2 off the image below it")
     if driver.get("io") == "native" and driver.get("cache") not in ("none", "directsync"):
         yield Problem(f"{driver.path}/@io", "native needs cache none or directsync")
     for name in ("iothread", "queues"):
@@ -253,6 +257,11 @@ def _sockets(root: Node) -> Iterator[Problem]:
     for kind in ("serial", "channel", "graphics"):
         used = [(each.path, each.get("type")) for each in _devices(root, kind) if each.get("type") in ("unix", "spicevmc", "vnc", "spice")]
         yield from _twice(used)
+    ports = _devices(root, "serial")
+    consoles = [each for each in _devices(root, "console") if each.get("type") == "unix"]
+    yield from _twice((each.path, each.get("type")) for each in consoles)
+    if consoles and (not ports or ports[0].get("type") != "unix"):
+        yield Problem(consoles[0].path, "of type unix is the first <serial>, which must be of type unix, too")
     spice = any(each.get("type") == "spice" for each in _devices(root, "graphics"))
     for channel in _devices(root, "channel"):
         if channel.get("type") == "spicevmc" and not spice:
@@ -279,6 +288,9 @@ def _machine(root: Node) -> Iterator[Problem]:
     for disk in _devices(root, "disk") if is_pcie else ():
         if (target := disk.child("target")) is not None and target.get("bus") == "ide":
             yield Problem(f"{target.path}/@bus", f"ide is no bus of a {kind}")
+    for watchdog in _devices(root, "watchdog") if is_pcie else ():
+        if watchdog.get("model") == "ib700":
+            yield Problem(f"{watchdog.path}/@model", f"ib700 needs an ISA bus for cards, which a {kind} has not; i6300esb will do")
     for device in _devices(root, "input"):
         if (device.get("type"), device.get("bus")) == ("tablet", "ps2"):
             yield Problem(f"{device.path}/@bus", "of a tablet must be usb or virtio")

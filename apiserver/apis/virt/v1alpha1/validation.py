@@ -97,6 +97,8 @@ def _validate_fixed(obj: Object, old: Object) -> list[FieldError]:
     mending = "it is being deleted: wait until it is gone" if deleted else "stop it first"
     text = f"may be changed only while the virtual machine is off, and it is {phase}; {mending}"
     found = [] if _is_same_hardware(obj, old) else [forbidden(DOMAIN, text)]
+    if obj["spec"].get(domain_xml.XML) != old["spec"].get(domain_xml.XML):
+        found.append(forbidden(SPEC.child(domain_xml.XML), text))
     if (obj["spec"].get("accessCredentials") or []) != (old["spec"].get("accessCredentials") or []):
         found.append(forbidden(SPEC.child("accessCredentials"), text))
     return found
@@ -107,8 +109,6 @@ def _domain(obj: Object) -> tuple[object, object]:
 
 
 def _is_same_hardware(obj: Object, old: Object) -> bool:
-    if obj["spec"].get("domainXML") != old["spec"].get("domainXML"):
-        return False
     return devices.same(obj["spec"].get("domain") or {}, old["spec"].get("domain") or {})
 
 

@@ -15,7 +15,7 @@ from launcher.domain import filling
 from launcher.domain.definition import Definition, Tap
 from launcher.domain.disk_origins import Found
 from launcher.domain.values import InvalidSpecification
-from tests.unit.apiserver.apis.virt.domainxml.documents import DISK, INTERFACE, LOADER, OPERATING, ROOT, document, uefi
+from tests.unit.apiserver.apis.virt.domainxml.documents import DISK, INTERFACE, LOADER, OPERATING, ROOT, SERIAL, document, uefi
 
 EXAMPLE = Path(__file__).parents[4] / "examples/domain-xml.yaml"
 TAPS = {"default": Tap("52:54:00:00:00:02", "tap0")}
@@ -200,3 +200,10 @@ def test_a_cached_disk_cannot_be_migrated() -> None:
 
 def test_disks_that_fail_are_named_as_beside_the_xml() -> None:
     assert filling.names_by_target(document(DISK)) == {"vda": "root"}
+
+
+def test_what_a_dump_says_twice_is_filled_in_twice() -> None:
+    console = "<console type='unix'><source mode='bind' path='@serial@'/><target type='serial' port='0'/></console>"
+    display = "<graphics type='vnc' socket='@vnc@'><listen type='socket' socket='@vnc@'/></graphics>"
+    xml = filled(document(SERIAL + console + display))
+    assert (xml.count("/run/kubevirt/serial.sock"), xml.count("/run/kubevirt/vnc.sock"), "@" in xml) == (2, 2, False)

@@ -220,8 +220,23 @@ REFUSED: Final = {
     },
     **{
         f"a disk with {name}": (document(disk(more=f"<{name}/>")), f"{DEVICES}/disk/{name}")
-        for name in ("backingStore", "mirror", "encryption", "auth", "shareable", "transient", "iotune", "throttlefilters")
+        for name in ("mirror", "encryption", "auth", "shareable", "transient", "iotune", "throttlefilters")
     },
+    "an image below a disk": (document(disk(more="<backingStore type='file'/>")), f"{DEVICES}/disk/backingStore/@type"),
+    "a file below a disk": (
+        document(disk(more="<backingStore><source file='/etc/shadow'/></backingStore>")),
+        f"{DEVICES}/disk/backingStore/source",
+    ),
+    "sound in a file": (document("<audio id='1' type='file' path='/x'/>"), f"{DEVICES}/audio/@path"),
+    "sound of the node": (document("<audio id='1' type='alsa'/>"), f"{DEVICES}/audio/@type"),
+    "another socket of a console": (
+        document(SERIAL + "<console type='unix'><source mode='bind' path='/x'/><target type='serial'/></console>"),
+        f"{DEVICES}/console/source/@path",
+    ),
+    "another socket of a display": (
+        document("<graphics type='vnc' socket='/x'><listen type='socket' socket='@vnc@'/></graphics>"),
+        f"{DEVICES}/graphics/@socket",
+    ),
     "a label of a disk": (document(disk("<source file='@disk:root@'><seclabel/></source>")), f"{DEVICES}/disk/source/seclabel"),
     "a backing file in a driver": (
         document(disk(driver="type='qcow2'><metadata_cache/></driver><x")),
@@ -373,7 +388,6 @@ REFUSED: Final = {
             "nvram",
             "crypto",
             "pstore",
-            "audio",
         )
     },
     "a driver of a controller": (

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from apiserver.apis.virt.described import domain_of
@@ -10,6 +12,8 @@ from apiserver.apis.virt.hardware import consoles, cpu, disks, firmware, graphic
 from tests.unit.apiserver.apis.virt.domainxml.documents import DISK, INTERFACE, LOADER, ROOT, SERIAL, document, uefi
 
 MIB = 1 << 20
+DUMPED = Path(__file__).parent / "dumped.xml"
+"""What ``virsh dumpxml`` prints (libvirt 9.0), with the placeholders in their places again."""
 CELL = "<cell id='{}' cpus='{}' memory='64' unit='MiB'/>"
 
 
@@ -71,6 +75,18 @@ def test_the_typed_fields_say_what_the_xml_means() -> None:
     assert [each["name"] for each in interfaces.defaulted(domain)] == ["default"]
     assert graphics.defaulted(domain) == [{"type": "vnc"}]
     assert consoles.defaulted(domain)
+
+
+def test_what_libvirt_dumps_of_a_typed_machine_is_read() -> None:
+    """Of the golden domain ``smallest``, on a q35: what it was given, and what libvirt adds to it."""
+    found = reading.read(DUMPED.read_text())
+    assert (found.cache_bytes, found.has_serial, found.graphics) == (64 * MIB, True, ("vnc",))
+
+
+def test_an_interface_of_another_type_is_told_what_to_write() -> None:
+    (problem,) = reading.problems_of(document("<interface type='network'><source network='default'/></interface>"))
+    assert problem.path == "/domain/devices/interface/@type"
+    assert "<target dev='@network:NAME@' managed='no'/>" in problem.text
 
 
 def test_xml_without_devices_has_none() -> None:

@@ -16,6 +16,7 @@ PC: Final = "<type arch='x86_64' machine='pc'>hvm</type>"
 OLD_Q35: Final = "<type arch='x86_64' machine='pc-q35-7.2'>hvm</type>"
 SYSINFO: Final = "<sysinfo type='smbios'><system><entry name='uuid'>{}</entry></system></sysinfo>"
 VNC: Final = "<graphics type='vnc'><listen type='socket' socket='@vnc@'/></graphics>"
+CONSOLE: Final = "<console type='unix'><source mode='bind' path='@serial@'/><target type='serial' port='0'/></console>"
 SPICE: Final = "<graphics type='spice'><listen type='socket' socket='@spice@'/></graphics>"
 CLIPBOARD: Final = "<channel type='spicevmc'><target type='virtio' name='com.redhat.spice.0'/></channel>"
 TCG: Final = "<features><tcg><tb-cache unit='MiB'>32</tb-cache></tcg></features>"
@@ -194,6 +195,19 @@ DISKS: Final = {
     "a thread of no virtio": (document(a_disk(driver="iothread='1'"), inside=threads(2)), [f"{DEVICES}/disk/driver/@iothread"]),
 }
 DEVICE: Final = {
+    "a console that is the serial port": (document(SERIAL + CONSOLE), []),
+    "a console twice": (document(SERIAL + CONSOLE * 2), [f"{DEVICES}/console[2]"]),
+    "a console of nothing": (document(CONSOLE), [f"{DEVICES}/console"]),
+    "a console of another port": (document("<serial type='pty'/>" + SERIAL + CONSOLE), [f"{DEVICES}/console"]),
+    "a watchdog on ISA in a pc": (document("<watchdog model='ib700'/>", system=PC), []),
+    "a watchdog on ISA in a q35": (document("<watchdog model='ib700'/>"), [f"{DEVICES}/watchdog/@model"]),
+    "a watchdog on PCI in a q35": (document("<watchdog model='i6300esb'/>"), []),
+    "the end of a raw disk's chain": (document(a_disk(more="<backingStore/>")), []),
+    "the end of a qcow2's chain": (
+        document(a_disk(more="<backingStore/>").replace("'raw'", "'qcow2'")),
+        [f"{DEVICES}/disk/backingStore"],
+    ),
+    "a drive without a format": (document(a_disk("", device="cdrom").replace("type='raw'", "name='qemu'")), []),
     "each display once": (document(VNC + SPICE), []),
     "one display twice": (document(VNC + VNC), [f"{DEVICES}/graphics[2]"]),
     "one serial port twice": (document(SERIAL + SERIAL), [f"{DEVICES}/serial[2]"]),
