@@ -47,6 +47,7 @@ def fill(text: str, definition: Definition, taps: Mapping[str, Tap]) -> str:
         [
             *_identity(root, definition),
             *_amounts(root, found, definition),
+            *_cpu(root, definition),
             *_kernel(root, definition),
             *_firmware(root, definition),
             *_disks(root, found, definition),
@@ -121,6 +122,13 @@ def _processors(root: Node, counts: Mapping[str, int], total: int) -> Iterator[E
         for name, count in {**counts, "dies": 1}.items():
             if name in topology.spans:
                 yield _attribute(topology, name, str(count))
+
+
+def _cpu(root: Node, definition: Definition) -> Iterator[Edit]:
+    """Yield the edit of a CPU that only KVM has: the emulator gives all that it can do, as for the typed field."""
+    node = root.child("cpu")
+    if node is not None and node.get("mode") == "host-passthrough" and definition.accelerator == "qemu":
+        yield _attribute(node, "mode", "maximum")
 
 
 def _kernel(root: Node, definition: Definition) -> Iterator[Edit]:

@@ -207,3 +207,17 @@ def test_what_a_dump_says_twice_is_filled_in_twice() -> None:
     display = "<graphics type='vnc' socket='@vnc@'><listen type='socket' socket='@vnc@'/></graphics>"
     xml = filled(document(SERIAL + console + display))
     assert (xml.count("/run/kubevirt/serial.sock"), xml.count("/run/kubevirt/vnc.sock"), "@" in xml) == (2, 2, False)
+
+
+@pytest.mark.parametrize(
+    ("mode", "accelerator", "expected"),
+    [
+        ("host-passthrough", "qemu", "maximum"),
+        ("host-passthrough", "kvm", "host-passthrough"),
+        ("host-model", "qemu", "host-model"),
+        ("maximum", "kvm", "maximum"),
+    ],
+)
+def test_a_cpu_that_only_kvm_has_is_all_that_the_emulator_can_do(mode: str, accelerator: str, expected: str) -> None:
+    xml = document(inside=f"<cpu mode='{mode}'/>", attributes="type='@type@'")
+    assert f"<cpu mode='{expected}'/>" in filled(xml, accelerator=accelerator)
