@@ -178,6 +178,7 @@ def test_a_secret_that_is_mounted_is_not_missing_whatever_else_is_in_the_way_of_
     pod["status"]["containerStatuses"][0]["state"] = {"waiting": {"reason": reason, "message": "no such thing"}}
     assert not mounted_sources.is_to_look(waiting, pod, BOUND + timedelta(seconds=60))
     assert mounted_sources.is_to_look(waiting, a_pod(phase="Pending"), BOUND + timedelta(seconds=60))
+    assert [each["type"] for each in written(planned(pending(), pod, 60))] == ["Ready"], "nothing was missing that could be found"
     conditions = written(planned(waiting, pod, 60, event))
     assert {each["type"]: (each["status"], each["reason"]) for each in conditions} == {
         "DisksReady": ("True", "NoClaims"),
