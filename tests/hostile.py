@@ -56,6 +56,9 @@ WORST: Final = frozenset(
 )
 """One of each sort, for tests in which each case costs a few milliseconds."""
 
+PARTS: Final = ("spec.domain.devices", "spec.domain", "spec", "status")
+"""Parts of a machine: the first that a path begins with has it, and ``spec`` the metadata, too. A test of each keeps within its time."""
+
 T: Final = "2026-11-21T07:59:00Z"
 CONDITION: Final[Object] = {
     "type": "Ready",
@@ -164,6 +167,13 @@ class Case:
     @property
     def name(self) -> str:
         return f"{self.kind} {self.path} is {self.value}"
+
+    @property
+    def part(self) -> str:
+        """Which of :data:`PARTS` of a machine has the value."""
+        if self.path.startswith("status"):
+            return "status"
+        return next((each for each in PARTS if self.path.startswith(each)), "spec")
 
 
 def places(obj: Any, path: tuple[Step, ...] = ()) -> Iterator[tuple[Step, ...]]:
