@@ -1,18 +1,17 @@
-"""Time zones of the image: QEMU takes one that it does not find for UTC, without a word."""
+"""Time zones of the image."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
+from apiserver.apis.virt.hardware import clock as hardware
 from launcher.domain import clock
 from launcher.domain.values import InvalidSpecification
 
-ZONES: Final = Path("/usr/share/zoneinfo")
 
-
-def require(specification: Mapping[str, Any], zones: Path = ZONES) -> None:
+def require(specification: Mapping[str, Any], zones: Path = hardware.ZONES) -> None:
     """Look for the machine's time zone.
 
     Raises:

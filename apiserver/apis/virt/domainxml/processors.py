@@ -7,6 +7,7 @@ from typing import Final
 
 from apiserver.apis.virt.domainxml.grammar import Choice, Element
 from apiserver.apis.virt.domainxml.values import ON_OFF, YES_NO, Rule, matching, number, unit, word, words
+from apiserver.apis.virt.hardware import clock
 
 MAX_CPUS: Final = 512
 MOST_CACHE_MIB: Final = 4096
@@ -45,6 +46,12 @@ CPU: Final = Element(
         "numa": Element(children={"cell": _CELL}, required_children=frozenset({"cell"})),
     },
 )
+
+
+def _zone(name: str) -> str:
+    """Accept the name of a time zone."""
+    return "" if clock.is_zone(name) else "must be the name of a time zone such as Europe/Berlin"
+
 
 _SWITCH: Final = Element({"state": ON_OFF}, required=frozenset({"state"}))
 _HYPERV: Final = Element(
@@ -101,7 +108,7 @@ _ADJUSTMENT: Final = {"adjustment": number(-(1 << 31), (1 << 31) - 1)}
 _OFFSETS: Final[Mapping[str, Mapping[str, Rule]]] = {
     "utc": _ADJUSTMENT,
     "localtime": _ADJUSTMENT,
-    "timezone": {"timezone": matching(r"[A-Za-z][A-Za-z0-9_+/-]{0,63}", "must be the name of a time zone such as Europe/Berlin")},
+    "timezone": {"timezone": _zone},
     "variable": {**_ADJUSTMENT, "basis": words("utc", "localtime")},
 }
 CLOCK: Final = Choice(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
 from typing import Any, Final
 
 from apiserver.apis.virt.hardware.given import Domain
@@ -11,6 +13,14 @@ from apiserver.apis.virt.hardware.given import Domain
 TIMERS: Final = ("hpet", "hyperv", "kvm", "pit", "rtc")
 ZONE: Final = re.compile(r"(?=.{1,64}\Z)[A-Za-z][A-Za-z0-9_+-]*(/[A-Za-z0-9_+-]+)*")
 """Names of time zones; none leads out of the directory that they are files of."""
+ZONES: Final = Path("/usr/share/zoneinfo")
+"""The time zones of the system, of one release in the images of virt-api and virt-launcher: QEMU takes one that is not there for UTC."""
+
+
+@lru_cache(maxsize=1024)
+def is_zone(name: str, zones: Path = ZONES) -> bool:
+    """Return whether there is a time zone of this name; where the system has none at all, whether there could be."""
+    return bool(ZONE.fullmatch(name)) and (not zones.is_dir() or (zones / name).is_file())
 
 
 def timers(domain: Domain) -> dict[str, Mapping[str, Any]]:

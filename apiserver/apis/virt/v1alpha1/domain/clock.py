@@ -90,7 +90,7 @@ def validate(domain: Object, path: Path) -> list[FieldError]:
     clock, path = domain.get("clock") or {}, path.child("clock")
     found = []
     zone = clock.get("timezone")
-    if zone is not None and not hardware.ZONE.fullmatch(zone):
+    if zone is not None and not hardware.is_zone(zone):
         found.append(invalid(path.child("timezone"), zone, "must be the name of a time zone such as Europe/Berlin"))
     if zone is not None and clock.get("utc") is not None:
         found.append(forbidden(path.child("utc"), "may not be given together with timezone"))

@@ -1,13 +1,14 @@
 from __future__ import annotations
 
 import copy
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apiserver.apis.virt.hardware import cpu, cpu_numa, devices, disks, interfaces, io_threads, memory, resources
+from apiserver.apis.virt.hardware import clock, cpu, cpu_numa, devices, disks, interfaces, io_threads, memory, resources
 
 IMAGE: dict[str, Any] = {"type": "Image", "source": {"reference": "a"}}
 CLAIM: dict[str, Any] = {"type": "PersistentVolumeClaim", "source": {"name": "b"}}
@@ -278,3 +279,16 @@ def test_all_memory_and_all_processors_are_near_to_each_other_somewhere(nodes: l
 def test_ranges_are_as_short_as_can_be() -> None:
     assert cpu_numa.ranges([]) == ""
     assert cpu_numa.ranges([5, 1, 0, 2]) == "0-2,5"
+
+
+def test_a_time_zone_is_a_file_of_its_name(tmp_path: Path) -> None:
+    zones = tmp_path / "zoneinfo"
+    longest = "A" * 64
+    assert clock.is_zone(longest, zones)  # a system without any
+    assert not clock.is_zone("A" * 65, zones)
+    (zones / "Europe").mkdir(parents=True)
+    (zones / "Europe/Berlin").touch()
+    (tmp_path / "secret").touch()
+    assert clock.is_zone("Europe/Berlin", zones)
+    for other in ("Europe", "Europe/Berln", "../secret", "Europe/", "/Europe/Berlin", "Europe//Berlin"):
+        assert not clock.is_zone(other, zones), other

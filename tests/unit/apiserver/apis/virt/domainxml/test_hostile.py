@@ -409,6 +409,7 @@ REFUSED: Final = {
     "a disk of IDE in a q35": (document(disk(bus="ide")), f"{DEVICES}/disk/target/@bus"),
     "a tablet of PS/2": (document("<input type='tablet' bus='ps2'/>"), f"{DEVICES}/input/@bus"),
     "words of a BIOS to nobody": (document(system=f"{OPERATING}<bios useserial='yes'/>"), "/domain/os/bios/@useserial"),
+    "a time zone that is none": (document(inside="<clock offset='timezone' timezone='Europe/Berln'/>"), "/domain/clock/@timezone"),
     "a time zone without a name": (document(inside="<clock offset='timezone'/>"), "/domain/clock/@timezone"),
     "a name of many lines": (document(inside="<title>a\nb</title>"), "/domain/title"),
 }
