@@ -110,6 +110,27 @@ def test_a_client_has_to_wait_for_the_hello_of_qemu() -> None:
         impatient.from_client(bytes(usbredir.MAX_AHEAD_BYTES + 1))
 
 
+@pytest.mark.parametrize("rest", [1, 2, 3, 5])
+def test_capabilities_of_which_qemu_would_read_less_than_we_are_refused(rest: int) -> None:
+    """QEMU's parser reads whole words: to it the heads behind such a hello would be short ones, and what follows other packets."""
+    cut = packet(Type.HELLO, bytes(64) + b"\xff" * rest, long=False)
+    packets = Packets()
+    packets.from_guest(hello())
+    with pytest.raises(Breach, match="words of 4 bytes"):
+        packets.from_client(cut)
+    with pytest.raises(Breach, match="words of 4 bytes"):
+        Packets().from_guest(cut)
+
+
+@pytest.mark.parametrize("words", [0, 1, 3])
+def test_a_hello_has_any_number_of_words_of_capabilities(words: int) -> None:
+    packets = Packets()
+    packets.from_guest(hello())
+    told = packet(Type.HELLO, bytes(64) + b"\xff\xff\xff\xff" * words, long=False)
+    after = packet(Type.DEVICE_DISCONNECT, long=words > 0)
+    assert packets.from_client(told + after) == told + after
+
+
 @pytest.mark.parametrize(
     ("sent", "why"),
     [
