@@ -21,6 +21,8 @@ from controller.reconcilers.launcher_pods import cpu
 
 PROCESSORS: Final = "processors"
 """Member of a Node as it is kept here: the keys of its labels of processors (a frozenset), which many nodes share."""
+MAX_PROCESSORS: Final = 2 * cpu.MAX_LABELS
+"""Labels of processors that a Node may have: virt-handler writes half as many at most, and a kubelet whatever it likes."""
 HOST_PASSTHROUGH: Final = "host-passthrough"
 _MAX_TEXT: Final = 300
 
@@ -42,10 +44,14 @@ class Choice:
 
 
 def trim_labels(node: Object) -> Object:
-    """Return the labels of a Node as they are kept: those of processors are hundreds, and the same on all nodes of a kind."""
+    """Return the labels of a Node as they are kept: those of processors are hundreds, and the same on all nodes of a kind.
+
+    Of a node that has more than :data:`MAX_PROCESSORS` none are kept, and it is in no pool: whoever wrote them is not virt-handler.
+    """
     labels = labels_of(node)
     own = frozenset(key for key, value in labels.items() if value == cpu.TRUE and key.startswith(names.CPU_LABELS))
-    return {"labels": {key: value for key, value in labels.items() if key not in own}, PROCESSORS: _shared(own)}
+    shared = _shared(own if len(own) <= MAX_PROCESSORS else frozenset())
+    return {"labels": {key: value for key, value in labels.items() if key not in own}, PROCESSORS: shared}
 
 
 @lru_cache(maxsize=256)

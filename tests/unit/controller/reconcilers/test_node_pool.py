@@ -165,6 +165,16 @@ def test_labels_of_processors_are_kept_once_for_all_nodes_of_a_kind() -> None:
     assert "annotations" not in one
 
 
+def test_a_node_with_more_labels_than_virt_handler_writes_is_in_no_pool_and_fills_no_memory() -> None:
+    host, models, features = MILAN
+    room = node_pool.MAX_PROCESSORS - 1 - len(models) - len(features)
+    most, more = (a_node("a", (host, models, (*features, *(f"x{each}" for each in range(count))))) for count in (room, room + 1))
+    assert len(most["metadata"][node_pool.PROCESSORS]) == node_pool.MAX_PROCESSORS
+    assert model(most) == "EPYC-Milan"
+    assert more["metadata"] == {"name": "a", "uid": "a", "labels": {"kubernetes.io/hostname": "a"}, node_pool.PROCESSORS: frozenset()}
+    assert model(more, a_node("b", ROME)) == "EPYC-Rome-v2"
+
+
 def test_every_model_is_one_that_libvirt_has_and_none_is_missing_above_the_oldest() -> None:
     known = [each for models in cpu_models.MODELS.values() for each in models]
     assert len(known) == len(set(known))
