@@ -31,7 +31,7 @@ def device_nodes(vm: Mapping[str, Any]) -> Iterator[ownership.Node]:
         yield ownership.VHOST_VSOCK
     for disk in disks.defaulted(domain):
         if disk.get("type", "PersistentVolumeClaim") == "PersistentVolumeClaim":
-            yield ownership.disk(disk["name"])
+            yield ownership.disk(disk["name"], read_only=disk["readOnly"] or disks.is_overlaid(disk))
 
 
 class Node:

@@ -20,6 +20,8 @@ from apiserver.apis.virt import layout
 from handler.pods import opening
 
 MODE: Final = 0o660
+READ_ONLY_MODE: Final = 0o440
+"""Of a node that stays root's, and that the user's group reads: who owns a node could change its mode."""
 
 
 class NotTheDevice(Exception):
@@ -36,6 +38,8 @@ class Node:
     number: tuple[int, int] | None = None
     """(major, minor), or None where any of the kind will do (the block device of a claim)."""
     required: bool = True
+    read_only: bool = False
+    """The user may read it, and not write to it."""
 
 
 TUN: Final = Node("/dev/net/tun", "char", (10, 200), required=False)
@@ -43,13 +47,13 @@ KVM: Final = Node("/dev/kvm", "char", (10, 232), required=False)
 VHOST_VSOCK: Final = Node("/dev/vhost-vsock", "char", (10, 241), required=False)
 
 
-def disk(name: str) -> Node:
+def disk(name: str, *, read_only: bool = False) -> Node:
     """Return the node of a claim with ``volumeMode: Block``; absent for other disks."""
-    return Node(f"{layout.DISKS_DIRECTORY}/{name}", "block", required=False)
+    return Node(f"{layout.DISKS_DIRECTORY}/{name}", "block", required=False, read_only=read_only)
 
 
 def give(root: int, node: Node, user: int = layout.USER_ID) -> bool:
-    """Give ``node`` below the directory ``root`` (the pod's root) to ``user``; return whether the pod has it.
+    """Give ``node`` below the directory ``root`` (the pod's root) to ``user``, who is a group, too; return whether the pod has it.
 
     A path that is absent or a directory (a claim with a file system) is left alone unless the node is required.
 
@@ -82,9 +86,10 @@ def _give(descriptor: int, node: Node, user: int) -> bool:
     if not is_kind or node.number not in (None, number):
         wanted = f"{node.kind} device" + (f" {node.number[0]}:{node.number[1]}" if node.number else "")
         raise NotTheDevice(f"{node.path} in the pod is not a {wanted}")
-    if (found.st_uid, found.st_gid, stat.S_IMODE(found.st_mode)) == (user, user, MODE):
+    owner, mode = (0, READ_ONLY_MODE) if node.read_only else (user, MODE)
+    if (found.st_uid, found.st_gid, stat.S_IMODE(found.st_mode)) == (owner, user, mode):
         return True
     handle = f"/proc/self/fd/{descriptor}"
-    os.chown(handle, user, user)
-    os.chmod(handle, MODE)  # noqa: PTH101 - of a descriptor
+    os.chown(handle, owner, user)
+    os.chmod(handle, mode)  # noqa: PTH101 - of a descriptor
     return True

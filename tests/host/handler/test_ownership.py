@@ -54,6 +54,19 @@ def test_a_block_claim_is_given_and_a_file_system_claim_is_left_alone(pod: tuple
     assert (disks / "files").stat().st_uid == 0
 
 
+def test_a_block_claim_that_is_only_read_stays_roots(pod: tuple[Path, int]) -> None:
+    """Who owned it could give itself the right to write."""
+    disks = pod[0] / layout.DISKS_DIRECTORY.lstrip("/")
+    block = node(disks / "data", stat.S_IFBLK, 7, 200)
+
+    for _ in range(2):
+        assert ownership.give(pod[1], ownership.disk("data", read_only=True))
+        found = block.stat()
+        assert (found.st_uid, found.st_gid, stat.S_IMODE(found.st_mode)) == (0, 107, 0o440)
+    assert ownership.give(pod[1], ownership.disk("data"))
+    assert (block.stat().st_uid, stat.S_IMODE(block.stat().st_mode)) == (107, 0o660)
+
+
 @pytest.mark.parametrize("where", ["last", "middle"])
 def test_a_link_planted_by_the_pod_is_not_followed(pod: tuple[Path, int], tmp_path: Path, where: str) -> None:
     outside = tmp_path.parent / f"{tmp_path.name}-outside"

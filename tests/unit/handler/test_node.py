@@ -72,6 +72,20 @@ def test_only_a_machine_that_asks_for_sockets_to_its_node_is_given_their_device(
     assert ownership.VHOST_VSOCK in device_nodes({"spec": {"domain": {"devices": {"vsock": {}}}}})
 
 
+def test_a_claim_that_the_guest_only_reads_is_given_to_be_read() -> None:
+    """A QEMU that was taken over would else write to what an ephemeral disk lies on, which other machines start from."""
+    claim = {"type": "PersistentVolumeClaim", "source": {"name": "image"}}
+    given = [
+        {**claim, "name": "own"},
+        {**claim, "name": "read", "readOnly": True},
+        {**claim, "name": "medium", "device": "cdrom"},
+        {**claim, "name": "under", "source": {"name": "image", "ephemeral": True}},
+        {"type": "EmptyDisk", "name": "blank", "source": {"size": "1Gi"}},
+    ]
+    found = [each for each in device_nodes({"spec": {"domain": {"devices": {"disks": given}}}}) if each.kind == "block"]
+    assert found == [ownership.disk("own"), *(ownership.disk(each, read_only=True) for each in ("read", "medium", "under"))]
+
+
 async def test_what_is_wrong_with_a_disk_is_raised(root: int, monkeypatch: pytest.MonkeyPatch) -> None:
     def give(*_arguments: Any) -> bool:
         raise ownership.NotTheDevice("/dev/kvm in the pod is reached through a link")
