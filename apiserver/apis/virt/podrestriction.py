@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from apiserver.apis.meta.objects import controller_of, dig, name_of, namespace_of, uid_of
-from apiserver.apis.virt import access_credentials, cloud_init
+from apiserver.apis.virt import access_credentials, cloud_init, phases
 from apiserver.apis.virt.described import domain_of
 from apiserver.apis.virt.hardware import disks, firmware
 
@@ -80,6 +80,25 @@ def objections(vm: Object, pod: Object | None, name: str, uid: str) -> list[str]
     for volume in dig(pod, "spec", "volumes") or ():
         found += [f'pod "{name}" mounts {each} as volume {volume.get("name")}: {why}' for each, why in _excess(volume, allowed)]
     return found
+
+
+def brings(migration: Object, vm: Object, pod_uid: str) -> bool:
+    """Return whether the machine comes into this pod by an unfinished Migration of its own, which was judged with it.
+
+    One that was made before the machine was of another machine of that name, with other disks. (By the clocks of two servers it may seem
+    so of its own, too: then the pod is looked at again.)
+
+    Args:
+        migration: as it is stored.
+        vm: the machine.
+        pod_uid: as the machine's status says.
+    """
+    return (
+        phases.is_unfinished(migration)
+        and dig(migration, "spec", "selector", "name") == name_of(vm)
+        and dig(migration, "status", "targetPodUID") == pod_uid
+        and str(dig(migration, "metadata", "creationTimestamp")) >= str(dig(vm, "metadata", "creationTimestamp"))
+    )
 
 
 def _excess(volume: Object, allowed: Iterable[Content]) -> Iterator[tuple[str, str]]:

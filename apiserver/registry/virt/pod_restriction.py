@@ -23,7 +23,7 @@ from apiserver.apis.meta.names import subdomain_errors
 from apiserver.apis.meta.objects import Object, dig
 from apiserver.apis.meta.resources import Resource
 from apiserver.apis.meta.validation import FieldError, Path, forbidden
-from apiserver.apis.virt import names, phases, podrestriction
+from apiserver.apis.virt import names, podrestriction
 from apiserver.apis.virt.resources import MIGRATIONS, VIRTUAL_MACHINES
 from apiserver.client.rest import Client, TransportError
 from apiserver.registry.generic import metadata
@@ -90,7 +90,7 @@ class PodRestriction:
         namespace = objects.namespace_of(obj)
         if attributes.resource.plural == VIRTUAL_MACHINES.plural:
             migration = await self._read(MIGRATIONS, namespace, str(dig(obj, "status", "migration", "name") or ""))
-            return None if migration is not None and _brings(migration, obj, pod_uid) else obj
+            return None if migration is not None and podrestriction.brings(migration, obj, pod_uid) else obj
         machine = await self._read(VIRTUAL_MACHINES, namespace, str(dig(obj, "spec", "selector", "name") or ""))
         if machine is None:
             raise _refusal(attributes, ["the virtual machine of the Migration is not there"])
@@ -117,15 +117,6 @@ class PodRestriction:
             details = metadata.details(attributes.resource, _name(attributes), retry_after_seconds=1)
             said = str(error) or "no answer in time"
             raise ServiceUnavailable(f"look up pod {name}, which the status names: {said}", details) from error
-
-
-def _brings(migration: Object, vm: Object, pod_uid: str) -> bool:
-    """Return whether the machine comes into this pod by a Migration of its own, as that is stored."""
-    return (
-        phases.is_unfinished(migration)
-        and dig(migration, "spec", "selector", "name") == objects.name_of(vm)
-        and dig(migration, "status", "targetPodUID") == pod_uid
-    )
 
 
 def _refusal(attributes: Attributes, found: Sequence[str]) -> Forbidden:

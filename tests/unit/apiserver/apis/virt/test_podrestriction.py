@@ -200,3 +200,22 @@ def test_another_machines_pod_is_refused_whatever_it_mounts() -> None:
     other = {**VM, "metadata": {**VM["metadata"], "name": "other", "uid": "uid-of-other"}}
     pod = made(VM)[0]
     assert objections(other, pod) == [f'the controller of pod "{pod["metadata"]["name"]}" is not this virtual machine']
+
+
+def a_move(made: str, uid: str = "uid-2", phase: str = "Running", name: str = "vm1") -> dict[str, Any]:
+    return {
+        "metadata": {"name": "move", "creationTimestamp": made},
+        "spec": {"selector": {"name": name}},
+        "status": {"phase": phase, "targetPodUID": uid},
+    }
+
+
+def test_a_guest_arrives_by_an_unfinished_migration_of_its_own_machine() -> None:
+    vm = {"metadata": {"name": "vm1", "creationTimestamp": "2001-02-03T04:05:06Z"}}
+    same, later, earlier = "2001-02-03T04:05:06Z", "2001-02-03T10:05:06Z", "2001-02-03T04:05:05Z"
+    assert podrestriction.brings(a_move(same), vm, "uid-2")
+    assert podrestriction.brings(a_move(later), vm, "uid-2")
+    assert not podrestriction.brings(a_move(later), vm, "uid-3")
+    assert not podrestriction.brings(a_move(later, phase="Failed"), vm, "uid-2")
+    assert not podrestriction.brings(a_move(later, name="vm2"), vm, "uid-2")
+    assert not podrestriction.brings(a_move(earlier), vm, "uid-2"), "it was of a machine that had this name before"
