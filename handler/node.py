@@ -12,7 +12,7 @@ from apiserver.apis.virt.described import domain_of
 from apiserver.apis.virt.hardware import disks, host_devices, interfaces, memory, vsock
 from handler.devices import ownership, passthrough
 from handler.network import setup
-from handler.network.setup import Interface
+from handler.network.binding import Interface
 from handler.pods import hanging
 from handler.pods.launcher import Connection
 from launcher.protocol import messages

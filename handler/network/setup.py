@@ -1,66 +1,79 @@
-"""Give a pod the network that its guest needs."""
+"""Give a pod the networks that its guest needs."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
-from apiserver.apis.virt import network
 from apiserver.apis.virt.described import domain_of
 from apiserver.apis.virt.hardware import interfaces
-from handler.network import filters, masquerade, namespaces
+from handler.network import binding, filters, masquerade, namespaces
+from handler.network.binding import Binding, Interface, Observed, Plan, Unsupported, Wanted
+from handler.network.macs import mac_address
 from handler.pods.process import Launcher
 
-
-@dataclass(frozen=True, slots=True)
-class Interface:
-    """One interface of the guest, wired."""
-
-    name: str
-    mac: str
-    tap: str
-    model: str
-    addresses: tuple[str, ...]
-    """By which others reach the guest: the pod's."""
+BINDINGS: Final[Mapping[str, Binding]] = {"masquerade": masquerade.plan}
+"""By type of the interface."""
 
 
-def wanted(vm: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Return the one interface of ``spec.domain.devices.interfaces``, or None for a guest without network.
+def wanted(vm: Mapping[str, Any]) -> tuple[Wanted, ...]:
+    """Return the interfaces of ``spec.domain.devices.interfaces``, in order.
 
     Raises:
-        Unsupported: more than one, or another type than masquerade.
+        Unsupported: more than one, or a MAC address that no guest can have.
     """
-    defaulted = interfaces.defaulted(domain_of(vm))
-    if not defaulted:
-        return None
+    domain, uid = domain_of(vm), vm["metadata"]["uid"]
+    defaulted = interfaces.defaulted(domain)
     if len(defaulted) > 1:
-        raise masquerade.Unsupported("a pod has one network: more than one interface cannot be served")
-    if (kind := defaulted[0]["type"]) != "masquerade":
-        raise masquerade.Unsupported(f"interface {defaulted[0].get('name')}: type {kind} is not known to this virt-handler")
-    return defaulted[0]
+        raise Unsupported("a pod has one network: more than one interface cannot be served")
+    return tuple(
+        Wanted(
+            name=each["name"],
+            type=each["type"],
+            mac=mac_address(uid, each["name"], each.get("mac") or ""),
+            model=each["model"],
+            queues=interfaces.queues(domain, each["model"]),
+        )
+        for each in defaulted
+    )
+
+
+def plans(vm: Mapping[str, Any], observed: Observed) -> tuple[Plan, ...]:
+    """Return what is to be done for each interface of ``vm``, in order.
+
+    Raises:
+        Unsupported: one of them cannot be as the machine asks.
+    """
+    return tuple(_plan(each, observed) for each in wanted(vm))
+
+
+def _plan(interface: Wanted, observed: Observed) -> Plan:
+    found = BINDINGS.get(interface.type)
+    if found is None:
+        raise Unsupported(f"interface {interface.name}: type {interface.type} is not known to this virt-handler")
+    return found(interface, observed)
 
 
 async def prepare(vm: Mapping[str, Any], launcher: Launcher) -> tuple[Interface, ...]:
-    """Set up the pod's network for ``vm`` and return the guest's interfaces; harmless when it is done again.
+    """Set up the pod's networks for ``vm`` and return the guest's interfaces; harmless when it is done again.
 
     Raises:
-        Unsupported: the network cannot be as the VM asks, or this node cannot keep the guest to its addresses, now or ever.
+        Unsupported: a network cannot be as the VM asks, or this node cannot keep the guest to its addresses, now or ever.
         CommandFailed: a program failed; try again.
     """
-    interface = wanted(vm)
-    if interface is None:
+    if not wanted(vm):
         return ()
-    mac = masquerade.mac_address(vm["metadata"]["uid"], interface["name"], interface.get("mac") or "")
-    queues = interfaces.queues(vm["spec"]["domain"], interface["model"])
-    observed = masquerade.observe(await namespaces.links(launcher.network))
+    planned = plans(vm, binding.observe(await namespaces.links(launcher.network)))
+    for plan in planned:
+        await _carry_out(plan, launcher)
+    return tuple(plan.interface for plan in planned)
+
+
+async def _carry_out(plan: Plan, launcher: Launcher) -> None:
     try:
-        await namespaces.run(launcher.network, ("sh", "-c", masquerade.script(observed, mac, queues=queues)))
+        await namespaces.run(launcher.network, ("sh", "-c", plan.script))
     except namespaces.CommandFailed as error:
-        if error.status == masquerade.NO_FILTER and filters.is_not_in_this_kernel(str(error)):
+        if error.status == binding.NO_FILTER and filters.is_not_in_this_kernel(str(error)):
             needed = ", ".join(filters.KERNEL_OPTIONS)
-            raise masquerade.Unsupported(
-                f"this node cannot keep a guest to its own addresses; its kernel needs {needed}: {error}"
-            ) from error
+            raise Unsupported(f"this node cannot keep a guest to its own addresses; its kernel needs {needed}: {error}") from error
         raise
-    return (Interface(interface["name"], mac, network.TAP, interface["model"], observed.addresses),)

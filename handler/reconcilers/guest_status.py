@@ -14,7 +14,7 @@ from apiserver.apis.virt import chosen_cpu, layout, phases, power
 from apiserver.apis.virt import conditions as words
 from apiserver.apis.virt.described import domain_of
 from apiserver.apis.virt.hardware import disks, graphics, vsock
-from handler.network.setup import Interface
+from handler.network.binding import Interface
 from launcher.protocol import messages
 
 MAX_MESSAGE: Final = 1024

@@ -19,9 +19,8 @@ from apiserver.apis.virt.resources import MIGRATIONS, VIRTUAL_MACHINES
 from controller.runtime.flowcontrol import TokenBucket
 from controller.runtime.reconciling import InvalidObject, Request, Result
 from handler.devices import ownership
-from handler.network.masquerade import Unsupported
+from handler.network.binding import Interface, Unsupported
 from handler.network.namespaces import CommandFailed
-from handler.network.setup import Interface
 from handler.pods import places
 from handler.pods.hanging import StorageHangs
 from handler.pods.launcher import Connection, Disconnected, Refused

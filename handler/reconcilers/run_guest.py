@@ -30,9 +30,8 @@ from controller.runtime.flowcontrol import TokenBucket
 from controller.runtime.reconciling import Request, Result
 from controller.runtime.validating import Events
 from handler.devices import ownership
-from handler.network.masquerade import Unsupported
+from handler.network.binding import Interface, Unsupported
 from handler.network.namespaces import CommandFailed
-from handler.network.setup import Interface
 from handler.pods.hanging import StorageHangs
 from handler.pods.launcher import Connection, Disconnected, Pending, Refused
 from handler.pods.links import Link, Links, Who

@@ -16,9 +16,8 @@ from typing import Any, Final
 from apiserver.apis.virt import conditions
 from controller.runtime.clock import Clock
 from controller.runtime.flowcontrol import TokenBucket
-from handler.network.masquerade import Unsupported
+from handler.network.binding import Interface, Unsupported
 from handler.network.namespaces import CommandFailed
-from handler.network.setup import Interface
 from handler.pods.launcher import Connection
 from handler.reconcilers.guest_status import NetworkFault, printable
 

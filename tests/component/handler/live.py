@@ -15,8 +15,8 @@ from apiserver.client.rest import Client
 from handler import node as nodes
 from handler.agent import Agent
 from handler.devices.judging import Judging
-from handler.network import masquerade, setup
-from handler.network.setup import Interface
+from handler.network import setup
+from handler.network.binding import Interface, Link, Observed
 from handler.options import Options
 from handler.pods.launcher import Connection
 from handler.pods.process import Launcher
@@ -40,12 +40,8 @@ class PureNode:
         return "qemu"
 
     async def prepare_network(self, vm: Mapping[str, Any], connection: Connection) -> tuple[Interface, ...]:
-        interface = setup.wanted(vm)
-        if interface is None:
-            return ()
-        mac = masquerade.mac_address(vm["metadata"]["uid"], interface["name"], interface.get("mac") or "")
-        masquerade.script(masquerade.Observed(frozenset({network.UPLINK}), masquerade.DEFAULT_MTU, ("10.244.0.5",)), mac)
-        return (Interface(interface["name"], mac, network.TAP, interface["model"], ("10.244.0.5",)),)
+        observed = Observed((Link(network.UPLINK, "02:00:00:00:00:05", 1500, ("10.244.0.5/24",)),))
+        return tuple(plan.interface for plan in setup.plans(vm, observed))
 
 
 class Live:

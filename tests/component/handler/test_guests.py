@@ -13,7 +13,7 @@ import pytest
 from apiserver.apis.meta import objects
 from apiserver.apis.virt import power
 from handler.devices.ownership import NotTheDevice
-from handler.network.masquerade import Unsupported
+from handler.network.binding import Unsupported
 from handler.network.namespaces import CommandFailed
 from handler.pods import links
 from handler.reconcilers import guest_status, run_guest, wiring

@@ -25,7 +25,7 @@ from controller.runtime.flowcontrol import TokenBucket
 from controller.runtime.reconciling import Controller
 from controller.runtime.recorder import Recorder
 from controller.runtime.validating import Validated
-from handler.network.setup import Interface
+from handler.network.binding import Interface
 from handler.pods import launcher
 from handler.pods.launcher import Connection
 from handler.pods.links import Link, Links

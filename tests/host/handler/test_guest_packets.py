@@ -14,7 +14,9 @@ from pathlib import Path
 import pytest
 
 from apiserver.apis.virt import network
-from handler.network import masquerade, namespaces, setup
+from handler.network import namespaces, setup
+from handler.network.binding import Unsupported
+from handler.network.macs import mac_address
 from tests.host.handler import frames, pods
 from tests.host.handler.frames import ARP, IPV4, IPV6, PROVIDER_VLAN, arp, bpdu, ethernet, ping, tagged, udp, udp6
 from tests.host.handler.pods import CALLER, CALLER6, POD, POD6, Ear, Pod, Tap, run
@@ -25,7 +27,7 @@ VM = {
     "metadata": {"name": "testvm", "namespace": "default", "uid": "3f0e"},
     "spec": {"domain": {"devices": {"interfaces": [{"name": "default", "type": "masquerade", "model": "virtio"}]}}},
 }
-MINE = masquerade.mac_address("3f0e", "default")
+MINE = mac_address("3f0e", "default")
 OTHER = "52:54:00:00:00:99"
 GATEWAY_MAC = network.BRIDGE_MAC
 EVIL, LAST = b"EVIL-FRAME", b"LAST-FRAME"
@@ -284,7 +286,7 @@ async def state_of(pod: Pod, name: str) -> tuple[bool, str]:
 
 async def test_without_a_filter_there_is_no_network(pod: Pod, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     broken_nft(tmp_path, monkeypatch, "Operation not supported")
-    with pytest.raises(masquerade.Unsupported, match="kernel needs CONFIG_NF_TABLES_NETDEV"):
+    with pytest.raises(Unsupported, match="kernel needs CONFIG_NF_TABLES_NETDEV"):
         await setup.prepare(VM, pod.launcher)
     assert await state_of(pod, network.TAP) == (False, "")
 

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 import pytest
 
 from apiserver.apis.virt import network
-from handler.network import masquerade, namespaces, setup
+from handler.network import namespaces, setup
+from handler.network.binding import Unsupported
 from tests.host.handler import pods
 from tests.host.handler.pods import Pod
 from tests.host.handler.test_guest_packets import VM
@@ -55,7 +56,7 @@ async def test_programs_get_no_pipe_that_breaks_when_they_end_before_anything_is
 
 async def test_a_machine_with_the_gateways_address_gets_no_network(pod: Pod) -> None:
     taken = {"name": "default", "type": "masquerade", "mac": "02-00-00-00-00-01"}
-    with pytest.raises(masquerade.Unsupported, match="is the address of the guest's gateway"):
+    with pytest.raises(Unsupported, match="is the address of the guest's gateway"):
         await setup.prepare({**VM, "spec": {"domain": {"devices": {"interfaces": [taken]}}}}, pod.launcher)
     assert {link["ifname"] for link in await namespaces.links(pod.launcher.network)} == {"lo", "eth0"}
 

@@ -8,7 +8,7 @@ import pytest
 
 from apiserver.apis.meta import objects
 from apiserver.apis.virt.domainstates import DomainState
-from handler.network.setup import Interface
+from handler.network.binding import Interface
 from handler.reconcilers import guest_status
 from launcher.protocol import messages
 from tests.unit.handler.reconcilers.builders import NOW, a_running, a_vm

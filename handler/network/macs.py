@@ -1,0 +1,28 @@
+"""The MAC addresses of guests. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+
+from apiserver.apis.virt import network
+from handler.network.binding import Unsupported
+
+
+def mac_address(vm_uid: str, interface: str, given: str = "") -> str:
+    """Return the guest's MAC: the one given, else one that follows from the VM and the interface, the same in every pod of it.
+
+    Raises:
+        Unsupported: a guest cannot have the one given; virt-api refuses it, but an older one, or its storage, may have let it in.
+    """
+    if given:
+        if problem := network.mac_problem(given):
+            raise Unsupported(f"interface {interface}: MAC address {given!r} {problem}")
+        return network.normal_mac(given)
+    digest = hashlib.sha256(f"{vm_uid}\0{interface}".encode()).digest()
+    while network.mac_problem(derived := _mac_of(digest)):
+        digest = hashlib.sha256(digest).digest()
+    return derived
+
+
+def _mac_of(digest: bytes) -> str:
+    return "02:" + ":".join(f"{byte:02x}" for byte in digest[:5])  # 02: locally administered, unicast

@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import Any
+
+import pytest
+
+from handler.network import binding, setup
+from handler.network.binding import Link, Observed, Unsupported
+
+LINKS: list[dict[str, Any]] = [
+    {
+        "ifname": "eth0",
+        "address": "0a:58:0a:f4:01:07",
+        "mtu": 1450,
+        "addr_info": [
+            {"family": "inet", "local": "10.0.0.9", "prefixlen": 24, "scope": "global"},
+            {"family": "inet6", "local": "fd00::9", "prefixlen": 64, "scope": "global"},
+            {"family": "inet6", "local": "fe80::1", "prefixlen": 64, "scope": "link"},
+        ],
+    },
+    {"ifname": "lo"},
+]
+EMPTY = Observed((Link("eth0", "0a:58:0a:f4:01:07", 1450, ("10.0.0.9/24",)),))
+
+
+def a_vm(*interfaces: dict[str, Any]) -> dict[str, Any]:
+    return {"metadata": {"uid": "3f0e"}, "spec": {"domain": {"devices": {"interfaces": list(interfaces)}}}}
+
+
+def test_what_ip_tells_of_a_namespace_is_read() -> None:
+    assert binding.observe(LINKS) == Observed(
+        (Link("eth0", "0a:58:0a:f4:01:07", 1450, ("10.0.0.9/24", "fd00::9/64")), Link("lo", "", binding.DEFAULT_MTU, ()))
+    )
+
+
+def test_what_is_wanted_observed_and_planned_is_plain_data() -> None:
+    vm = a_vm({"name": "lan", "type": "masquerade", "mac": "52-54-00-AA-BB-CC"})
+    (wanted,), (plan,) = setup.wanted(vm), setup.plans(vm, EMPTY)
+    for each in (wanted, EMPTY, plan):
+        json.dumps(asdict(each))
+    assert (wanted.name, wanted.mac, wanted.tap) == (plan.interface.name, plan.interface.mac, plan.interface.tap)
+
+
+def test_a_machine_without_interfaces_wants_no_network() -> None:
+    assert setup.wanted(a_vm()) == ()
+    assert setup.plans(a_vm(), Observed(())) == ()
+
+
+@pytest.mark.parametrize(
+    ("interfaces", "said"),
+    [
+        ([{"name": "a"}, {"name": "b"}], "more than one interface"),
+        ([{"name": "a", "type": "carrier-pigeon"}], "interface a: type carrier-pigeon is not known"),
+        ([{"name": "a", "mac": "02:00:00:00:00:01"}], "interface a: MAC address"),
+    ],
+)
+def test_what_cannot_be_served_is_told_before_anything_is_done(interfaces: list[dict[str, Any]], said: str) -> None:
+    with pytest.raises(Unsupported, match=said):
+        setup.plans(a_vm(*interfaces), EMPTY)
