@@ -30,7 +30,7 @@ def device_nodes(vm: Mapping[str, Any]) -> Iterator[ownership.Node]:
     if vsock.defaulted(domain):
         yield ownership.VHOST_VSOCK
     for disk in disks.defaulted(domain):
-        if disk.get("type", "PersistentVolumeClaim") == "PersistentVolumeClaim":
+        if disks.claim_of(disk) is not None:
             yield ownership.disk(disk["name"], read_only=disk["readOnly"] or disks.is_overlaid(disk))
 
 

@@ -25,6 +25,8 @@ def append(element: Element, disk: Mapping[str, Any], origin: Origin, found: Fou
         InvalidSpecification: what is asked for is unknown, or more than the file system can do.
     """
     driver = SubElement(element, "driver", name="qemu", type=format_of(origin, found))
+    if origin.empty:
+        return driver
     said = {name: value for name, value in (disk.get("driver") or {}).items() if value is not None}
     path = f"devices.disks[{origin.name}].driver"
     # Without O_DIRECT the data of two hosts' page caches could differ after a migration. io=native blocks the main loop while a

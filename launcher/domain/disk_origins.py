@@ -32,6 +32,8 @@ class Origin:
     """There is nothing below the overlay."""
     made: bool = False
     """The file is made in this pod, before the domain is."""
+    empty: bool = False
+    """There is nothing: a drive without a medium."""
 
     @property
     def overlay(self) -> PurePosixPath | None:
@@ -66,6 +68,8 @@ def origins(specification: Mapping[str, Any]) -> tuple[Origin, ...]:
         read_only, overlaid = bool(disk["readOnly"]) or disk["device"] == "cdrom", disks.is_overlaid(disk)
         limit = _limit(disk, path) if overlaid else 0
         match disk.get("type"):
+            case None if disks.is_empty_drive(disk):
+                result.append(Origin(name, PurePosixPath(), image=False, read_only=True, empty=True))
             case "PersistentVolumeClaim":
                 place = PurePosixPath(layout.DISKS_DIRECTORY, name)
                 result.append(Origin(name, place, image=False, read_only=read_only, overlaid=overlaid, limit=limit))

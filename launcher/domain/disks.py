@@ -58,7 +58,8 @@ def _targets(specification: Mapping[str, Any]) -> list[tuple[str, str]]:
 def _append_disk(devices: Element, disk: Mapping[str, Any], origin: Origin, found: Found, target: tuple[str, str]) -> Element:
     element = SubElement(devices, "disk", type="block" if is_device(origin, found) else "file", device=str(disk["device"]))
     driver = disk_driver.append(element, disk, origin, found)
-    SubElement(element, "source", {"dev" if is_device(origin, found) else "file": str(file_of(origin, found))})
+    if not origin.empty:
+        SubElement(element, "source", {"dev" if is_device(origin, found) else "file": str(file_of(origin, found))})
     SubElement(element, "target", dev=target[0], bus=target[1])
     disk_io_tune.append(element, disk)
     disk_driver.append_sizes(element, disk)

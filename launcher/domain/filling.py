@@ -158,7 +158,7 @@ def _disks(root: Node, found: Reading, definition: Definition) -> Iterator[Edit]
         source, disk = element.child("source"), by_path.get(element.path)
         if source is None or disk is None:
             continue
-        if disk.name not in origins:
+        if disk.name not in origins or origins[disk.name].empty:
             raise InvalidSpecification(f"{FIELD}: {element.path}/source: there is no disk {disk.name}")
         origin, at = origins[disk.name], definition.found.get(disk.name, Found())
         if disk.is_block != (is_device := disk_origins.is_device(origin, at)):

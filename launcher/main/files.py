@@ -75,6 +75,8 @@ def _missing(specification: Mapping[str, Any]) -> list[tuple[Origin, Path]]:
 
 def _look(origin: Origin) -> Found:
     path = Path(origin.path)
+    if origin.empty:
+        return Found()
     if origin.made:
         return Found(direct=_direct_below(path.parent))
     if origin.blank:

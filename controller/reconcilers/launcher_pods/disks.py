@@ -104,7 +104,7 @@ def _disk(disk: Object, volume: str, claims: Claims) -> Needs:
     """Return what one disk needs."""
     if disk.get("type") in cloud_init.MADE:
         return _of_made(disk, volume)
-    if disk.get("type") == disks.EMPTY:
+    if disk.get("type") == disks.EMPTY or disks.is_empty_drive(disk):
         return Needs()
     claim, name = disks.claim_of(disk), disk["name"]
     if claim is None:

@@ -33,6 +33,7 @@ def test_disks_of_every_kind_are_seen_by_the_guest(start: Callable[[], Launcher]
         {"name": "scratch", "type": "PersistentVolumeClaim", "source": {"name": "s", "ephemeral": True, "sizeLimit": "1Mi"}},
         {"name": "blank", "type": "EmptyDisk", "source": {"size": "3Mi"}},
         {"name": "cd", "type": "PersistentVolumeClaim", "source": {"name": "c"}, "device": "cdrom", "target": {"bus": "sata"}},
+        {"name": "drive", "device": "cdrom", "target": {"bus": "scsi"}},
     ]
     a_disk_image(pod.disks / "cd/disk.img", "from-the-cd")
     a_disk_image(pod.disks / "scratch/disk.img", "from-the-scratch")
@@ -46,6 +47,7 @@ def test_disks_of_every_kind_are_seen_by_the_guest(start: Callable[[], Launcher]
         assert viewer.sh("head -c 14 /dev/vdb") == "from-the-image"
         assert viewer.sh("head -c 14 /dev/sda") == "from-the-extra"
         assert viewer.sh("head -c 16 /dev/vdc") == "from-the-scratch"
+        assert viewer.sh("head -c 1 /dev/sr0").endswith(": No medium found")
         assert viewer.sh("cat /sys/block/vdd/size; head -c 6 /dev/vdd | od -An -tx1") == f"{3 << 11}\n 00 00 00 00 00 00"
         for disk in "abcd":
             viewer.sh(f"echo written-over-it | dd of=/dev/vd{disk} conv=fsync")

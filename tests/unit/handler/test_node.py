@@ -81,6 +81,7 @@ def test_a_claim_that_the_guest_only_reads_is_given_to_be_read() -> None:
         {**claim, "name": "medium", "device": "cdrom"},
         {**claim, "name": "under", "source": {"name": "image", "ephemeral": True}},
         {"type": "EmptyDisk", "name": "blank", "source": {"size": "1Gi"}},
+        {"device": "cdrom", "name": "empty"},
     ]
     found = [each for each in device_nodes({"spec": {"domain": {"devices": {"disks": given}}}}) if each.kind == "block"]
     assert found == [ownership.disk("own"), *(ownership.disk(each, read_only=True) for each in ("read", "medium", "under"))]

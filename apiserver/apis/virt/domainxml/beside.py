@@ -82,6 +82,10 @@ def _disks(found: Reading, declared: Mapping[str, Mapping[str, Any]]) -> Iterato
         given = declared.get(disk.name)
         if given is None:
             yield Problem(f"{disk.path}/source", f"spec.domain.devices.disks has no disk {disk.name}")
+        elif hardware.is_empty_drive(given):
+            yield Problem(
+                f"{disk.path}/source", f"may not be there: disk {disk.name} of spec.domain.devices.disks has neither type nor source"
+            )
         else:
             yield from _disk(disk, given)
     used = {each.name for each in found.disks}

@@ -38,8 +38,15 @@ def compared(domain: Domain) -> list[Object]:
     return [_in_bytes(each) for each in defaulted(domain)]
 
 
+def is_empty_drive(disk: Mapping[str, Any]) -> bool:
+    """Return whether a disk is a drive without a medium; ``disk`` is of what :func:`defaulted` returns."""
+    return disk["device"] == "cdrom" and disk.get("type") is None and disk.get("source") is None
+
+
 def claim_of(disk: Mapping[str, Any]) -> str | None:
     """Return the claim a disk names, in lower case: Kubernetes admits no other names. None for other disks."""
+    if is_empty_drive(disk):
+        return None
     return str((disk.get("source") or {}).get("name") or "").lower() if disk.get("type", CLAIM) == CLAIM else None
 
 

@@ -50,6 +50,7 @@ DISKS = a_vm(
                 },
                 {"name": "scratch", "type": "PersistentVolumeClaim", "source": {"name": "other", "ephemeral": True, "sizeLimit": "1Gi"}},
                 {"name": "blank", "type": "EmptyDisk", "source": {"size": "2Gi"}},
+                {"name": "drive", "device": "cdrom"},
             ]
         },
     },

@@ -148,6 +148,7 @@ CASES = {
                 {**CLAIM, "name": "data", "target": {"bus": "sata"}, "readOnly": True},
                 {**CLAIM, "name": "scratch", "source": {"name": "s", "ephemeral": True}},
                 {"name": "blank", "type": "EmptyDisk", "source": {"size": "1Gi"}, "target": {"bus": "usb"}},
+                {"name": "drive", "device": "cdrom", "serial": "d-1"},
             ]
         },
         found={"image": Found(format="qcow2", direct=False), "data": Found(block=True), "scratch": Found(block=True)},
@@ -303,6 +304,8 @@ def test_memory_is_a_quantity_in_bytes(text: str, expected: int) -> None:
         {"devices": {"disks": [{**CLAIM, "target": {"bus": "ide"}}]}},
         {"devices": {"disks": [{**CLAIM, "serial": "a,b=c"}]}},
         {"devices": {"disks": [CLAIM, CLAIM]}},
+        {"devices": {"disks": [{"name": "x"}]}},
+        {"devices": {"disks": [{"name": "x", "device": "cdrom", "source": {}}]}},
         {"devices": {"disks": [{**IMAGE, "source": {"path": "/etc/shadow"}}]}},
         {"devices": {"disks": [{**IMAGE, "source": {"path": "a/../../b"}}]}},
         {"devices": {"disks": [{**IMAGE, "device": "cdrom", "target": {"bus": "virtio"}}]}},

@@ -137,6 +137,7 @@ def test_a_disk_is_what_the_pod_has_of_it(disk: dict[str, Any], found: Found, dr
         ({"name": "root", "type": "Image", "source": {"reference": "x"}}, Found(), "disk/driver/@type: must be qcow2"),
         ({**ROOT, "readOnly": True}, Found(), "disk/readonly: is required"),
         ({**ROOT, "name": "other"}, Found(), "disk/source: there is no disk root"),
+        ({"name": "root", "device": "cdrom"}, Found(), "disk/source: there is no disk root"),
     ],
 )
 def test_a_disk_that_is_something_else_is_refused(disk: dict[str, Any], found: Found, told: str) -> None:

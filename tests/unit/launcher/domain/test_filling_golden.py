@@ -69,6 +69,8 @@ def allowed(given: object, shape: beside.Shape = beside.FIELDS) -> Any:
 def standing_beside(name: str) -> dict[str, Any]:
     """Return what has to stand beside an emptied document."""
     found: dict[str, Any] = allowed({each: CASES[name].specification.get(each) or {} for each in ("firmware", "devices")})
+    if "disks" in found["devices"]:  # an empty drive has nothing to be filled in: the XML has all of it
+        found["devices"]["disks"] = [each for each in found["devices"]["disks"] if "type" in each]
     return found
 
 

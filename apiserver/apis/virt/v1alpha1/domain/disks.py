@@ -36,6 +36,7 @@ MAX_OVERLAY: Final = quantity.parse("64Ti")
 
 _SERIAL: Final = re.compile(r"[A-Za-z0-9_.+-]*")
 _WWN: Final = re.compile(r"[0-9a-fA-F]{16}")
+_NO_MEDIUM: Final = "only a cdrom may have neither type nor source"
 _FIELDS_OF_SOURCES: Final = {
     "PersistentVolumeClaim": {"name", "ephemeral", "sizeLimit"},
     hardware.EMPTY: {"size"},
@@ -107,17 +108,20 @@ class Disk(Model):
     """One disk or CD-ROM drive."""
 
     name: str | None = Field(None, description="Its name, unique in the machine. Default disk<position>, counted from 0.")
-    type: Literal["PersistentVolumeClaim", "Image", "EmptyDisk", "CloudInitNoCloud", "CloudInitConfigDrive", "Secret", "ConfigMap"] = Field(
+    type: (
+        Literal["PersistentVolumeClaim", "Image", "EmptyDisk", "CloudInitNoCloud", "CloudInitConfigDrive", "Secret", "ConfigMap"] | None
+    ) = Field(
+        None,
         description="What holds the content. PersistentVolumeClaim: a claim, as a block device or as a file disk.img; lasts. Image: a "
         "container image; what the guest writes goes to an overlay that is gone when the machine is off. EmptyDisk: blank, and gone when "
         "the machine is off. CloudInitNoCloud, CloudInitConfigDrive: what cloud-init reads at the first boot, as a file system cidata or "
         "config-2. Secret, ConfigMap: its keys as files of an ISO 9660 file system. The last four are made anew at every start, and are "
-        "read-only."
+        "read-only. A cdrom with neither type nor source is a drive without a medium.",
     )
     device: Literal["disk", "cdrom"] | None = Field(
         None, description="What the guest takes it for. Default disk, for a Secret or ConfigMap cdrom."
     )
-    source: DiskSource = Field(description="Where the content is.")
+    source: DiskSource | None = Field(None, description="Where the content is. Only a drive without a medium has none.")
     target: DiskTarget | None = Field(None, description="How the guest sees it.")
     read_only: bool | None = Field(
         None, description="The guest cannot write to it. Default false, for a cdrom and for what is made at the start true."
@@ -147,10 +151,7 @@ def validate(domain: Object, path: Path) -> list[FieldError]:
 
 
 def _validate_disk(disk: Object, path: Path) -> list[FieldError]:
-    found = validate_device_name(disk["name"], path.child("name"))
-    if "type" in disk and "source" in disk:
-        found += _validate_source(disk["type"], disk["source"], path.child("source"))
-        found += _validate_overlay(disk, path.child("source"))
+    found = validate_device_name(disk["name"], path.child("name")) + _validate_content(disk, path)
     if disk.get("dedicatedIOThread") and disk["target"]["bus"] != "virtio":
         found.append(forbidden(path.child("dedicatedIOThread"), "needs bus virtio"))
     if disk["device"] == "cdrom" and disk["target"]["bus"] == "virtio":
@@ -165,6 +166,16 @@ def _validate_disk(disk: Object, path: Path) -> list[FieldError]:
         found += validate_between(disk["bootOrder"], 1, MAX_DISKS, path.child("bootOrder"))
     found += disk_driver.validate(disk, path) + disk_io_tune.validate(disk, path.child("ioTune"))
     return found + _validate_identity(disk, path)
+
+
+def _validate_content(disk: Object, path: Path) -> list[FieldError]:
+    kind, source = disk.get("type"), disk.get("source")
+    if hardware.is_empty_drive(disk):
+        return [forbidden(path.child("ioTune"), "needs a medium: the drive has neither type nor source")] if disk.get("ioTune") else []
+    missing = [required(path.child(field), _NO_MEDIUM) for field, value in (("type", kind), ("source", source)) if value is None]
+    if kind is None or source is None:
+        return missing
+    return _validate_source(kind, source, path.child("source")) + _validate_overlay(disk, path.child("source"))
 
 
 def _validate_identity(disk: Object, path: Path) -> list[FieldError]:

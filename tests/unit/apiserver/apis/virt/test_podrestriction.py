@@ -28,6 +28,7 @@ DISKS: Final = (
     {"type": "ConfigMap", "source": {"name": "settings"}},
     {"type": "CloudInitNoCloud", "source": {"userDataSecretRef": {"name": "first"}, "networkDataSecretRef": {"name": "net", "key": "k"}}},
     {"type": "CloudInitConfigDrive", "source": {"userData": "#cloud-config"}},
+    {"device": "cdrom"},
 )
 VM: Final = a_vm(
     accessCredentials=[{"sshPublicKey": {"source": {"secret": {"secretName": "keys"}}, "propagationMethod": {"noCloud": {}}}}],

@@ -56,9 +56,11 @@ def test_every_hostile_value_is_judged_as_by_the_models() -> None:
 def test_a_fault_says_where_it_is() -> None:
     vm = a_full_virtual_machine()
     vm["status"]["attempts"][0]["number"] = "1"
-    vm["spec"]["domain"]["devices"]["disks"][1]["source"] = None
+    disks = vm["spec"]["domain"]["devices"]["disks"]
+    position = next(position for position, disk in enumerate(disks) if disk["name"] == "three")
+    disks[position]["source"]["metaDataSecretRef"]["name"] = None
     assert structure.of_virtual_machine(vm) == (
-        "spec.domain.devices.disks[1].source is missing",
+        f"spec.domain.devices.disks[{position}].source.metaDataSecretRef.name is missing",
         "status.attempts[0].number must be an integer, not a string",
     )
 

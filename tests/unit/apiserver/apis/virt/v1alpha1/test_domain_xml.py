@@ -78,6 +78,10 @@ def uefi_of(mebibytes: str, **domain: Any) -> dict[str, Any]:
 BESIDE: dict[str, tuple[dict[str, Any], str]] = {
     "a disk that is not there": (a_vm(document(DISK)), "/domain/devices/disk/source: spec.domain.devices.disks has no disk root"),
     "a disk of nobody": (a_vm(document(), devices={"disks": [ROOT]}), "/domain/devices: has no <disk> with the placeholder @disk:root@"),
+    "a drive without a medium": (
+        a_vm(document(DISK), devices={"disks": [{"name": "root", "device": "cdrom"}]}),
+        "/domain/devices/disk/source: may not be there: disk root of spec.domain.devices.disks has neither type nor source",
+    ),
     "a disk that may be written to": (
         a_vm(document(DISK), devices={"disks": [{**ROOT, "readOnly": True}]}),
         "/domain/devices/disk/readonly: is required",

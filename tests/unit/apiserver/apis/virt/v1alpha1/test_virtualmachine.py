@@ -158,7 +158,6 @@ def test_every_unknown_and_every_wrong_field_is_named_at_once() -> None:
         "spec.domain.cpu.threads: Invalid value: true: must be an integer",
         'spec.domain.memory.guest: Invalid value: "much": quantities must match the regular expression '
         "'^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'",
-        "spec.domain.devices.disks[0].source: Required value",
         'spec.domain.devices.disks[1].type: Unsupported value: "Floppy": supported values: "PersistentVolumeClaim", "Image", "EmptyDisk", '
         '"CloudInitNoCloud", "CloudInitConfigDrive", "Secret", "ConfigMap"',
         "spec.domain.devices.disks[1].bootOrder: Invalid value: 1.5: must be an integer",
@@ -250,6 +249,18 @@ def test_an_unknown_null_is_told_and_a_known_one_says_nothing() -> None:
         (
             _devices(disks=[{"type": "Image", "source": {}}]),
             "spec.domain.devices.disks[0].source.reference: Required value: the reference of a container image",
+        ),
+        (
+            _devices(disks=[{"type": "Image"}]),
+            "spec.domain.devices.disks[0].source: Required value: only a cdrom may have neither type nor source",
+        ),
+        (
+            _devices(disks=[{"device": "cdrom", "source": {"name": "a"}}]),
+            "spec.domain.devices.disks[0].type: Required value: only a cdrom may have neither type nor source",
+        ),
+        (
+            _devices(disks=[{"device": "cdrom", "ioTune": {"totalIopsSec": 1}}]),
+            "spec.domain.devices.disks[0].ioTune: Forbidden: needs a medium: the drive has neither type nor source",
         ),
         (
             _devices(disks=[{"type": "Image", "source": {"reference": "a", "name": "b"}}]),
@@ -418,6 +429,17 @@ def test_a_machine_type_that_the_image_has_is_taken(machine: str) -> None:
 )
 def test_a_machine_type_that_no_guest_can_have_is_refused_at_once(machine: str) -> None:
     assert [each.partition(": ")[0] for each in _errors(_vm(domain={"machine": {"type": machine}}))] == ["spec.domain.machine.type"]
+
+
+@pytest.mark.parametrize("bus", ["sata", "scsi", "usb"])
+def test_a_drive_may_be_empty(bus: str) -> None:
+    assert _errors(_devices(disks=[{"device": "cdrom"}, {"device": "cdrom", "target": {"bus": bus}, "bootOrder": 1, "serial": "s"}])) == []
+
+
+@pytest.mark.parametrize("disk", [{}, {"device": "disk", "readOnly": True}])
+def test_only_a_drive_may_be_empty(disk: dict[str, Any]) -> None:
+    told = "Required value: only a cdrom may have neither type nor source"
+    assert _errors(_devices(disks=[disk])) == [f"spec.domain.devices.disks[0].{each}: {told}" for each in ("type", "source")]
 
 
 def test_one_claim_is_one_disk() -> None:
