@@ -54,6 +54,7 @@ class Refused(Exception):
         super().__init__(refusal.message)
         self.reason = refusal.reason
         self.disks = refusal.disks
+        self.full = refusal.full
         self.status = refusal.status
 
 

@@ -229,12 +229,20 @@ def waiting_for_images(vm: Object, names: Sequence[str], now: datetime) -> Objec
 
     ``names`` are the disks as the launcher names them: only those that the machine has are believed.
     """
+    return _waiting(vm, words.DISK_IMAGE_NOT_FOUND, printable(f"{_missing_images(vm, names)}; the guest starts when it appears"), now)
+
+
+def waiting_for_room(vm: Object, message: str, now: datetime) -> Object:
+    """Return the status while the pod waits for room in claims; the same content as before when it already says so."""
+    return _waiting(vm, words.CLAIM_TOO_SMALL, printable(message), now)
+
+
+def _waiting(vm: Object, reason: str, message: str, now: datetime) -> Object:
     old = vm.get("status") or {}
-    message = printable(f"{_missing_images(vm, names)}; the guest starts when it appears")
     generation, stamp = objects.dig(vm, "metadata", "generation") or 0, times.to_rfc3339(now)
     status = phases.enter(old, phases.SCHEDULED, now) if phases.phase_of(vm) == phases.UNKNOWN else dict(old)
-    for kind, reason in ((words.DISKS_READY, words.DISK_IMAGE_NOT_FOUND), (words.READY, words.DISKS_NOT_READY)):
-        condition = {"type": kind, "status": "False", "reason": reason, "message": message, "observedGeneration": generation}
+    for kind, why in ((words.DISKS_READY, reason), (words.READY, words.DISKS_NOT_READY)):
+        condition = {"type": kind, "status": "False", "reason": why, "message": message, "observedGeneration": generation}
         status["conditions"] = objects.with_condition(status.get("conditions"), condition, now=stamp)
     return status
 

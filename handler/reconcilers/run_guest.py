@@ -240,10 +240,11 @@ class RunGuest:
     async def _not_started(self, vm: Object, refused: Refused) -> Result:
         now = self._ports.clock.now()
         if refused.reason == "NotReady":
-            status = guest_status.waiting_for_images(vm, refused.disks, now)
+            waiting = guest_status.waiting_for_room(vm, str(refused), now) if refused.full else None
+            status = waiting or guest_status.waiting_for_images(vm, refused.disks, now)
             if await self._write(vm, status):
                 found = objects.condition(status["conditions"], conditions.DISKS_READY) or {}
-                self._say(vm, "Warning", conditions.DISK_IMAGE_NOT_FOUND, str(found.get("message")))
+                self._say(vm, "Warning", str(found.get("reason")), str(found.get("message")))
             return Result(requeue_after=IMAGE_SECONDS)
         if refused.reason == "Timeout":
             if conditions.waits_for_image(vm):  # not any more: what is slow now is the start, and that has a limit

@@ -30,6 +30,8 @@ class Origin:
     """Bytes of the largest disk that the guest may write over; of a blank disk, its size."""
     blank: bool = False
     """There is nothing below the overlay."""
+    created: int = 0
+    """Bytes of the blank disk that is created in an empty claim; 0: none is."""
     made: bool = False
     """The file is made in this pod, before the domain is."""
     empty: bool = False
@@ -72,7 +74,8 @@ def origins(specification: Mapping[str, Any]) -> tuple[Origin, ...]:
                 result.append(Origin(name, PurePosixPath(), image=False, read_only=True, empty=True))
             case "PersistentVolumeClaim":
                 place = PurePosixPath(layout.DISKS_DIRECTORY, name)
-                result.append(Origin(name, place, image=False, read_only=read_only, overlaid=overlaid, limit=limit))
+                size = 0 if read_only or overlaid else _created(disk, path)
+                result.append(Origin(name, place, image=False, read_only=read_only, overlaid=overlaid, limit=limit, created=size))
             case disks.EMPTY:
                 result.append(Origin(name, PurePosixPath(), image=False, read_only=read_only, overlaid=True, limit=limit, blank=True))
             case "Image":
@@ -110,6 +113,13 @@ def _limit(disk: Mapping[str, Any], path: str) -> int:
         return disks.overlay_bytes(disk)
     except ValueError as error:
         raise InvalidSpecification(f"{path}.source.sizeLimit: {error}") from error
+
+
+def _created(disk: Mapping[str, Any], path: str) -> int:
+    try:
+        return disks.created_bytes(disk)
+    except ValueError as error:
+        raise InvalidSpecification(f"{path}.source.create.size: {error}") from error
 
 
 def not_migratable(specification: Mapping[str, Any]) -> str:

@@ -26,12 +26,23 @@ class DiskUnusable(Exception):
     """A disk of the specification cannot be used; the message names it and says why."""
 
 
-class ImagesMissing(DiskUnusable):
+class NotReady(DiskUnusable):
+    """Claims lack what others may still bring: the start can be asked for again."""
+
+    def __init__(self, disks: tuple[str, ...], message: str) -> None:
+        super().__init__(message)
+        self.disks = disks
+
+
+class ImagesMissing(NotReady):
     """Claims that are mounted and hold no image yet; whoever fills them may still be at it."""
 
     def __init__(self, disks: tuple[str, ...]) -> None:
-        super().__init__("; ".join(f"disk {name!r}: {layout.DISK_IMAGE}: No such file in its claim" for name in disks))
-        self.disks = disks
+        super().__init__(disks, "; ".join(f"disk {name!r}: {layout.DISK_IMAGE}: No such file in its claim" for name in disks))
+
+
+class NoRoom(NotReady):
+    """Claims with too little room for the disks that are to be created in them; the message says how much there is."""
 
 
 def look(specification: Mapping[str, Any]) -> dict[str, Found]:
@@ -89,7 +100,7 @@ def _look(origin: Origin) -> Found:
     except OSError as error:
         raise DiskUnusable(f"disk {origin.name!r}: {error.strerror or error}") from error
     if stat.S_ISBLK(mode):
-        _fits(_size_of_device(path), origin)
+        _fits(size_of_device(path), origin)
         return Found(block=True, direct=_direct_under(origin))
     image = path / layout.DISK_IMAGE
     if _is_absent(image):
@@ -108,7 +119,12 @@ def _direct_under(origin: Origin) -> bool:
     return not origin.overlaid or _direct_below(Path(layout.OVERLAYS_DIRECTORY))
 
 
-def _size_of_device(path: Path) -> int:
+def size_of_device(path: Path) -> int:
+    """Return the bytes of a block device.
+
+    Raises:
+        OSError: it cannot be read.
+    """
     with path.open("rb") as device:
         return device.seek(0, os.SEEK_END)
 

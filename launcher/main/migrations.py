@@ -45,7 +45,7 @@ class Migrations:
                 return
             try:
                 async with self._making.until_abandoned():
-                    xml = await self._making.preparation.prepare(request.machine)
+                    xml = await self._making.preparation.prepare(request.machine, arriving=True)
             except StartFailure as error:
                 raise Refused("Failed", str(error)) from error
             self._record.take(known.adopted, request.machine)

@@ -12,7 +12,7 @@ from launcher.domain import document, filling, passed_through
 from launcher.domain.definition import Definition, Tap
 from launcher.domain.values import InvalidSpecification
 from launcher.hypervisor.port import Hypervisor, HypervisorError, OperationTimeout, Unavailable
-from launcher.main import files, firmware_state, made_disks, processors, zones
+from launcher.main import blank_disks, files, firmware_state, made_disks, processors, zones
 from launcher.main.children import Children, CommandFailed
 from launcher.protocol import messages
 
@@ -44,12 +44,18 @@ class Preparation:
         self._children = children
         self._serve_addresses = serve_addresses
 
-    async def prepare(self, machine: messages.Machine) -> str:
+    async def prepare(self, machine: messages.Machine, *, arriving: bool = False) -> str:
         """Make overlays, images and the state of firmware and TPM, serve addresses, and return the XML, once libvirtd is ready.
 
+        Args:
+            machine: the machine.
+            arriving: its guest comes from another pod, and its disks are there.
+
         Raises:
-            StartFailure: one of these; ``files.ImagesMissing`` before anything was made.
+            StartFailure: one of these; ``files.NotReady`` before anything was made but blank disks in claims.
         """
+        if not arriving:
+            await asyncio.to_thread(blank_disks.create, machine.domain)
         found = await asyncio.to_thread(files.look, machine.domain)
         taps = {interface.name: Tap(interface.mac, interface.tap, interface.model) for interface in machine.interfaces}
         await asyncio.to_thread(zones.require, machine.domain)

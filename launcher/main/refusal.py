@@ -8,7 +8,8 @@ from launcher.protocol import messages
 class Refused(Exception):
     """A request that is answered with a ``Refusal``."""
 
-    def __init__(self, reason: messages.RefusalReason, message: str, disks: tuple[str, ...] = ()) -> None:
+    def __init__(self, reason: messages.RefusalReason, message: str, disks: tuple[str, ...] = (), *, full: bool = False) -> None:
         super().__init__(message)
         self.reason = reason
         self.disks = disks
+        self.full = full

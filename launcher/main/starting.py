@@ -50,9 +50,9 @@ class Start:
         try:
             async with self._making.until_abandoned():
                 await self._make(request)
-        except files.ImagesMissing as error:
+        except files.NotReady as error:
             self._record.take(known.disowned)
-            raise Refused("NotReady", str(error), error.disks) from error
+            raise Refused("NotReady", str(error), error.disks, full=isinstance(error, files.NoRoom)) from error
         except StartFailure as error:
             async with self._making.until_abandoned():
                 await self._fail(error)

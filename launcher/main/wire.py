@@ -102,7 +102,7 @@ class Server:
         try:
             answer = await self._carry_out(call)
         except Refused as refused:
-            connection.answer(messages.Refusal(call.id, refused.reason, str(refused), self._status(), refused.disks))
+            connection.answer(messages.Refusal(call.id, refused.reason, str(refused), self._status(), refused.disks, refused.full))
         except Exception as error:  # the request boundary: a fault of ours must not end the process that holds the guest
             logger.exception("a request failed unexpectedly", extra={"request": type(call.request).__name__})
             connection.answer(

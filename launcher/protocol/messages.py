@@ -87,7 +87,7 @@ class Sync:
     """Makes the domain and starts it, once in the life of a pod: a second one changes nothing, whatever it holds.
 
     Refused with ``Failed`` when the domain cannot be started; ``Status.ending`` then says ``start-failed``, and the pod ends. Refused with
-    ``NotReady`` while a claim holds no image: nothing was done, and it can be sent again.
+    ``NotReady`` while a claim holds no image and none can be created in it: no guest was made, and it can be sent again.
     """
 
     machine: Machine
@@ -330,7 +330,7 @@ class StatusChanged:
 RefusalReason = Literal["Conflict", "Invalid", "Failed", "Timeout", "NotReady"]
 """``Conflict``: not in this state, e.g. resume without a domain. ``Invalid``: the request cannot be right, whenever it is sent.
 ``Failed``: libvirt or QEMU could not. ``Timeout``: libvirt has not answered; ask for the status later. ``NotReady``: something that others
-make is not there yet (``Refusal.disks``); send it again."""
+make is not there yet (``Refusal.disks``), or there is no room for it; send it again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -359,6 +359,8 @@ class Refusal:
     status: Status
     disks: tuple[str, ...] = ()
     """Names of the disks whose image is missing, for ``NotReady``."""
+    full: bool = False
+    """Their claims have too little room for the disks that are to be created in them; the message says how much."""
 
 
 @dataclass(frozen=True, slots=True)

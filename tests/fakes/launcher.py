@@ -36,6 +36,7 @@ class FakeLauncher:
         self.starts = 0
         self.refuse = ""
         self.missing: tuple[str, ...] = ()
+        self.full = False
         """Disks without an image: the next starts are refused with ``NotReady``."""
         self.relapse = ""
         """What stops the guest again as soon as it is resumed."""
@@ -117,7 +118,10 @@ class FakeLauncher:
                         continue
                     refusal = self._carry_out(call.request)
                     disks = self.missing if refusal and refusal[0] == "NotReady" else ()
-                    answer = messages.Refusal(call.id, *refusal, self.status, disks) if refusal else messages.Reply(call.id, self.status)
+                    full = bool(disks) and self.full
+                    answer = (
+                        messages.Refusal(call.id, *refusal, self.status, disks, full) if refusal else messages.Reply(call.id, self.status)
+                    )
                     writer.write(codec.encode(answer))
         except OSError:
             pass

@@ -33,6 +33,8 @@ DISK_IN_USE: Final = "DiskInUse"
 """Reason of DisksReady=False, by virt-controller: a machine that is on has one of the claims, and one of the two writes to it."""
 DISK_IMAGE_NOT_FOUND: Final = "DiskImageNotFound"
 """Reason of DisksReady=False, by virt-handler: the claim is mounted, and whoever fills it has not made its image yet."""
+CLAIM_TOO_SMALL: Final = "ClaimTooSmall"
+"""Reason of DisksReady=False, by virt-handler: a claim has too little room for the blank disk that is to be created in it."""
 NOT_FOUND_OF: Final[Mapping[str, str]] = {"Secret": "SecretNotFound", "ConfigMap": "ConfigMapNotFound"}
 """Reasons of DisksReady=False by what the kubelet misses, by virt-controller: the pod waits for it, or for a key of it."""
 DISKS_FOUND: Final = "Found"
@@ -55,9 +57,9 @@ def paused(message: str) -> str:
 
 
 def waits_for_image(vm: Mapping[str, Any]) -> bool:
-    """Whether the pod of a machine waits for the image of a disk to appear in its claim."""
+    """Whether the pod of a machine waits for the image of a disk to appear in its claim, or for room to create one."""
     found = objects.condition(objects.dig(vm, "status", "conditions"), DISKS_READY)
-    return found is not None and found.get("status") == "False" and found.get("reason") == DISK_IMAGE_NOT_FOUND
+    return found is not None and found.get("status") == "False" and found.get("reason") in (DISK_IMAGE_NOT_FOUND, CLAIM_TOO_SMALL)
 
 
 def waits_for_source(vm: Mapping[str, Any]) -> bool:

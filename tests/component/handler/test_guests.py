@@ -377,6 +377,22 @@ async def test_a_claim_without_an_image_is_told_once_and_waited_for_in_the_same_
     assert [each for each in world.events() if each == "DiskImageNotFound"] == ["DiskImageNotFound"]
 
 
+async def test_a_claim_with_too_little_room_is_told_once_and_waited_for(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_guest, "IMAGE_SECONDS", 0.02)
+    await world.vm()
+    launcher = await world.launcher("pod-1")
+    launcher.missing, launcher.full = ("disk0",), True
+    async with world.handler():
+        await eventually(lambda: len(launcher.received) > 3)
+        reasons = {each["type"]: (each["status"], each["reason"]) for each in world.status()["conditions"]}
+        assert reasons == {"DisksReady": ("False", "ClaimTooSmall"), "Ready": ("False", "DisksNotReady")}
+        launcher.missing = ()
+        await eventually(lambda: phase_is(world, "Running"))
+
+    assert world.writes() == 2
+    assert world.events().count("ClaimTooSmall") == 1
+
+
 async def test_a_restarted_handler_goes_on_waiting_and_says_nothing_twice(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run_guest, "IMAGE_SECONDS", 0.02)
     await world.vm()

@@ -32,11 +32,13 @@ def test_disks_of_every_kind_are_seen_by_the_guest(start: Callable[[], Launcher]
         {"name": "extra", "type": "Image", "source": {"reference": "x"}, "target": {"bus": "scsi"}, "readOnly": True},
         {"name": "scratch", "type": "PersistentVolumeClaim", "source": {"name": "s", "ephemeral": True, "sizeLimit": "1Mi"}},
         {"name": "blank", "type": "EmptyDisk", "source": {"size": "3Mi"}},
+        {"name": "created", "type": "PersistentVolumeClaim", "source": {"name": "n", "create": {"size": "5Mi"}}},
         {"name": "cd", "type": "PersistentVolumeClaim", "source": {"name": "c"}, "device": "cdrom", "target": {"bus": "sata"}},
         {"name": "drive", "device": "cdrom", "target": {"bus": "scsi"}},
     ]
     a_disk_image(pod.disks / "cd/disk.img", "from-the-cd")
     a_disk_image(pod.disks / "scratch/disk.img", "from-the-scratch")
+    (pod.disks / "created").mkdir()
     subprocess.run(["chown", "-R", "107:107", pod.disks], check=True)
     machine = a_machine(devices={"disks": disks, "graphics": [{"type": "vnc"}, {"type": "spice"}], "interfaces": []})
     with pod.client() as client, pod.console() as viewer:
@@ -49,12 +51,15 @@ def test_disks_of_every_kind_are_seen_by_the_guest(start: Callable[[], Launcher]
         assert viewer.sh("head -c 16 /dev/vdc") == "from-the-scratch"
         assert viewer.sh("head -c 1 /dev/sr0").endswith(": No medium found")
         assert viewer.sh("cat /sys/block/vdd/size; head -c 6 /dev/vdd | od -An -tx1") == f"{3 << 11}\n 00 00 00 00 00 00"
-        for disk in "abcd":
+        assert viewer.sh("cat /sys/block/vde/size; head -c 6 /dev/vde | od -An -tx1") == f"{5 << 11}\n 00 00 00 00 00 00"
+        for disk in "abcde":
             viewer.sh(f"echo written-over-it | dd of=/dev/vd{disk} conv=fsync")
         viewer.sh("echo 3 > /proc/sys/vm/drop_caches")
-        for disk in "bcd":
+        for disk in "bcde":
             assert viewer.sh(f"head -c 15 /dev/vd{disk}") == "written-over-it"
         assert (pod.disks / "scratch/disk.img").read_bytes().startswith(b"from-the-scratch")
+        assert (pod.disks / "created/disk.img").read_bytes().startswith(b"written-over-it")
+        assert [each.name for each in (pod.disks / "created").iterdir()] == ["disk.img"]
         assert (pod.images / "image/disk/disk.img").read_bytes().startswith(b"from-the-image")
         assert (pod.disks / "claim/disk.img").read_bytes().startswith(b"written-over-it")
         with pod.socket(layout.VNC_SOCKET) as vnc:

@@ -41,12 +41,17 @@ def test_a_guest_whose_disk_has_no_room_left_stands_still_and_goes_on_when_there
     pod = start_on("8m")
     claim = pod.disks / "data"
     claim.mkdir()
-    with (claim / "disk.img").open("wb") as image:
-        image.truncate(64 * MIB)
     subprocess.run(["chown", "-R", "107:107", claim], check=True)
-    disks = [{"name": "data", "type": "PersistentVolumeClaim", "source": {"name": "c"}}]
+    disks = [{"name": "data", "type": "PersistentVolumeClaim", "source": {"name": "c", "create": {"size": "64Mi"}}}]
     machine = a_machine(devices={"disks": disks, "graphics": [], "interfaces": []})
     with pod.client() as client, pod.console() as viewer:
+        small = client.call(messages.Sync(machine))
+        assert isinstance(small, messages.Refusal)
+        assert (small.reason, small.disks, small.full, small.status.ending) == ("NotReady", ("data",), True, None)
+        assert f"is {64 * MIB} bytes, and its claim has room for {8 * MIB} bytes" in small.message
+        with (claim / "disk.img").open("wb") as image:  # as one does who wants more than there is room for
+            image.truncate(64 * MIB)
+        subprocess.run(["chown", "-R", "107:107", claim], check=True)
         client.ask(messages.Sync(machine))
         viewer.expect("GUEST-READY")
         viewer.expect("# ")

@@ -21,6 +21,7 @@ UNCACHED: Final = ("none", "directsync")
 """Values of ``driver.cache`` that keep the data out of the node's page cache."""
 OVERLAY_SIZE_LIMIT: Final = "4Gi"
 """Default of ``source.sizeLimit``: the cloud images of most distributions are smaller."""
+MIB: Final = 1 << 20
 EMPTY: Final = "EmptyDisk"
 """Type of a disk that is made blank in the pod."""
 
@@ -69,6 +70,16 @@ def overlay_bytes(disk: Mapping[str, Any]) -> int:
     return quantity.parse(str(limit)).bytes if limit is not None and is_overlaid(disk) else 0
 
 
+def created_bytes(disk: Mapping[str, Any]) -> int:
+    """Return the size of the disk that is created in an empty claim, in whole MiB; 0 where none is.
+
+    Raises:
+        ValueError: what is given is no quantity.
+    """
+    size = ((disk.get("source") or {}).get("create") or {}).get("size") if disk.get("type") == CLAIM else None
+    return 0 if size is None else -(-quantity.parse(str(size)).bytes // MIB) * MIB
+
+
 def is_overlaid(disk: Mapping[str, Any]) -> bool:
     """Return whether what the guest writes to a disk goes to a file in its pod; ``disk`` is of what :func:`defaulted` returns."""
     is_private = disk.get("type") in (IMAGE, EMPTY) or bool((disk.get("source") or {}).get("ephemeral"))
@@ -89,6 +100,8 @@ def is_cached(disk: Mapping[str, Any]) -> bool:
 
 def _in_bytes(disk: Object) -> Object:
     found = {**disk, "ioTune": disk_io_tune.limits(disk)} if disk.get("ioTune") else disk
+    if size := created_bytes(found):
+        found = {**found, "source": {**found["source"], "create": {"size": size}}}
     if not is_overlaid(found):
         return found
     return {**found, "source": {**(found.get("source") or {}), "size" if found["type"] == EMPTY else "sizeLimit": overlay_bytes(found)}}

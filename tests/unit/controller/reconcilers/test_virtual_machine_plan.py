@@ -257,9 +257,9 @@ def test_only_a_container_that_ran_makes_a_failed_start_of_an_attempt(state: dic
     assert power.decide({"spec": {"rerun": {"limit": 0}}, "status": status}).on is not ran
 
 
-def waiting_for_an_image(status: str = "False", since: str = "2026-01-01T00:00:10Z") -> dict[str, Any]:
+def waiting_for_an_image(status: str = "False", since: str = "2026-01-01T00:00:10Z", reason: str = "DiskImageNotFound") -> dict[str, Any]:
     vm = a_vm(phase="Scheduled", attempts=[an_attempt()])
-    reason = "DiskImageNotFound" if status == "False" else "Found"
+    reason = reason if status == "False" else "Found"
     vm["status"]["conditions"] = [{"type": "DisksReady", "status": status, "reason": reason, "message": "", "lastTransitionTime": since}]
     return vm
 
@@ -267,6 +267,7 @@ def waiting_for_an_image(status: str = "False", since: str = "2026-01-01T00:00:1
 def test_the_wait_for_an_image_has_no_limit_and_the_start_after_it_has_the_whole() -> None:
     late = NOW + timedelta(days=1)
     assert plan(seen(waiting_for_an_image(), a_pod(), now=late)) == ()
+    assert plan(seen(waiting_for_an_image(reason="ClaimTooSmall"), a_pod(), now=late)) == ()
 
     found = waiting_for_an_image("True", since="2026-01-02T00:00:50Z")
     assert plan(seen(found, a_pod(), now=late)) == (LookAgain(170.0),)

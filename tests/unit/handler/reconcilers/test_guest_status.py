@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from apiserver.apis.meta import objects
+from apiserver.apis.virt import conditions
 from apiserver.apis.virt.domainstates import DomainState
 from handler.network.binding import Interface
 from handler.reconcilers import guest_status
@@ -151,8 +152,25 @@ def test_a_wait_for_an_image_names_disk_claim_and_file_and_is_written_once() -> 
     assert guest_status.waiting_for_images({**vm, "status": status}, ("disk0",), NOW + timedelta(minutes=1)) == status
 
 
+def test_a_wait_for_room_says_what_the_launcher_says_in_one_line() -> None:
+    status = guest_status.waiting_for_room(a_vm(), "disk 'disk0': too\nsmall" + "!" * 5000, NOW)
+
+    disks, ready = (objects.condition(status["conditions"], kind) or {} for kind in ("DisksReady", "Ready"))
+    assert (disks["status"], disks["reason"], ready["status"], ready["reason"]) == ("False", "ClaimTooSmall", "False", "DisksNotReady")
+    assert disks["message"].startswith("disk 'disk0': too | small!!!")
+    assert len(disks["message"]) <= guest_status.MAX_MESSAGE
+    assert conditions.waits_for_image({**a_vm(), "status": status})
+    assert (
+        objects.condition(
+            guest_status.ended({**a_vm(), "status": status}, guest_status.End("Stopped", "ShutDown", ""), NOW)["conditions"], "DisksReady"
+        )
+        is None
+    )
+
+
 def test_a_guest_that_runs_has_its_disks() -> None:
     for status in (
+        guest_status.waiting_for_room(a_vm(), "too small", NOW),
         guest_status.waiting_for_images(a_vm(), ("disk0",), NOW),
         guest_status.with_disks_problem(a_vm(), "disk0 is reached through a link", NOW),
     ):

@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 
-from launcher.domain.disk_origins import Found
+from launcher.domain.disk_origins import Found, Origin
 from launcher.main import files
 from launcher.main.refusal import Refused
 from launcher.protocol import messages
 from tests.unit.launcher.main.world import MACHINE, SYNC, World
 
 CLAIM: dict[str, Any] = {"memory": {"guest": "128Mi"}, "devices": {"disks": [{"name": "data", "type": "PersistentVolumeClaim"}]}}
+CREATED = {"name": "data", "type": "PersistentVolumeClaim", "source": {"name": "c", "create": {"size": "1Mi"}}}
 WITH_CLAIM = messages.Machine("default", "testvm", "u-1", CLAIM, "qemu", (), 0.4)
 
 
@@ -23,6 +24,10 @@ def claim(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr("apiserver.apis.virt.layout.DISKS_DIRECTORY", str(tmp_path / "disks"))
     (tmp_path / "disks/data").mkdir(parents=True)
     return tmp_path / "disks/data/disk.img"
+
+
+def full(_directory: int, _origin: Origin) -> None:
+    raise files.NoRoom(("data",), "its claim has room for 0 bytes")
 
 
 async def refused(world: World, request: messages.Action) -> Refused:
@@ -44,6 +49,29 @@ async def test_the_pod_goes_on_and_starts_the_guest_once_the_image_is_there(worl
 
     assert world.status.domain is not None
     assert str(claim) in world.hypervisor.created[0]
+
+
+async def test_a_blank_disk_is_created_as_soon_as_there_is_room_for_it(world: World, claim: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = messages.Machine("default", "testvm", "u-1", {**CLAIM, "devices": {"disks": [CREATED]}}, "qemu", (), 0.4)
+    monkeypatch.setattr("launcher.main.blank_disks._create_in", full)
+    for _ in range(2):
+        answer = await refused(world, messages.Sync(machine))
+        assert (answer.reason, answer.disks, answer.full) == ("NotReady", ("data",), True)
+    assert world.status.ending is None
+    assert not claim.exists()
+    monkeypatch.undo()
+    monkeypatch.setattr("apiserver.apis.virt.layout.DISKS_DIRECTORY", str(claim.parents[1]))
+
+    await world.pod.handle(messages.Sync(machine))
+
+    assert claim.stat().st_size == 1 << 20
+    assert str(claim) in world.hypervisor.created[0]
+
+
+async def test_nothing_is_created_for_a_guest_that_comes_from_another_pod(world: World, claim: Path) -> None:
+    machine = messages.Machine("default", "testvm", "u-1", {**CLAIM, "devices": {"disks": [CREATED]}}, "qemu", (), 0.4)
+    answer = await refused(world, messages.PrepareMigrationTarget("m1", machine))
+    assert (answer.reason, list(claim.parent.iterdir())) == ("Failed", [])
 
 
 async def test_a_pod_that_waits_ends_at_once_when_it_is_asked_to(world: World, claim: Path) -> None:

@@ -38,7 +38,7 @@ _SERIAL: Final = re.compile(r"[A-Za-z0-9_.+-]*")
 _WWN: Final = re.compile(r"[0-9a-fA-F]{16}")
 _NO_MEDIUM: Final = "only a cdrom may have neither type nor source"
 _FIELDS_OF_SOURCES: Final = {
-    "PersistentVolumeClaim": {"name", "ephemeral", "sizeLimit"},
+    "PersistentVolumeClaim": {"name", "ephemeral", "sizeLimit", "create"},
     hardware.EMPTY: {"size"},
     "Image": {"reference", "path", "pullPolicy", "sizeLimit"},
     made.NO_CLOUD: cloud_init.FIELDS,
@@ -46,6 +46,12 @@ _FIELDS_OF_SOURCES: Final = {
     made.SECRET: {"name", "volumeLabel"},
     made.CONFIG_MAP: {"name", "volumeLabel"},
 }
+
+
+class DiskCreation(Model):
+    """The blank disk that is created where a claim holds none."""
+
+    size: Quantity = Field(description="Its size, rounded up to whole MiB.")
 
 
 class DiskSource(Model):
@@ -68,6 +74,12 @@ class DiskSource(Model):
         None,
         description="PersistentVolumeClaim: what the guest writes goes to an overlay that is gone when the machine is off, never to the "
         "claim, which several machines may have so at once. Default false.",
+    )
+    create: DiskCreation | None = Field(
+        None,
+        description="PersistentVolumeClaim: a blank disk is created in a claim that holds none, before the first start: a sparse file "
+        "disk.img. What is there already is used as it is, of whatever size: nothing is overwritten, and nothing grows. Of a block "
+        "device it says the least size. Default: the start waits for an image.",
     )
     size: Quantity | None = Field(None, description="EmptyDisk: its size, of which all is requested of the node's disk for the pod.")
     volume_label: str | None = Field(
@@ -215,14 +227,22 @@ def _validate_overlay(disk: Object, path: Path) -> list[FieldError]:
     source = disk["source"]
     if disk["type"] == hardware.EMPTY:
         return _validate_empty(disk, path)
+    found = _validate_creation(disk, path) if disk["type"] == hardware.CLAIM and source.get("create") else []
     field, limit = path.child("sizeLimit"), source.get("sizeLimit")
     if limit is None or disk["type"] not in ("Image", "PersistentVolumeClaim"):
-        return []
+        return found
     if not hardware.is_overlaid(disk):
         is_kept = disk["type"] == "PersistentVolumeClaim" and not source.get("ephemeral")
         why = "of a claim needs ephemeral" if is_kept else "may not be set for a disk that the guest cannot write to"
-        return [forbidden(field, why)]
-    return validate_amount(limit, MIN_OVERLAY, MAX_OVERLAY, field)
+        return [*found, forbidden(field, why)]
+    return found + validate_amount(limit, MIN_OVERLAY, MAX_OVERLAY, field)
+
+
+def _validate_creation(disk: Object, path: Path) -> list[FieldError]:
+    found = validate_amount(disk["source"]["create"]["size"], MIN_OVERLAY, MAX_OVERLAY, path.child("create", "size"))
+    if disk["readOnly"] or disk["source"].get("ephemeral"):
+        found.append(forbidden(path.child("create"), "what is created would be blank for ever: the guest cannot write to it"))
+    return found
 
 
 def _validate_empty(disk: Object, path: Path) -> list[FieldError]:

@@ -134,6 +134,23 @@ def test_an_overlay_is_as_large_as_is_said_where_there_is_one(disk: dict[str, An
     assert disks.is_overlaid(defaulted) is bool(expected)
 
 
+@pytest.mark.parametrize(
+    ("size", "expected"), [("1Mi", 1 << 20), ("1048577", 2 << 20), ("1G", 954 << 20), ("64Ti", 64 << 40), ("0.5Gi", 512 << 20)]
+)
+def test_what_is_created_is_of_whole_mebibytes(size: str, expected: int) -> None:
+    (defaulted,) = disks.defaulted({"devices": {"disks": [{**CLAIM, "source": {"name": "a", "create": {"size": size}}}]}})
+    assert disks.created_bytes(defaulted) == expected
+    assert disks.created_bytes({**defaulted, "type": "Image"}) == 0
+
+
+def test_a_size_that_is_written_otherwise_is_the_same_hardware() -> None:
+    one, other, more = (
+        {"devices": {"disks": [{**CLAIM, "source": {"name": "a", "create": {"size": size}}}]}} for size in ("1Gi", "1024Mi", "1025Mi")
+    )
+    assert devices.same(one, other)
+    assert not devices.same(one, more)
+
+
 def test_a_limit_that_is_written_otherwise_is_the_same_hardware() -> None:
     one, other, more = (
         {"devices": {"disks": [{**IMAGE, "source": {"reference": "a", **limit}}]}}

@@ -26,6 +26,12 @@ def disk(**fields: Any) -> dict[str, Any]:
     return {"type": "Image", "source": {"reference": "a"}, **fields}
 
 
+def created(size: str, **fields: Any) -> dict[str, Any]:
+    """A disk that is created in its claim."""
+    of_source = {key: fields.pop(key) for key in ("ephemeral", "sizeLimit") if key in fields}
+    return disk(type="PersistentVolumeClaim", source={"name": "a", "create": {"size": size}, **of_source}, **fields)
+
+
 def driver(*, device: str = "disk", read_only: bool = False, **said: str) -> dict[str, Any]:
     """A disk with a driver."""
     return disk(device=device, readOnly=read_only or device == "cdrom", driver=said)
@@ -314,6 +320,13 @@ def dedicated(**of: Any) -> dict[str, Any]:
             disks(disk(type="PersistentVolumeClaim", source={"name": "a", "ephemeral": True, "sizeLimit": "70368744177665"})),
             "devices.disks[0].source.sizeLimit",
         ),
+        (disks(created("1Mi")), disks(created("1048575")), "devices.disks[0].source.create.size"),
+        (disks(created("64Ti")), disks(created("70368744177665")), "devices.disks[0].source.create.size"),
+        (disks(created("1Gi")), disks(created("1Gi", readOnly=True)), "devices.disks[0].source.create"),
+        (disks(created("1Gi")), disks(created("1Gi", device="cdrom")), "devices.disks[0].source.create"),
+        (disks(created("1Gi")), disks(created("1Gi", ephemeral=True)), "devices.disks[0].source.create"),
+        (disks(created("1Gi")), disks(created("1Gi", sizeLimit="1Gi")), "devices.disks[0].source.sizeLimit"),
+        (disks(created("1Gi")), disks(disk(source={"reference": "a", "create": {"size": "1Gi"}})), "devices.disks[0].source.create"),
         (disks(*[disk()] * 26), disks(*[disk()] * 27), "devices.disks"),
         ({"devices": {"consoles": [{"type": "pty"}] * 4}}, {"devices": {"consoles": [{"type": "pty"}] * 5}}, "devices.consoles"),
         (

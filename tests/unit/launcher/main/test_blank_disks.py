@@ -1,0 +1,185 @@
+"""Blank disks in claims, on a real directory: made whole or not at all, once, and never over what is there."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from launcher.main import blank_disks, files
+
+MIB = 1 << 20
+
+
+@pytest.fixture
+def claim(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr("apiserver.apis.virt.layout.DISKS_DIRECTORY", str(tmp_path))
+    (tmp_path / "data").mkdir()
+    return tmp_path / "data"
+
+
+def specification(size: str = "3Mi", *names: str, **fields: Any) -> dict[str, Any]:
+    disks = [
+        {"name": name, "type": "PersistentVolumeClaim", "source": {"name": "c", "create": {"size": size}}} for name in names or ("data",)
+    ]
+    return {"devices": {"disks": [{**each, **fields} for each in disks]}}
+
+
+def test_an_empty_claim_gets_a_sparse_file_that_the_pods_group_may_write_to(claim: Path) -> None:
+    before = os.umask(0)
+    try:
+        blank_disks.create(specification())
+    finally:
+        os.umask(before)
+    (disk,) = claim.iterdir()
+    assert (disk.name, disk.stat().st_size, disk.stat().st_blocks, disk.stat().st_mode & 0o777) == ("disk.img", 3 * MIB, 0, 0o660)
+
+
+@pytest.mark.parametrize("content", [b"", b"mine", bytes(4 * MIB)], ids=["empty", "smaller", "larger"])
+def test_what_is_there_stays_as_it_is(claim: Path, content: bytes) -> None:
+    (claim / "disk.img").write_bytes(content)
+    blank_disks.create(specification())
+    assert (claim / "disk.img").read_bytes() == content
+    assert [each.name for each in claim.iterdir()] == ["disk.img"]
+
+
+def test_a_link_that_leads_nowhere_is_something_that_is_there(claim: Path) -> None:
+    (claim / "disk.img").symlink_to("nothing")
+    blank_disks.create(specification())
+    assert not (claim / "nothing").exists()
+
+
+def test_only_disks_that_ask_for_it_are_created(claim: Path) -> None:
+    blank_disks.create({"devices": {"disks": [{"name": "data", "type": "PersistentVolumeClaim", "source": {"name": "c"}}]}})
+    blank_disks.create(specification(readOnly=True))
+    assert list(claim.iterdir()) == []
+
+
+class Killed(BaseException):
+    """The process ends here."""
+
+
+@pytest.mark.parametrize("at", ["ftruncate", "fsync", "link", "unlink"])
+def test_a_start_after_one_that_was_killed_finds_no_half_disk(claim: Path, monkeypatch: pytest.MonkeyPatch, at: str) -> None:
+    def killed(*_arguments: object, **_named: object) -> None:
+        raise Killed
+
+    with monkeypatch.context() as dying:
+        dying.setattr(os, at, killed)
+        dying.setattr(os, "unlink", killed)  # whoever is killed takes nothing back
+        with pytest.raises(Killed):
+            blank_disks.create(specification())
+    assert (claim / "disk.img").exists() == (at == "unlink")
+    if at == "unlink":
+        (claim / "disk.img").write_bytes(b"the guest's")
+
+    blank_disks.create(specification())
+
+    if at == "unlink":
+        assert (claim / "disk.img").read_bytes() == b"the guest's"
+        (claim / "disk.img").unlink()  # its other name must not bring back what the guest wrote
+        blank_disks.create(specification())
+    assert (claim / "disk.img").read_bytes() == bytes(3 * MIB)
+    assert [each.name for each in claim.iterdir()] == ["disk.img"]
+
+
+def test_a_disk_that_another_pod_is_creating_is_waited_for(claim: Path) -> None:
+    with (claim / "disk.img.new").open("wb") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        with pytest.raises(files.ImagesMissing) as waiting:
+            blank_disks.create(specification())
+        assert waiting.value.disks == ("data",)
+        assert (claim / "disk.img.new").exists()
+    blank_disks.create(specification())
+    assert [each.name for each in claim.iterdir()] == ["disk.img"]
+
+
+def test_of_two_that_create_one_the_first_one_counts(claim: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other fills the claim without asking for a lock, between our look and our link."""
+    real = os.fsync
+
+    def meanwhile(file: int) -> None:
+        real(file)
+        if not (claim / "disk.img").exists():
+            (claim / "disk.img").write_bytes(b"theirs")
+
+    monkeypatch.setattr(os, "fsync", meanwhile)
+    blank_disks.create(specification())
+    assert (claim / "disk.img").read_bytes() == b"theirs"
+    assert [each.name for each in claim.iterdir()] == ["disk.img"]
+
+
+def test_a_file_that_took_the_place_of_a_left_one_is_not_removed(claim: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between opening what was left and locking it, its owner finished, and a third began."""
+    (claim / "disk.img.new").write_bytes(b"")
+    real = fcntl.flock
+    third: list[Any] = []
+
+    def flock(file: int, operation: int) -> None:
+        if not third:
+            (claim / "disk.img.new").unlink()
+            third.append((claim / "disk.img.new").open("wb"))
+            real(third[0], fcntl.LOCK_EX)
+        real(file, operation)
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    with pytest.raises(files.ImagesMissing):
+        blank_disks.create(specification())
+    assert (claim / "disk.img.new").exists()
+    third[0].close()
+
+
+def test_claims_with_too_little_room_are_all_named_with_what_they_have(claim: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (claim.parent / "more").mkdir()
+    room = os.statvfs_result((4096, 4096, 1000, 600, 511, 0, 0, 0, 0, 255))
+    monkeypatch.setattr(os, "fstatvfs", lambda _directory: room)
+    with pytest.raises(files.NoRoom) as small:
+        blank_disks.create(specification("2Mi", "data", "more"))
+    assert small.value.disks == ("data", "more")
+    assert "disk 'data': source.create.size is 2097152 bytes, and its claim has room for 2093056 bytes: expand" in str(small.value)
+    assert list(claim.iterdir()) == []
+    blank_disks.create(specification("1Mi"))
+    assert (claim / "disk.img").stat().st_size == MIB
+
+
+def test_a_file_system_that_does_not_tell_its_room_is_tried(claim: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "fstatvfs", lambda _directory: os.statvfs_result((4096, 4096, 0, 0, 0, 0, 0, 0, 0, 255)))
+    blank_disks.create(specification())
+    assert (claim / "disk.img").stat().st_size == 3 * MIB
+
+
+@pytest.mark.parametrize(
+    ("call", "number", "kind", "words"),
+    [
+        ("ftruncate", errno.ENOSPC, files.NoRoom, "the claim is full"),
+        ("ftruncate", errno.EDQUOT, files.NoRoom, "the claim is full"),
+        ("ftruncate", errno.EFBIG, files.DiskUnusable, "its file system has no files as large"),
+        ("link", errno.EPERM, files.DiskUnusable, "has no links or locks"),
+        ("open", errno.EROFS, files.DiskUnusable, "Read-only file system"),
+    ],
+)
+def test_what_the_file_system_refuses_is_told(
+    claim: Path, monkeypatch: pytest.MonkeyPatch, call: str, number: int, kind: type[files.DiskUnusable], words: str
+) -> None:
+    def refuses(*_arguments: object, **_named: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    with monkeypatch.context() as failing:
+        failing.setattr(os, call, refuses)
+        with pytest.raises(files.DiskUnusable, match=f"disk 'data': .*{words}") as told:
+            blank_disks.create(specification())
+    assert type(told.value) is kind
+    assert list(claim.iterdir()) == []
+
+
+def test_of_a_block_device_the_size_is_asked_and_nothing_is_made(claim: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("stat.S_ISBLK", lambda _mode: True)
+    monkeypatch.setattr(files, "size_of_device", lambda _path: 3 * MIB)
+    blank_disks.create(specification("3Mi"))
+    with pytest.raises(files.NoRoom, match=r"source\.create\.size is 4194304 bytes, and its block device has 3145728 bytes"):
+        blank_disks.create(specification("4Mi"))
+    assert list(claim.iterdir()) == []
