@@ -36,7 +36,7 @@ def append(element: Element, disk: Mapping[str, Any], origin: Origin, found: Fou
             raise InvalidSpecification(f"{path}.cache: the disk's file system cannot do without its page cache")
         driver.set("cache", cache)
     native = is_device(origin, found) and cache in hardware.UNCACHED
-    if cache or "io" in said:
+    if (cache and not origin.network) or "io" in said:  # what opens no file has a way of its own to wait
         driver.set("io", one_of(words.IOS, said.get("io", "native" if native else "threads"), f"{path}.io"))
         if driver.get("io") == "native" and cache not in hardware.UNCACHED:
             raise InvalidSpecification(f"{path}.io: native needs a disk that does without the page cache")

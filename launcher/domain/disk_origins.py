@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 from typing import Any, Literal
 
 from apiserver.apis.virt import cloud_init, layout
-from apiserver.apis.virt.hardware import disks
+from apiserver.apis.virt.hardware import disks, network_disks
 from launcher.domain.values import InvalidSpecification, confined, segment
 
 Format = Literal["raw", "qcow2"]
@@ -36,6 +36,8 @@ class Origin:
     """The file is made in this pod, before the domain is."""
     empty: bool = False
     """There is nothing: a drive without a medium."""
+    network: bool = False
+    """QEMU reaches the data over the network: there is no path."""
 
     @property
     def overlay(self) -> PurePosixPath | None:
@@ -83,6 +85,8 @@ def origins(specification: Mapping[str, Any]) -> tuple[Origin, ...]:
                 result.append(Origin(name, file, image=True, read_only=read_only, overlaid=overlaid, limit=limit))
             case kind if kind in cloud_init.MADE:
                 result.append(Origin(name, PurePosixPath(layout.MADE_DIRECTORY, f"{name}.iso"), image=True, read_only=True, made=True))
+            case kind if kind in network_disks.TYPES:
+                result.append(Origin(name, PurePosixPath(), image=False, read_only=read_only, network=True))
             case other:
                 raise InvalidSpecification(f"{path}.type: {other!r} is not supported")
     return tuple(result)

@@ -10,7 +10,7 @@ from xml.etree.ElementTree import Element, SubElement
 
 from apiserver.apis.virt.hardware import disks as hardware
 from apiserver.apis.virt.hardware import io_threads
-from launcher.domain import disk_driver, disk_io_tune
+from launcher.domain import disk_driver, disk_io_tune, network_disks
 from launcher.domain.definition import Definition, Tree
 from launcher.domain.disk_origins import Found, Origin, file_of, is_device, origins
 from launcher.domain.values import InvalidSpecification
@@ -56,9 +56,12 @@ def _targets(specification: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def _append_disk(devices: Element, disk: Mapping[str, Any], origin: Origin, found: Found, target: tuple[str, str]) -> Element:
-    element = SubElement(devices, "disk", type="block" if is_device(origin, found) else "file", device=str(disk["device"]))
+    kind = "network" if origin.network else "block" if is_device(origin, found) else "file"
+    element = SubElement(devices, "disk", type=kind, device=str(disk["device"]))
     driver = disk_driver.append(element, disk, origin, found)
-    if not origin.empty:
+    if origin.network:
+        network_disks.append_source(element, disk)
+    elif not origin.empty:
         SubElement(element, "source", {"dev" if is_device(origin, found) else "file": str(file_of(origin, found))})
     SubElement(element, "target", dev=target[0], bus=target[1])
     disk_io_tune.append(element, disk)

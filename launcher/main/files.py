@@ -86,7 +86,7 @@ def _missing(specification: Mapping[str, Any]) -> list[tuple[Origin, Path]]:
 
 def _look(origin: Origin) -> Found:
     path = Path(origin.path)
-    if origin.empty:
+    if origin.empty or origin.network:
         return Found()
     if origin.made:
         return Found(direct=_direct_below(path.parent))

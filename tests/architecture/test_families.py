@@ -21,9 +21,9 @@ MODELS, MEANINGS, NEEDS, XML = (
     "launcher/domain",
 )
 SHARED = {
-    MODELS: {"cloud_init", "cpu_names", "cpu_numa", "disk_driver", "disk_io_tune", "document", "images", "rules"},
-    MEANINGS: {"cpu_models", "cpu_numa", "devices", "disk_driver", "disk_io_tune", "given"},
-    NEEDS: {"access_credentials", "domain_xml", "launcher", "launcher_pod", "needs", "scheduling"},
+    MODELS: {"cloud_init", "cpu_names", "cpu_numa", "disk_driver", "disk_io_tune", "document", "images", "network_disks", "rules"},
+    MEANINGS: {"cpu_models", "cpu_numa", "devices", "disk_driver", "disk_io_tune", "given", "network_disks"},
+    NEEDS: {"access_credentials", "domain_xml", "launcher", "launcher_pod", "needs", "network_disks", "scheduling"},
     XML: {
         "cloud_init",
         "cpu_numa",
@@ -35,6 +35,7 @@ SHARED = {
         "filling",
         "firmware_files",
         "migratability",
+        "network_disks",
         "passed_through",
         "smbios",
         "states",

@@ -6,8 +6,9 @@ from typing import Final
 
 from apiserver.apis.meta.objects import Object, dig
 from apiserver.apis.virt import cloud_init, layout
-from apiserver.apis.virt.hardware import disks
+from apiserver.apis.virt.hardware import disks, network_disks
 from controller.reconcilers import disk_claims
+from controller.reconcilers.launcher_pods import network_disks as over_network
 from controller.reconcilers.launcher_pods.needs import MIB, Claims, Needs, image_source, in_mebibytes, projected
 
 OVERLAY_SHARE: Final = 4096
@@ -104,6 +105,8 @@ def _disk(disk: Object, volume: str, claims: Claims) -> Needs:
     """Return what one disk needs."""
     if disk.get("type") in cloud_init.MADE:
         return _of_made(disk, volume)
+    if network_disks.is_network(disk):
+        return over_network.needs(disk)
     if disk.get("type") == disks.EMPTY or disks.is_empty_drive(disk):
         return Needs()
     claim, name = disks.claim_of(disk), disk["name"]

@@ -10,6 +10,7 @@ from apiserver.apis.virt.domainxml import parsing, reading, values
 from apiserver.apis.virt.domainxml.grammar import Problem
 from apiserver.apis.virt.domainxml.reading import Disk, Reading
 from apiserver.apis.virt.hardware import disks as hardware
+from apiserver.apis.virt.hardware import network_disks
 
 Shape: TypeAlias = "Mapping[str, Shape]"
 _END: Final[Shape] = {}
@@ -95,6 +96,11 @@ def _disks(found: Reading, declared: Mapping[str, Mapping[str, Any]]) -> Iterato
 
 
 def _disk(disk: Disk, given: Mapping[str, Any]) -> Iterator[Problem]:
+    if network_disks.is_network(given):
+        yield Problem(
+            f"{disk.path}/source", f"disk {disk.name} is of type {given['type']}, and in the pod there is no file of it to fill in"
+        )
+        return
     read_only = bool(given.get("readOnly"))
     if read_only and not disk.is_read_only:
         yield Problem(f"{disk.path}/readonly", f"is required: disk {disk.name} of spec.domain.devices.disks is read-only")

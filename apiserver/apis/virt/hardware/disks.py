@@ -8,7 +8,7 @@ from typing import Any, Final
 from apiserver.apis.meta import quantity
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.virt import cloud_init
-from apiserver.apis.virt.hardware import cpu, disk_io_tune, given
+from apiserver.apis.virt.hardware import cpu, disk_io_tune, given, network_disks
 from apiserver.apis.virt.hardware.given import Domain
 
 CLAIM: Final = "PersistentVolumeClaim"
@@ -82,7 +82,8 @@ def created_bytes(disk: Mapping[str, Any]) -> int:
 
 def is_overlaid(disk: Mapping[str, Any]) -> bool:
     """Return whether what the guest writes to a disk goes to a file in its pod; ``disk`` is of what :func:`defaulted` returns."""
-    is_private = disk.get("type") in (IMAGE, EMPTY) or bool((disk.get("source") or {}).get("ephemeral"))
+    kind = disk.get("type", CLAIM)
+    is_private = kind in (IMAGE, EMPTY) or (kind == CLAIM and bool((disk.get("source") or {}).get("ephemeral")))
     return is_private and disk["device"] != "cdrom" and not disk["readOnly"]
 
 
@@ -113,7 +114,7 @@ def _disk(said: Object, position: int) -> Object:
     is_cdrom = said.get("device", "cdrom" if said.get("type") in cloud_init.FILES else "disk") == "cdrom"
     disk: Object = {"name": f"disk{position}", "device": "cdrom" if is_cdrom else "disk", "readOnly": is_cdrom or is_made, **said}
     disk["target"] = {"bus": "sata" if is_cdrom else "virtio", **(said.get("target") or {})}
-    unsaid = {"path": IMAGE_PATH} if said.get("type") == IMAGE else {}
+    unsaid = {"path": IMAGE_PATH} if said.get("type") == IMAGE else dict(network_disks.unsaid(said.get("type")))
     if said.get("type") != EMPTY and is_overlaid(disk):
         unsaid["sizeLimit"] = OVERLAY_SIZE_LIMIT
     if unsaid:

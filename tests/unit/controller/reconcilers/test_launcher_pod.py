@@ -142,7 +142,15 @@ MOVE_HOST = replace(MOVE, source_labels={"host-model-cpu.node.kubevirt.io/EPYC-R
 
 VSOCK = a_vm(domain={"memory": {"guest": "128Mi"}, "devices": {"graphics": [], "interfaces": [], "vsock": {"model": "virtio"}}})
 
+NETWORK_DISKS = a_vm(
+    domain={
+        "memory": {"guest": "128Mi"},
+        "devices": {"graphics": [], "interfaces": [], "disks": [{"name": "data", "type": "NBD", "source": {"host": "nbd.example"}}]},
+    }
+)
+
 PODS = {
+    "network-disks": launcher_pod(NETWORK_DISKS, 1, {}, SETTINGS, Placement()),
     "vsock": launcher_pod(VSOCK, 1, {}, SETTINGS, Placement()),
     "processor": launcher_pod(PROCESSOR, 1, {}, SETTINGS, Placement(kvm=True)),
     "processor-with-less": target_pod(LESS, a_migration(), 1, {}, SETTINGS, MOVE),

@@ -19,6 +19,7 @@ from launcher.domain.values import InvalidSpecification
 
 GOLDEN = Path(__file__).parents[3] / "golden" / "domain"
 CLAIM: dict[str, Any] = {"name": "root", "type": "PersistentVolumeClaim", "source": {"name": "c"}}
+NBD: dict[str, Any] = {"name": "data", "type": "NBD", "source": {"host": "nbd.example", "port": 10810, "export": "vms/a=1"}}
 IMAGE: dict[str, Any] = {"name": "image", "type": "Image", "source": {"reference": "example/disk"}}
 KERNEL: Any = {
     "container": {"image": "x", "kernelPath": "/boot/vmlinuz", "initrdPath": "boot/initrd"},
@@ -166,6 +167,15 @@ CASES = {
             ]
         },
         found={"image": Found(format="qcow2", direct=False), "device": Found(block=True), "apart": Found(direct=False)},
+    ),
+    "network-disks": defined(
+        devices={
+            "disks": [
+                {**NBD, "driver": {"errorPolicy": "report", "cache": "writeback"}, "bootOrder": 1},
+                {"name": "sums", "type": "NBD", "source": {"host": "2001:db8::10"}, "readOnly": True, "target": {"bus": "scsi"}},
+                {"name": "cd", "type": "NBD", "source": {"host": "192.0.2.1", "port": 1}, "device": "cdrom"},
+            ]
+        },
     ),
     "further-devices": defined(
         devices={

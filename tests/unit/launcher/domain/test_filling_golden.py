@@ -39,6 +39,7 @@ EMPTIED: Final = (
 REFUSED: Final = {
     "disk-drivers": "/domain/devices/disk[4]/iotune",
     "host-devices": "/domain/devices/hostdev[1]",
+    "network-disks": "/domain/devices/disk[1]/@type",
     "numa-of-the-node": "/domain/cputune",
     "processors": "/domain/cputune",
     "redirected-devices": "/domain/devices/redirdev[1]",

@@ -13,11 +13,12 @@ from apiserver.apis.meta.schema import Int32, Model, Quantity
 from apiserver.apis.meta.validation import FieldError, Path, duplicate, forbidden, invalid, not_supported, required, too_long
 from apiserver.apis.virt import cloud_init as made
 from apiserver.apis.virt.hardware import disks as hardware
-from apiserver.apis.virt.v1alpha1.domain import cloud_init, disk_driver, disk_io_tune
+from apiserver.apis.virt.v1alpha1.domain import cloud_init, disk_driver, disk_io_tune, network_disks
 from apiserver.apis.virt.v1alpha1.domain.cloud_init import SecretKey
 from apiserver.apis.virt.v1alpha1.domain.disk_driver import BlockSize, DiskDriver
 from apiserver.apis.virt.v1alpha1.domain.disk_io_tune import IoTune
 from apiserver.apis.virt.v1alpha1.domain.images import PullPolicy
+from apiserver.apis.virt.v1alpha1.domain.network_disks import NetworkSource
 from apiserver.apis.virt.v1alpha1.domain.rules import (
     Object,
     validate_amount,
@@ -45,6 +46,7 @@ _FIELDS_OF_SOURCES: Final = {
     made.CONFIG_DRIVE: cloud_init.FIELDS,
     made.SECRET: {"name", "volumeLabel"},
     made.CONFIG_MAP: {"name", "volumeLabel"},
+    **network_disks.FIELDS,
 }
 
 
@@ -54,7 +56,7 @@ class DiskCreation(Model):
     size: Quantity = Field(description="Its size, rounded up to whole MiB.")
 
 
-class DiskSource(Model):
+class DiskSource(NetworkSource):
     """The place of a disk's content; its fields depend on the disk's type."""
 
     name: str | None = Field(
@@ -121,14 +123,16 @@ class Disk(Model):
 
     name: str | None = Field(None, description="Its name, unique in the machine. Default disk<position>, counted from 0.")
     type: (
-        Literal["PersistentVolumeClaim", "Image", "EmptyDisk", "CloudInitNoCloud", "CloudInitConfigDrive", "Secret", "ConfigMap"] | None
+        Literal["PersistentVolumeClaim", "Image", "EmptyDisk", "CloudInitNoCloud", "CloudInitConfigDrive", "Secret", "ConfigMap", "NBD"]
+        | None
     ) = Field(
         None,
         description="What holds the content. PersistentVolumeClaim: a claim, as a block device or as a file disk.img; lasts. Image: a "
         "container image; what the guest writes goes to an overlay that is gone when the machine is off. EmptyDisk: blank, and gone when "
         "the machine is off. CloudInitNoCloud, CloudInitConfigDrive: what cloud-init reads at the first boot, as a file system cidata or "
-        "config-2. Secret, ConfigMap: its keys as files of an ISO 9660 file system. The last four are made anew at every start, and are "
-        "read-only. A cdrom with neither type nor source is a drive without a medium.",
+        "config-2. Secret, ConfigMap: its keys as files of an ISO 9660 file system. These four are made anew at every start, and are "
+        "read-only. NBD: an export of a server that speaks this protocol, to which QEMU connects itself; its content is raw. A cdrom with "
+        "neither type nor source is a drive without a medium.",
     )
     device: Literal["disk", "cdrom"] | None = Field(
         None, description="What the guest takes it for. Default disk, for a Secret or ConfigMap cdrom."
@@ -176,7 +180,7 @@ def _validate_disk(disk: Object, path: Path) -> list[FieldError]:
         found.append(invalid(path.child("readOnly"), disk["readOnly"], f"a disk of type {disk['type']} is always read-only"))
     if "bootOrder" in disk:
         found += validate_between(disk["bootOrder"], 1, MAX_DISKS, path.child("bootOrder"))
-    found += disk_driver.validate(disk, path) + disk_io_tune.validate(disk, path.child("ioTune"))
+    found += network_disks.validate(disk, path) + disk_driver.validate(disk, path) + disk_io_tune.validate(disk, path.child("ioTune"))
     return found + _validate_identity(disk, path)
 
 
@@ -213,6 +217,8 @@ def _validate_source(kind: str, source: Object, path: Path) -> list[FieldError]:
         return found + validate_path(source.get("path") or "", path.child("path"), absolute=False)
     if kind == hardware.EMPTY:
         return found if source.get("size") is not None else [*found, required(path.child("size"), "the size of the disk")]
+    if kind in network_disks.FIELDS:
+        return found
     if kind in made.TYPES:
         return found + cloud_init.validate_source(source, path)
     if kind in made.FILES:

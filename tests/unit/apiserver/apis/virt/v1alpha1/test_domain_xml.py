@@ -76,6 +76,10 @@ def uefi_of(mebibytes: str, **domain: Any) -> dict[str, Any]:
 
 
 BESIDE: dict[str, tuple[dict[str, Any], str]] = {
+    "a disk of a server": (
+        a_vm(document(DISK), devices={"disks": [{"name": "root", "type": "NBD", "source": {"host": "nbd.example"}}]}),
+        "/domain/devices/disk/source: disk root is of type NBD, and in the pod there is no file of it to fill in",
+    ),
     "a disk that is not there": (a_vm(document(DISK)), "/domain/devices/disk/source: spec.domain.devices.disks has no disk root"),
     "a disk of nobody": (a_vm(document(), devices={"disks": [ROOT]}), "/domain/devices: has no <disk> with the placeholder @disk:root@"),
     "a drive without a medium": (

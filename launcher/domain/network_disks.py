@@ -1,0 +1,44 @@
+"""Disks that QEMU itself reaches over the network: ``<source>`` of a ``<disk type='network'>``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+from xml.etree.ElementTree import Element, SubElement
+
+from apiserver.apis.virt.hardware import network_disks as hardware
+from launcher.domain.values import InvalidSpecification, number
+
+RECONNECT_SECONDS: Final = 10
+"""A request that meets a broken connection waits so long for a new one before it fails, and ``driver.errorPolicy`` counts."""
+
+
+def append_source(element: Element, disk: Mapping[str, Any]) -> None:
+    """Append ``<source>``.
+
+    Raises:
+        InvalidSpecification: what names the server has characters that such names cannot have.
+    """
+    source, path = disk.get("source") or {}, f"devices.disks[{disk['name']}].source"
+    match disk["type"]:
+        case hardware.NBD:
+            _append_nbd(element, source, path)
+        case other:
+            raise InvalidSpecification(f"devices.disks[{disk['name']}].type: {other!r} is not supported")
+
+
+def _append_nbd(element: Element, source: Mapping[str, Any], path: str) -> None:
+    found = SubElement(element, "source", protocol="nbd")
+    if (export := source.get("export")) is not None:
+        if not isinstance(export, str) or not hardware.is_export(export):
+            raise InvalidSpecification(f"{path}.export: {export!r} is not allowed")
+        found.set("name", export)
+    port = number(source.get("port"), 1, 65535, f"{path}.port")
+    SubElement(found, "host", name=_host(source.get("host"), f"{path}.host"), port=port)
+    SubElement(found, "reconnect", delay=str(RECONNECT_SECONDS))
+
+
+def _host(value: object, path: str) -> str:
+    if not isinstance(value, str) or not hardware.is_host(value):
+        raise InvalidSpecification(f"{path}: {value!r} is no host")
+    return value

@@ -1,0 +1,69 @@
+"""Disks of servers on loopback, to which QEMU connects itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from launcher.protocol import messages
+from tests.host.launcher.sandbox import Launcher, a_machine, wait_for
+from tests.host.launcher.servers import NbdServer
+
+pytestmark = [pytest.mark.host, pytest.mark.timeout(300)]
+MIB = 1 << 20
+
+
+def an_image(path: Path, content: bytes) -> Path:
+    path.write_bytes(content.ljust(4 * MIB, b"\0"))
+    return path
+
+
+def paused_by_a_fault(status: messages.Status) -> bool:
+    return status.domain is not None and (status.domain.state, status.domain.reason) == ("paused", "I/O error")
+
+
+def test_a_guest_reads_and_writes_disks_of_servers(start: Callable[[], Launcher], tmp_path: Path) -> None:
+    written, kept = an_image(tmp_path / "written", b"from-the-server"), an_image(tmp_path / "kept", b"QFI\xfb-of-a-guest")
+    with NbdServer(written, "vm/disk-1") as server, NbdServer(kept) as other:
+        disks = [
+            {"name": "data", "type": "NBD", "source": {"host": "127.0.0.1", "port": server.port, "export": "vm/disk-1"}},
+            {
+                "name": "kept",
+                "type": "NBD",
+                "source": {"host": "localhost", "port": other.port},
+                "readOnly": True,
+                "target": {"bus": "scsi"},
+            },
+        ]
+        pod = start()
+        with pod.client() as client, pod.console() as viewer:
+            status = client.ask(messages.Sync(a_machine(devices={"disks": disks, "graphics": [], "interfaces": []})))
+            assert status.not_migratable == ""
+            viewer.expect("GUEST-READY", seconds=120)
+            assert viewer.sh("head -c 15 /dev/vda; cat /sys/block/vda/size") == f"from-the-server{4 * MIB // 512}"
+            assert viewer.sh("head -c 14 /dev/sda | tail -c 11; cat /sys/block/sda/ro") == "\ufffd-of-a-gues1"
+            viewer.sh("echo written-by-guest | dd of=/dev/vda conv=fsync")
+            assert written.read_bytes().startswith(b"written-by-guest")
+
+            server.kill()
+            viewer.type("echo written-meanwhile | dd of=/dev/vda conv=fsync; echo CO''PIED $?\n")
+            domain = client.until(paused_by_a_fault, seconds=120).domain
+            assert domain is not None
+            assert domain.detail == "disk 'data': I/O error"
+            server.start()
+            # QEMU connects again in the background, when a request finds the connection broken
+            wait_for(lambda: isinstance(client.call(messages.Resume()), messages.Reply), 60, "the connection")
+            assert viewer.expect("COPIED 0", seconds=120)
+            assert written.read_bytes().startswith(b"written-meanwhile")
+
+
+def test_a_server_that_does_not_have_the_export_is_named(start: Callable[[], Launcher], tmp_path: Path) -> None:
+    with NbdServer(an_image(tmp_path / "image", b""), "there") as server:
+        disk = {"name": "data", "type": "NBD", "source": {"host": "127.0.0.1", "port": server.port, "export": "elsewhere"}}
+        pod = start()
+        with pod.client() as client:
+            answer = client.call(messages.Sync(a_machine(devices={"disks": [disk], "graphics": [], "interfaces": []})))
+            assert isinstance(answer, messages.Refusal)
+            assert (answer.reason, "elsewhere" in answer.message) == ("Failed", True), answer.message

@@ -1,0 +1,42 @@
+"""What names a server is judged again before it becomes XML: virt-launcher believes nobody."""
+
+from __future__ import annotations
+
+from typing import Any
+from xml.etree.ElementTree import Element
+
+import pytest
+
+from apiserver.apis.virt.hardware import disks
+from launcher.domain import migratability, network_disks
+from launcher.domain.values import InvalidSpecification
+
+NBD = {"host": "nbd.example"}
+
+
+def source(kind: str, given: dict[str, Any]) -> None:
+    (disk,) = disks.defaulted({"devices": {"disks": [{"name": "a", "type": kind, "source": given}]}})
+    network_disks.append_source(Element("disk"), disk)
+
+
+@pytest.mark.parametrize(
+    ("kind", "wrong", "field"),
+    [
+        ("NBD", {"host": "a,b"}, "host"),
+        ("NBD", {"host": 7}, "host"),
+        ("NBD", {"host": None}, "host"),
+        ("NBD", {"port": "1"}, "port"),
+        ("NBD", {"port": 65536}, "port"),
+        ("NBD", {"export": "a b"}, "export"),
+        ("NBD", {"export": ["a"]}, "export"),
+    ],
+    ids=str,
+)
+def test_hostile_values_are_refused(kind: str, wrong: dict[str, Any], field: str) -> None:
+    source(kind, NBD)
+    with pytest.raises(InvalidSpecification, match=rf"^devices\.disks\[a\]\.source\.{field}: "):
+        source(kind, {**NBD, **wrong})
+
+
+def test_a_disk_of_a_server_does_not_keep_a_guest_from_migrating() -> None:
+    assert migratability.not_migratable({"devices": {"disks": [{"type": "NBD", "source": NBD}]}}) == ""
