@@ -16,7 +16,7 @@ from apiserver.apis.meta.lines import one_line
 from apiserver.apis.meta.objects import Object, finalizers_of, is_deleting, name_of, namespace_of, resource_version_of, uid_of
 from apiserver.apis.meta.resources import Resource
 from apiserver.client.informer import Informer
-from apiserver.client.rest import Client
+from apiserver.client.rest import STRATEGIC_MERGE_PATCH, Client
 from controller.reconcilers import leftovers, ownership
 from controller.reconcilers.settings import FIELD_MANAGER
 from controller.runtime.recorder import EventType, Recorder
@@ -50,6 +50,15 @@ class DeletePod:
     uid: str
     grace_seconds: int | None = None
     """None: the pod's own, in which the guest shuts down."""
+
+
+@dataclass(frozen=True, slots=True)
+class SetPodCondition:
+    """Make this one of the conditions of this very pod."""
+
+    name: str
+    uid: str
+    condition: Object
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +100,7 @@ class LookAgain:
     seconds: float
 
 
-Action: TypeAlias = CreatePod | DeletePod | WriteStatus | AddFinalizer | RemoveFinalizer | Emit | LookAgain
+Action: TypeAlias = CreatePod | DeletePod | SetPodCondition | WriteStatus | AddFinalizer | RemoveFinalizer | Emit | LookAgain
 
 
 class PodRefused(Exception):
@@ -130,6 +139,8 @@ class Deeds:
                     made = await self._create_pod(obj, action)
                 case DeletePod():
                     again = sooner(again, await self._delete_pod(obj, action))
+                case SetPodCondition():
+                    again = sooner(again, await self._set_condition(obj, action))
                 case WriteStatus():
                     obj = await self._write_status(obj, action.status) if not action.uid_field else await self._name_pod(obj, action, made)
                 case AddFinalizer():
@@ -184,6 +195,29 @@ class Deeds:
             return REFUSED_SECONDS
         if answer.get("kind") == "Pod" and ownership.is_labelled(answer):  # of another the copy here would hear nothing further
             self._pods.remember(answer)
+        return None
+
+    async def _set_condition(self, obj: Object, action: SetPodCondition) -> float | None:
+        """Write it; return after how long to try again where that was refused. Nothing else that a machine needs waits for it."""
+        patch: Object = {"metadata": {"uid": action.uid}, "status": {"conditions": [action.condition]}}
+        try:
+            written = await self._client.patch(
+                PODS,
+                action.name,
+                patch,
+                namespace_of(obj),
+                subresource="status",
+                content_type=STRATEGIC_MERGE_PATCH,
+                field_manager=FIELD_MANAGER,
+            )
+        except (errors.NotFound, errors.Conflict):
+            return None  # gone, or another's by now
+        except (errors.Forbidden, errors.Invalid) as error:  # roles of an older chart, a policy of the cluster's
+            message = f"whether Services may reach the guest in pod {action.name} cannot be written into that pod: {error}"
+            self._recorder.event(obj, self._resource, "Warning", "FailedReadiness", message)
+            return REFUSED_SECONDS
+        if ownership.is_labelled(written):  # of another the copy here would hear nothing further
+            self._pods.remember(written)
         return None
 
     async def _name_pod(self, obj: Object, action: WriteStatus, uid: str) -> Object:

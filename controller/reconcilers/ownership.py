@@ -88,7 +88,7 @@ def is_labelled(pod: Object) -> bool:
 
 
 def mending(pod: Object, vm: Object) -> str:
-    """Return what gives a pod of the machine its marks back. virt-controller may not: of pods it may create and delete, no more."""
+    """Return what gives a pod of the machine its marks back. virt-controller may not: its account changes no labels."""
     marks = {names.COMPONENT_LABEL: names.LAUNCHER, names.VM_NAME_LABEL: name_of(vm), names.CREATED_BY_LABEL: uid_of(vm)}
     lost = [f"{key}={value}" for key, value in marks.items() if labels_of(pod).get(key) != value]
     words = [f"kubectl label pod {name_of(pod)} -n {namespace_of(pod)} --overwrite {' '.join(lost)}"] if lost else []

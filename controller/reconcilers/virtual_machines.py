@@ -18,7 +18,7 @@ from apiserver.apis.virt.hardware import interfaces
 from apiserver.apis.virt.resources import VIRTUAL_MACHINES
 from apiserver.client.informer import Informer
 from apiserver.client.rest import Client
-from controller.reconcilers import attempts, disk_claims, mounted_sources, node_pool, ownership, pod_state, validation
+from controller.reconcilers import attempts, disk_claims, mounted_sources, node_pool, ownership, pod_state, readiness, validation
 from controller.reconcilers import virtual_machine_plan as planning
 from controller.reconcilers.absences import Absences
 from controller.reconcilers.actions import REFUSED_SECONDS, Deeds, PodRefused, sooner
@@ -133,6 +133,7 @@ def trim_pod(pod: Object) -> Object:
         "metadata": _trim_pod_metadata(pod.get("metadata") or {}),
         "spec": {
             **{key: spec[key] for key in _OF_POD_SPEC if key in spec},
+            **({"readinessGates": [{"conditionType": names.GUEST_RUNNING_GATE}]} if readiness.has_gate(pod) else {}),
             "containers": [_trim_container(each) for each in spec.get("containers") or () if each.get("name") == names.CONTAINER],
         },
         "status": _trim_pod_status(pod.get("status") or {}),
@@ -149,13 +150,14 @@ def _trim_pod_metadata(metadata: Object) -> Object:
 
 
 def _trim_pod_status(status: Object) -> Object:
-    """Of containers: ours, and one other that runs."""
+    """Of containers: ours, and one other that runs. Of conditions: ours, and as many others as a pod should have."""
+    conditions = sorted(status.get("conditions") or (), key=lambda each: each.get("type") != names.GUEST_RUNNING_GATE)
     statuses = status.get("containerStatuses") or []
     ours = [each for each in statuses if each.get("name") == names.CONTAINER][:1]
     others = [each for each in statuses if each.get("name") != names.CONTAINER and dig(each, "state", "running") is not None][:1]
     return {
         **_cut(status, _OF_POD_STATUS, MAX_TEXT),
-        "conditions": [_cut(each, _OF_CONDITION, MAX_TEXT) for each in (status.get("conditions") or [])[:MAX_CONDITIONS]],
+        "conditions": [_cut(each, _OF_CONDITION, MAX_TEXT) for each in conditions[:MAX_CONDITIONS]],
         "containerStatuses": [_trim_container_status(each) for each in (*ours, *others)],
     }
 
@@ -281,7 +283,9 @@ class VirtualMachines:
             return Result()  # its pods have it as their owner and follow it
         vm = validation.as_far_as_sound(vm)
         seen = await self._gather(vm)
-        poll = UNWATCHED_SECONDS if self._tell_unwatched(seen) else None
+        # First, since a Service waits for it: while a guest moves, no pod of it is ready.
+        refused = await self._deeds.carry_out(vm, readiness.plan(vm, seen.pods, seen.now))
+        poll = sooner(refused, UNWATCHED_SECONDS if self._tell_unwatched(seen) else None)
         try:
             return Result(sooner(await self._deeds.carry_out(vm, planning.plan(seen)), poll))
         except PodRefused as refused:

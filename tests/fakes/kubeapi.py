@@ -1,9 +1,9 @@
 """An API server in memory on loopback whose bad days can be ordered: for clients, informers and controllers.
 
-It speaks for every resource, without schemas: get, list, watch (streaming lists too), create, update, merge patch, delete, ``status`` as a
-subresource, finalizers, optimistic locking, equality label selectors. What our own API server does better (validation, defaults, pages)
-is its business; here failures are operations: :meth:`FakeAPI.drop_events`, :meth:`FakeAPI.repeat_events`, :meth:`FakeAPI.expire`,
-:meth:`FakeAPI.cut`, :attr:`FakeAPI.refusals`.
+It speaks for every resource, without schemas: get, list, watch (streaming lists too), create, update, merge patch (a strategic one merges
+conditions by their type, and no other lists), delete, ``status`` as a subresource, finalizers, optimistic locking, equality label
+selectors. What our own API server does better (validation, defaults, pages) is its business; here failures are operations:
+:meth:`FakeAPI.drop_events`, :meth:`FakeAPI.repeat_events`, :meth:`FakeAPI.expire`, :meth:`FakeAPI.cut`, :attr:`FakeAPI.refusals`.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from aiohttp import web
 
 from apiserver.apis.meta import errors
 from apiserver.client.config import Config
+from apiserver.client.rest import STRATEGIC_MERGE_PATCH
 
 SIGNING_REQUESTS = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
 SELF_REVIEWS = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
@@ -219,6 +220,8 @@ class FakeAPI:
         if request.method == "DELETE":
             return web.json_response(await self._delete(key, await request.json() if request.can_read_body else {}))
         body = await request.json()
+        if request.content_type == STRATEGIC_MERGE_PATCH:
+            body = _with_conditions(self.objects[key], body)
         self.writes.append((request.method, request.path, body))
         token = request.headers.get("Authorization", "").removeprefix("Bearer ")
         return web.json_response(await self._write(key, subresource, request.method, body, token))
@@ -383,6 +386,15 @@ def _selected(request: web.Request, namespace: str, obj: Object) -> bool:
         if found != value:
             return False
     return True
+
+
+def _with_conditions(old: Object, patch: Object) -> Object:
+    """Return the merge patch that does to the list of conditions what a strategic one does."""
+    given = {each["type"]: each for each in (patch.get("status") or {}).get("conditions") or ()}
+    if not given:
+        return patch
+    kept = [{**each, **given.pop(each["type"], {})} for each in (old.get("status") or {}).get("conditions") or ()]
+    return {**patch, "status": {**patch["status"], "conditions": [*kept, *given.values()]}}
 
 
 def _merged(old: Any, patch: Any) -> Any:

@@ -27,6 +27,7 @@ MODULES: Final = (
     _module("apiserver/apis/virt/podrestriction.py", "apiserver/apis/virt/test_podrestriction.py"),
     _module("controller/reconcilers/endings.py", "controller/reconcilers/test_endings.py"),
     _module("controller/reconcilers/node_pool.py", "controller/reconcilers/test_node_pool.py"),
+    _module("controller/reconcilers/readiness.py", "controller/reconcilers/test_readiness.py"),
     _module("controller/reconcilers/disruptions.py", "controller/reconcilers/test_disruptions.py"),
     _module("controller/reconcilers/node_certificate_plan.py", "controller/reconcilers/test_node_certificate_plan.py"),
     _module("controller/reconcilers/certificate_plan.py", "controller/reconcilers/test_certificate_plan.py"),

@@ -20,6 +20,8 @@ CREATED_BY_LABEL: Final = "kubevirt.io/created-by"
 MIGRATION_LABEL: Final = "kubevirt.io/migration-uid"
 """On the target pod of a live migration: the uid of the Migration."""
 ATTEMPT_ANNOTATION: Final = "kubevirt.io/attempt"
+GUEST_RUNNING_GATE: Final = "kubevirt.io/guest-running"
+"""Type of a launcher pod's condition, and of the readiness gate that waits for it: the machine's guest runs in this very pod."""
 
 VM_FINALIZER: Final = "kubevirt.io/virtual-machine"
 MIGRATION_FINALIZER: Final = "kubevirt.io/migration"

@@ -107,6 +107,7 @@ def _pod(
         "terminationGracePeriodSeconds": grace_seconds(vm),
         "securityContext": _security_context(needed),
         **scheduling(vm, placement),
+        "readinessGates": [{"conditionType": names.GUEST_RUNNING_GATE}],
         "containers": [container],
         "volumes": list(needed.volumes),
     }

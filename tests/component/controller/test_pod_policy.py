@@ -193,6 +193,56 @@ def test_pods_are_neither_changed_nor_entered_with_the_account(cluster: Cluster)
             cluster.ask("DELETE", f"{PATHS[each['kind']]}/too-much", user="")
 
 
+def test_of_a_pods_status_the_account_writes_whether_the_guest_runs(cluster: Cluster) -> None:
+    """With the very patch that virt-controller sends; and all else that a patch of the status can change is refused."""
+    pod = changed(OURS["as it was made"])
+    pod["metadata"]["annotations"] = {"a": "b"}
+    pod["metadata"]["finalizers"] = ["example.com/f"]
+    code, made = cluster.create(pod)
+    assert code == http.client.CREATED, made
+    path, strategic = f"{PODS}/{name_of(pod)}", "application/strategic-merge-patch+json"
+    kubelets = {"phase": "Running", "podIP": "10.0.0.1", "conditions": [{"type": "Ready", "status": "False"}]}
+    assert cluster.ask("PATCH", f"{path}/status", {"status": kubelets}, kind=strategic, user="")[0] == http.client.OK
+    patch: dict[str, Any] = {}
+    try:
+        for status in ("True", "False", "True"):
+            told = {"type": names.GUEST_RUNNING_GATE, "status": status, "reason": "R", "message": "m"}
+            written = {**told, "lastTransitionTime": "2026-01-01T00:00:00Z"}
+            patch = {"metadata": {"uid": made["metadata"]["uid"]}, "status": {"conditions": [written]}}
+            code, answer = cluster.ask("PATCH", f"{path}/status", patch, kind=strategic)
+            assert code == http.client.OK, answer
+            assert [(each["type"], each["status"]) for each in answer["status"]["conditions"]] == [
+                ("Ready", "False"),
+                (names.GUEST_RUNNING_GATE, status),
+            ]
+        code, answer = cluster.ask("PATCH", f"{path}/status", {**patch, "metadata": {"uid": "another"}}, kind=strategic)
+        assert code in (http.client.CONFLICT, http.client.UNPROCESSABLE_ENTITY), answer
+        for other in (
+            {"status": {"conditions": [{"type": "Ready", "status": "True"}]}},
+            {"status": {"conditions": [{"type": "example.com/x", "status": "True"}]}},
+            {"status": {"podIP": "10.0.0.2", "podIPs": [{"ip": "10.0.0.2"}]}},
+            {"status": {"phase": "Failed"}},
+            {"metadata": {"labels": {"app": "db"}}},
+            {"metadata": {"annotations": {"a": "c"}}},
+            {"metadata": {"finalizers": ["example.com/g"]}},
+        ):
+            code, answer = cluster.ask("PATCH", f"{path}/status", other, kind=strategic)
+            assert (code, "and nothing else" in answer.get("message", "")) == (http.client.FORBIDDEN, True), (other, answer)
+    finally:
+        cluster.ask("PATCH", path, {"metadata": {"finalizers": None}}, kind="application/merge-patch+json", user="")
+
+
+def test_nothing_is_told_in_the_status_of_other_pods(cluster: Cluster) -> None:
+    told = {"status": {"conditions": [{"type": names.GUEST_RUNNING_GATE, "status": "True"}]}}
+    for what, change in {**DELETIONS, "no gate": lambda pod: pod["spec"].pop("readinessGates")}.items():
+        made = cluster.create(changed(change), user="")
+        assert made[0] == http.client.CREATED, made[1]
+        path = f"{PODS}/{name_of(made[1])}/status"
+        code, answer = cluster.ask("PATCH", path, told, kind="application/strategic-merge-patch+json")
+        assert (code, "readiness gate" in answer.get("message", "")) == (http.client.FORBIDDEN, True), (what, answer)
+        cluster.clear()
+
+
 def test_what_kube_apiserver_makes_of_our_pods_is_known_again(cluster: Cluster) -> None:
     """The comparison of ``leftovers`` allows for its defaults and for nothing else."""
     for vm in forbidden_pods.examples():

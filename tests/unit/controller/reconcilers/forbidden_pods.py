@@ -264,6 +264,61 @@ OURS: Final = MappingProxyType[str, Change](
 """Pods that may be deleted whatever somebody did to them, because all of this can be changed, or came later."""
 
 
+_GATE: Final = {"type": names.GUEST_RUNNING_GATE, "status": "True", "reason": "GuestRunning", "message": "", "lastTransitionTime": None}
+
+
+def on_a_node(pod: Pod) -> None:
+    """Give a pod the status that its kubelet would."""
+    pod["metadata"] |= {"annotations": {"a": "b"}, "finalizers": ["example.com/f"]}
+    pod["status"] = {
+        "phase": "Running",
+        "podIP": "10.0.0.1",
+        "conditions": [{"type": "Ready", "status": "False"}, {"type": "example.com/load-balancer", "status": "False"}],
+        "containerStatuses": [],
+    }
+
+
+def _says(pod: Pod) -> None:
+    pod["status"]["conditions"] = [each for each in pod["status"]["conditions"] if each["type"] != _GATE["type"]] + [_GATE]
+
+
+def _says_and(change: Change) -> Change:
+    def both(pod: Pod) -> None:
+        _says(pod)
+        change(pod)
+
+    return both
+
+
+TOLD: Final = MappingProxyType[str, Change](
+    {
+        "that the guest runs": _says,
+        "that it does not": _says_and(lambda pod: pod["status"]["conditions"][-1].update(status="False")),
+        "nothing": lambda _: None,
+    }
+)
+"""What may be written into the status of a launcher pod with the gate."""
+
+UNTOLD: Final = MappingProxyType[str, Change](
+    {
+        "that it is ready": _says_and(lambda pod: pod["status"]["conditions"][0].update(status="True")),
+        "what another gate waits for": _says_and(lambda pod: pod["status"]["conditions"][1].update(status="True")),
+        "one condition more": _says_and(lambda pod: pod["status"]["conditions"].append({"type": "example.com/x", "status": "True"})),
+        "one condition less": _says_and(lambda pod: pod["status"]["conditions"].pop(0)),
+        "another address": _says_and(lambda pod: pod["status"].update(podIP="10.0.0.2")),
+        "a further address": _says_and(lambda pod: pod["status"].update(podIPs=[{"ip": "10.0.0.2"}])),
+        "its end": _says_and(lambda pod: pod["status"].update(phase="Failed")),
+        "no address": _says_and(lambda pod: pod["status"].pop("podIP")),
+        "another label": _says_and(lambda pod: pod["metadata"]["labels"].update(app="db")),
+        "another annotation": _says_and(lambda pod: pod["metadata"]["annotations"].update(a="c")),
+        "no finalizers": _says_and(lambda pod: pod["metadata"].pop("finalizers")),
+        "no owner": _says_and(lambda pod: pod["metadata"].pop("ownerReferences")),
+        "another image": _says_and(_container_with(image="registry.example/evil:v1")),
+    }
+)
+"""Each alone makes it a write that is refused."""
+
+
 def changed(change: Change, pod: Pod | None = None) -> Pod:
     """Return a launcher pod after one change."""
     found = copy.deepcopy(pod if pod is not None else launcher_pod(TINY, 1, {}, SETTINGS, Placement()))

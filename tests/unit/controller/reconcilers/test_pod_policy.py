@@ -30,9 +30,12 @@ from tests.unit.controller.reconcilers.forbidden_pods import (
     OURS,
     POLICY,
     REFUSED_EARLIER,
+    TOLD,
+    UNTOLD,
     Change,
     Pod,
     changed,
+    on_a_node,
 )
 
 
@@ -115,7 +118,8 @@ async def test_pods_of_others_cannot_be_deleted(policies: ValidatingPolicies, ch
     [
         ("UPDATE", ""),
         ("UPDATE", "ephemeralcontainers"),
-        ("UPDATE", "status"),
+        ("CREATE", "status"),
+        ("DELETE", "status"),
         ("CREATE", "binding"),
         ("CREATE", "eviction"),
         ("CONNECT", "exec"),
@@ -126,6 +130,43 @@ async def test_whatever_rbac_may_grant_one_day_nothing_else_is_done_with_pods(
 ) -> None:
     pod = changed(OURS["as it was made"])
     assert "only creates and deletes" in await refusal(policies, obj=pod, old=pod, operation=operation, subresource=subresource)
+
+
+async def said(policies: ValidatingPolicies, change: Change, pod: Pod | None = None) -> str:
+    """Return why this change is refused as a write of the pod's status."""
+    old = pod if pod is not None else changed(on_a_node)
+    return await refusal(policies, obj=changed(change, old), old=old, operation="UPDATE", subresource="status")
+
+
+@pytest.mark.parametrize("change", TOLD.values(), ids=TOLD)
+async def test_whether_the_guest_runs_may_be_told_in_the_pods_status(policies: ValidatingPolicies, change: Change) -> None:
+    assert await said(policies, change) == ""
+    assert await said(policies, change, changed(TOLD["that the guest runs"], changed(on_a_node))) == ""
+
+
+async def test_it_is_told_in_a_pod_that_says_nothing_of_itself_yet(policies: ValidatingPolicies) -> None:
+    pod = changed(lambda pod: pod.update(status={}))
+    written = {**pod, "status": {"conditions": [{"type": "kubevirt.io/guest-running", "status": "True"}]}}
+    assert await refusal(policies, obj=written, old=pod, operation="UPDATE", subresource="status") == ""
+
+
+@pytest.mark.parametrize("change", UNTOLD.values(), ids=UNTOLD)
+async def test_nothing_else_is_told_there(policies: ValidatingPolicies, change: Change) -> None:
+    assert "the condition kubevirt.io/guest-running and nothing else" in await said(policies, change)
+
+
+@pytest.mark.parametrize("change", DELETIONS.values(), ids=DELETIONS)
+async def test_nothing_is_told_in_pods_of_others(policies: ValidatingPolicies, change: Change) -> None:
+    pod = changed(on_a_node)
+    change(pod)
+    assert "no launcher pod with the readiness gate" in await said(policies, TOLD["that the guest runs"], pod)
+
+
+async def test_nothing_is_told_in_a_pod_without_the_gate(policies: ValidatingPolicies) -> None:
+    for gates in ([], [{"conditionType": "example.com/load-balancer"}]):
+        pod = changed(on_a_node)
+        pod["spec"]["readinessGates"] = gates
+        assert "no launcher pod with the readiness gate" in await said(policies, TOLD["that the guest runs"], pod)
 
 
 async def test_nobody_elses_pods_are_judged(policies: ValidatingPolicies) -> None:

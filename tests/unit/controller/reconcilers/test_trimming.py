@@ -7,7 +7,7 @@ import json
 import pytest
 
 from apiserver.apis.virt import names
-from controller.reconcilers import attempts, ownership, pod_state
+from controller.reconcilers import attempts, ownership, pod_state, readiness
 from controller.reconcilers.virtual_machines import MAX_NAME, node_of_pod, trim_claim, trim_object, trim_pod
 from tests.unit.controller.reconcilers.builders import a_pod, a_vm
 
@@ -16,6 +16,7 @@ LONG = {f"a{number}": "" for number in range(10_000)}
 
 def test_a_trimmed_pod_is_judged_as_the_whole_one() -> None:
     pod, vm = a_pod(phase="Running"), a_vm()
+    pod["spec"]["readinessGates"] = [{"conditionType": "of-others"}, {"conditionType": names.GUEST_RUNNING_GATE}]
     pod["spec"]["containers"][0]["resources"] = {"limits": {names.KVM_RESOURCE: "1", "memory": "1Gi"}}
     kept = trim_pod(pod)
     for judge in (
@@ -29,8 +30,11 @@ def test_a_trimmed_pod_is_judged_as_the_whole_one() -> None:
         pod_state.has_run,
         pod_state.running_since,
         node_of_pod,
+        readiness.has_gate,
     ):
         assert judge(kept) == judge(pod)
+    assert readiness.has_gate(kept)
+    assert not readiness.has_gate(trim_pod(a_pod()))
     assert ownership.owners_of(kept) != []
     assert ownership.is_controlled_by(kept, vm)
     assert attempts.is_open(vm) == attempts.is_open(trim_object(vm))

@@ -24,6 +24,7 @@ from controller.reconcilers.actions import (
     LookAgain,
     PodRefused,
     RemoveFinalizer,
+    SetPodCondition,
     WriteStatus,
     status_patch,
 )
@@ -822,7 +823,7 @@ def apply(observed: Observed, actions: tuple[Action, ...]) -> Observed:
                 vm["metadata"]["finalizers"].append(action.finalizer)
             case RemoveFinalizer():
                 vm["metadata"]["finalizers"].remove(action.finalizer)
-            case Emit() | LookAgain():
+            case Emit() | LookAgain() | SetPodCondition():  # the last is another plan's
                 pass
     return dataclasses.replace(observed, vm=vm, pods=tuple(pods.values()))
 
