@@ -35,9 +35,16 @@ RESULTS: Final[Mapping[messages.EndingKind, str]] = {
 WATCHDOG_FIRED: Final = "WatchdogFired"
 """Reason of an Event, and of Ready where that ended the attempt."""
 
+DISK_FULL: Final = "I/O error: no room"
+"""In place of libvirt's reason, which is an I/O error whatever it was."""
 PAUSES: Final[Mapping[str, tuple[str, str]]] = {
     "user": ("User", words.PAUSED_ON_REQUEST),
     "I/O error": ("IOError", "a disk could not be read or written; unpause lets the guest try again once it can"),
+    DISK_FULL: (
+        "DiskFull",
+        "the storage of a disk is full, and the guest has lost nothing: expand the PersistentVolumeClaim or make room where it lies, then "
+        "unpause lets the guest go on",
+    ),
     "watchdog": ("Watchdog", "the guest's watchdog fired; unpause lets the guest go on"),
     "crashed": (words.GUEST_PANICKED, "the guest panicked"),
 }
@@ -166,7 +173,8 @@ def _pause(domain: messages.DomainStatus) -> tuple[str, str]:
     """Return reason and message of the condition Paused=True."""
     if domain.state == "pmsuspended":
         return "GuestSuspended", "the guest suspended itself to memory; unpause wakes it"
-    reason, message = PAUSES.get(domain.reason, ("Paused", f"libvirt's reason: {one_line(domain.reason, MAX_REASON)}"))
+    kind = DISK_FULL if domain.full and domain.reason == "I/O error" else domain.reason
+    reason, message = PAUSES.get(kind, ("Paused", f"libvirt's reason: {one_line(domain.reason, MAX_REASON)}"))
     return reason, f"{message} ({one_line(domain.detail, MAX_DETAIL)})" if domain.detail else message
 
 

@@ -20,6 +20,7 @@ from launcher.domain.states import ACTIVE, State, reason_of, state_of
 from launcher.hypervisor import eventloop, facts
 from launcher.hypervisor.occurrences import Occurrences
 from launcher.hypervisor.port import (
+    NO_SPACE,
     AgentRefused,
     AgentSilent,
     DomainExists,
@@ -61,7 +62,7 @@ _MIGRATE_FLAGS: Final = (
     | libvirt.VIR_MIGRATE_UNSAFE
 )
 
-_DISK_ERRORS: Final = {libvirt.VIR_DOMAIN_DISK_ERROR_UNSPEC: "I/O error", libvirt.VIR_DOMAIN_DISK_ERROR_NO_SPACE: "no space left"}
+_DISK_ERRORS: Final = {libvirt.VIR_DOMAIN_DISK_ERROR_UNSPEC: "I/O error", libvirt.VIR_DOMAIN_DISK_ERROR_NO_SPACE: NO_SPACE}
 
 T = TypeVar("T")
 

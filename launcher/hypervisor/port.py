@@ -19,9 +19,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from launcher.domain.states import ACTIVE, State, has_arrived
+
+NO_SPACE: Final = "no space left"
+"""Our word for the error of a disk whose storage is full."""
 
 
 class HypervisorError(Exception):

@@ -20,7 +20,7 @@ from apiserver.apis.meta.lines import one_line
 from apiserver.apis.virt.hardware import consoles, cpu
 from launcher.domain import disks, document, filling, migratability
 from launcher.domain.states import NAMES
-from launcher.hypervisor.port import Observation
+from launcher.hypervisor.port import NO_SPACE, Observation
 from launcher.main import arrival, life
 from launcher.protocol import messages
 
@@ -241,9 +241,9 @@ def _observed_active(known: Known, seen: Observation, now: float) -> Known:
         known = with_migration(known, arrival.advanced(known.arriving, seen, now))
     kind: messages.Accelerator = "kvm" if seen.type == "kvm" else "qemu"
     names = _disk_names(known.machine) if seen.disk_errors and known.machine is not None else {}
-    fault = life.fault_of(seen, names)
+    fault, full = life.fault_of(seen, names), any(error == NO_SPACE for _, error in seen.disk_errors)
     model = _cpu_model(known.machine)
-    domain = messages.DomainStatus(seen.name, seen.uuid, kind, NAMES[seen.state], seen.reason, fault, cpu_model=model, cid=seen.cid)
+    domain = messages.DomainStatus(seen.name, seen.uuid, kind, NAMES[seen.state], seen.reason, fault, full, cpu_model=model, cid=seen.cid)
     return _with_status(known, domain=domain, reboots=seen.reboots, watchdogs=seen.watchdogs)
 
 

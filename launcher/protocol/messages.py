@@ -193,6 +193,8 @@ class DomainStatus:
     """libvirt's word for how it came into this state, e.g. ``booted``, ``user``, ``migrated``."""
     detail: str = ""
     """Detail of a pause that nobody asked for: the disks that failed."""
+    full: bool = False
+    """The storage of a disk that failed has no room left."""
     cpu_model: str = ""
     """The name of the CPU model that the domain was given; empty: none, or virt-launcher was born before it could say so."""
     cid: int = 0

@@ -58,7 +58,7 @@ def test_a_guest_whose_disk_has_no_room_left_stands_still_and_goes_on_when_there
         viewer.type("dd if=/dev/zero of=/dev/vda bs=1M count=32 conv=fsync; echo CO''PIED $?\n")
         domain = client.until(paused_by_a_fault).domain
         assert domain is not None
-        assert domain.detail == "disk 'data': no space left"
+        assert (domain.detail, domain.full) == ("disk 'data': no space left", True)
 
         refusal = client.call(messages.Resume())
         assert isinstance(refusal, messages.Refusal)
@@ -68,7 +68,7 @@ def test_a_guest_whose_disk_has_no_room_left_stands_still_and_goes_on_when_there
         client.ask(messages.Resume())
         assert viewer.expect("COPIED 0")
         assert client.status.domain is not None
-        assert (client.status.domain.state, client.status.domain.detail) == ("running", "")
+        assert (client.status.domain.state, client.status.domain.detail, client.status.domain.full) == ("running", "", False)
     assert (claim / "disk.img").stat().st_blocks * 512 >= 32 * MIB
 
 

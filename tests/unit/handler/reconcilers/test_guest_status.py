@@ -98,6 +98,27 @@ def test_the_condition_names_what_stopped_the_guest(state: DomainState, reason: 
     assert (found["status"], found["reason"]) == ("True", told)
 
 
+def test_a_full_disk_is_told_apart_and_named_with_what_to_do() -> None:
+    launcher = a_running("paused", "I/O error")
+    assert launcher.domain is not None
+    full = replace(launcher, domain=replace(launcher.domain, full=True, detail="disk 'data': no space left"))
+    conditions = guest_status.running(a_vm("Running"), full, None, NOW)["conditions"]
+    paused, ready = (objects.condition(conditions, kind) or {} for kind in ("Paused", "Ready"))
+
+    assert (paused["status"], paused["reason"]) == ("True", "DiskFull")
+    assert "expand the PersistentVolumeClaim or make room" in paused["message"]
+    assert paused["message"].endswith("unpause lets the guest go on (disk 'data': no space left)")
+    assert ready["message"] == f"the guest is paused: {paused['message']}"
+
+
+def test_a_launcher_that_says_full_of_a_guest_that_was_paused_on_request_changes_nothing() -> None:
+    launcher = a_running("paused", "user")
+    assert launcher.domain is not None
+    told = replace(launcher, domain=replace(launcher.domain, full=True))
+    found = objects.condition(guest_status.running(a_vm("Running"), told, None, NOW)["conditions"], "Paused") or {}
+    assert (found["reason"], found["message"]) == ("User", "paused on request")
+
+
 def test_a_guest_that_cannot_migrate_says_why() -> None:
     conditions = guest_status.running(a_vm("Running"), a_running(not_migratable="disk0 is local"), None, NOW)["conditions"]
 

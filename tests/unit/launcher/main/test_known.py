@@ -9,7 +9,7 @@ import pytest
 
 from launcher.domain import disk_origins, disks
 from launcher.domain.states import State
-from launcher.hypervisor.port import Observation
+from launcher.hypervisor.port import NO_SPACE, Observation
 from launcher.main import known, life
 from launcher.main.known import Known, Termination
 from launcher.main.life import Run, Step, Stopping
@@ -333,6 +333,16 @@ def test_disks_that_failed_are_named_as_the_specification_does(
     seen = dataclasses.replace(PAUSED, reason="I/O error", disk_errors=(("vda", "no space"),))
     found = known.observed(Known(machine=machine), seen, 9.0)
     assert found.status.domain == described(seen, detail)
+
+
+@pytest.mark.parametrize(
+    ("errors", "full"), [((), False), ((("vda", "I/O error"), ("vdb", NO_SPACE)), True), ((("vda", "I/O error"),), False)]
+)
+def test_a_disk_without_room_is_told_apart(errors: tuple[tuple[str, str], ...], full: bool) -> None:
+    seen = dataclasses.replace(PAUSED, reason="I/O error", disk_errors=errors)
+    told = known.observed(Known(), seen, 9.0).status.domain
+    assert told is not None
+    assert told.full is full
 
 
 def test_after_the_end_nothing_is_seen_any_more() -> None:
