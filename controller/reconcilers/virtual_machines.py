@@ -23,7 +23,7 @@ from controller.reconcilers import virtual_machine_plan as planning
 from controller.reconcilers.absences import Absences
 from controller.reconcilers.actions import REFUSED_SECONDS, Deeds, PodRefused, sooner
 from controller.reconcilers.endings import Endings
-from controller.reconcilers.launcher_pods import launcher_pod
+from controller.reconcilers.launcher_pods import downward_api, launcher_pod
 from controller.reconcilers.node_reports import NodeReports
 from controller.reconcilers.observed import Observed
 from controller.reconcilers.ownership import Reference
@@ -118,11 +118,18 @@ def trim_claim(claim: Object) -> Object:
 
 
 def trim_object(obj: Object) -> Object:
-    """Return a machine or Migration without what nobody here reads, and whoever wrote it may have made long."""
+    """Return a machine or Migration without what nobody here reads, and whoever wrote it may have made long.
+
+    Annotations are read for disks of type DownwardAPI.
+    """
     metadata = obj.get("metadata")
     if isinstance(metadata, dict):
         metadata.pop("managedFields", None)
+        is_readable = isinstance(metadata.get("annotations"), dict) and structure.has_sound_domain(obj)
+        asked = downward_api.annotations_read(obj) if is_readable else {}
         metadata.pop("annotations", None)
+        if asked:
+            metadata["annotations"] = asked
     return obj
 
 

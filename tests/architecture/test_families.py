@@ -21,9 +21,20 @@ MODELS, MEANINGS, NEEDS, XML = (
     "launcher/domain",
 )
 SHARED = {
-    MODELS: {"cloud_init", "cpu_names", "cpu_numa", "disk_driver", "disk_io_tune", "document", "images", "network_disks", "rules"},
+    MODELS: {
+        "cloud_init",
+        "cpu_names",
+        "cpu_numa",
+        "disk_driver",
+        "disk_io_tune",
+        "document",
+        "downward_api",
+        "images",
+        "network_disks",
+        "rules",
+    },
     MEANINGS: {"cpu_models", "cpu_numa", "devices", "disk_driver", "disk_io_tune", "given", "network_disks"},
-    NEEDS: {"access_credentials", "domain_xml", "launcher", "launcher_pod", "needs", "network_disks", "scheduling"},
+    NEEDS: {"access_credentials", "domain_xml", "downward_api", "launcher", "launcher_pod", "needs", "network_disks", "scheduling"},
     XML: {
         "cloud_init",
         "cpu_numa",

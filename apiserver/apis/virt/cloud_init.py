@@ -14,7 +14,10 @@ SECRET: Final = "Secret"  # noqa: S105 - a kind
 CONFIG_MAP: Final = "ConfigMap"
 FILES: Final = frozenset({SECRET, CONFIG_MAP})
 """Types of disks that hold the keys of an object as files."""
-MADE: Final = TYPES | FILES
+DOWNWARD_API: Final = "DownwardAPI"
+MOUNTED: Final = FILES | {DOWNWARD_API}
+"""Types of disks that hold files which the kubelet mounts in the pod."""
+MADE: Final = TYPES | MOUNTED
 """Types of disks whose image is made in the pod, of what the machine says and what the kubelet mounts."""
 
 DATA: Final = ("userData", "networkData", "metaData")

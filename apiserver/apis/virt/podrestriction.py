@@ -28,12 +28,16 @@ class Content:
     """Something with bytes of somebody's that a pod mounts."""
 
     kind: str
-    """``PersistentVolumeClaim``, ``Image``, ``Secret`` or ``ConfigMap``."""
+    """``PersistentVolumeClaim``, ``Image``, ``Secret``, ``ConfigMap`` or ``DownwardAPI``."""
     name: str
-    """Of the object in the pod's namespace; of an image its reference."""
+    """Of the object in the pod's namespace; of an image its reference; of a DownwardAPI empty."""
 
     def __str__(self) -> str:
         return f"{self.kind} {self.name}"
+
+
+_FIELDS: Final = Content(cloud_init.DOWNWARD_API, "")
+"""The pod's own fields."""
 
 
 def named_by(vm: Object) -> frozenset[Content]:
@@ -56,6 +60,8 @@ def _of_disk(disk: Object) -> Iterator[Content]:
         yield from (Content(cloud_init.SECRET, each[0]) for each in given if each is not None)
     elif kind in cloud_init.FILES:
         yield Content(kind, str(source.get("name") or ""))
+    elif kind == cloud_init.DOWNWARD_API:
+        yield _FIELDS
     elif kind == disks.IMAGE:
         yield Content(kind, str(source.get("reference") or ""))
     elif claim := disks.claim_of(disk):
@@ -124,6 +130,8 @@ def _excess(volume: Object, allowed: Iterable[Content]) -> Iterator[tuple[str, s
 
 def _excess_projected(source: Object, allowed: Iterable[Content]) -> Iterator[tuple[str, str]]:
     for field, of in source.items():
+        if field == "downwardAPI" and _FIELDS in allowed:
+            continue
         if field not in _PROJECTED:
             yield field, "no pod of a virtual machine has such a volume"
         elif (content := Content(_PROJECTED[field], str(of.get("name") or ""))) not in allowed:

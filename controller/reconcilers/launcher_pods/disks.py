@@ -8,6 +8,7 @@ from apiserver.apis.meta.objects import Object, dig
 from apiserver.apis.virt import cloud_init, layout
 from apiserver.apis.virt.hardware import disks, network_disks
 from controller.reconcilers import disk_claims
+from controller.reconcilers.launcher_pods import downward_api
 from controller.reconcilers.launcher_pods import network_disks as over_network
 from controller.reconcilers.launcher_pods.needs import MIB, Claims, Needs, image_source, in_mebibytes, projected
 
@@ -26,7 +27,7 @@ def needs(domain: Object, claims: Claims) -> Needs:
     """Return volumes of the disks, room for overlays, and for disks that are made in the pod."""
     total = _overlays(domain) + _made(domain)
     for position, disk in enumerate(disks.defaulted(domain)):
-        total += _disk(disk, volume(position), claims)
+        total += _disk(disk, volume(position), claims, domain)
     return total
 
 
@@ -78,14 +79,16 @@ def _made(domain: Object) -> Needs:
     )
 
 
-def _mounted(disk: Object) -> tuple[Object, ...]:
-    """Return what the kubelet mounts of Secrets or a ConfigMap for a disk, as sources of one volume."""
+def _mounted(disk: Object, domain: Object) -> tuple[Object, ...]:
+    """Return what the kubelet mounts for a disk, as sources of one volume."""
     source = dig(disk, "source") or {}
     match disk.get("type"):
         case cloud_init.SECRET:
             return ({"secret": {"name": str(source.get("name") or "")}},)
         case cloud_init.CONFIG_MAP:
             return ({"configMap": {"name": str(source.get("name") or "")}},)
+        case cloud_init.DOWNWARD_API:
+            return (downward_api.source(disk, domain),)
         case _:
             found = ((datum, cloud_init.reference(source, datum)) for datum in cloud_init.DATA)
             return tuple(
@@ -93,18 +96,18 @@ def _mounted(disk: Object) -> tuple[Object, ...]:
             )
 
 
-def _of_made(disk: Object, volume: str) -> Needs:
-    sources = _mounted(disk)
+def _of_made(disk: Object, volume: str, domain: Object) -> Needs:
+    sources = _mounted(disk, domain)
     if not sources:
         return Needs()
     mount = {"name": volume, "mountPath": f"{layout.SOURCES_DIRECTORY}/{disk['name']}", "readOnly": True}
     return Needs(volumes=(projected(volume, *sources),), mounts=(mount,))
 
 
-def _disk(disk: Object, volume: str, claims: Claims) -> Needs:
+def _disk(disk: Object, volume: str, claims: Claims, domain: Object) -> Needs:
     """Return what one disk needs."""
     if disk.get("type") in cloud_init.MADE:
-        return _of_made(disk, volume)
+        return _of_made(disk, volume, domain)
     if network_disks.is_network(disk):
         return over_network.needs(disk)
     if disk.get("type") == disks.EMPTY or disks.is_empty_drive(disk):

@@ -50,6 +50,8 @@ FIXED: Mapping[str, Any] = {
     "type": "CloudInitNoCloud",
     "source": {"metaDataBase64": base64.b64encode(b"instance-id: theirs\n").decode()},
 }
+LABELS = 'app="db"\nrole="main"'
+ITEMS = [{"path": "labels", "fieldRef": {"fieldPath": "metadata.labels"}}]
 LONG = "a" * (cloud_init.MAX_FILE_NAME - 2) + ".d"
 
 
@@ -77,6 +79,7 @@ def test_a_guest_reads_every_disk_that_is_made_for_it(start: Callable[[], Launch
     mount(pod.sources / "last", {"metaData": b'{"uuid": "mine"}'})
     mount(pod.sources / "answers", {"Autounattend.xml": b"<unattend/>", LONG: b"long", "empty": b""})
     mount(pod.sources / "config", {"config.ign": b"{}"})
+    mount(pod.sources / "fields", {"labels": LABELS.encode()})
     mount(pod.access_credentials / "0", {"keys": f"# mine\n\n{KEY}\n".encode()})
     mount(pod.access_credentials / "1", {"keys": f"{KEY} of the drive".encode()})
     machine = a_machine_of(
@@ -87,6 +90,7 @@ def test_a_guest_reads_every_disk_that_is_made_for_it(start: Callable[[], Launch
         FIXED,
         {"name": "answers", "type": "Secret", "source": {"name": "s"}, "target": {"bus": "scsi"}},
         {"name": "config", "type": "ConfigMap", "device": "disk", "source": {"name": "c", "volumeLabel": "ignition"}, "readOnly": True},
+        {"name": "fields", "type": "DownwardAPI", "device": "disk", "source": {"items": ITEMS, "volumeLabel": "fields"}},
     )
     with pod.client() as client, pod.console() as viewer:
         status = client.ask(messages.Sync(machine))
@@ -101,12 +105,13 @@ def test_a_guest_reads_every_disk_that_is_made_for_it(start: Callable[[], Launch
         assert json.loads(seed["meta-data"]) == {"instance-id": machine.uid, "local-hostname": "testvm", "public-keys": [KEY]}
         assert files(viewer, labels["cfgdata"]) == {"Autounattend.xml": "<unattend/>", LONG: "long", "empty": ""}
 
-        assert [label(viewer, each) for each in ("vda", "vdb", "vdc", "vdd", "vde")] == [
+        assert [label(viewer, each) for each in ("vda", "vdb", "vdc", "vdd", "vde", "vdf")] == [
             "cidata",
             "config-2",
             "config-2",
             "cidata",
             "ignition",
+            "fields",
         ]
         other = {"user-data": f"#cloud-config\npassword: {PASSWORD}", "network-config": "version: 2", "meta-data": "instance-id: mine"}
         assert files(viewer, "vda") == other
@@ -118,6 +123,7 @@ def test_a_guest_reads_every_disk_that_is_made_for_it(start: Callable[[], Launch
         assert files(viewer, "vdc") == {"openstack/latest/meta_data.json": '{"uuid": "mine"}'}
         assert files(viewer, "vdd") == {"user-data": "", "meta-data": "instance-id: theirs"}
         assert files(viewer, "vde") == {"config.ign": "{}"}
+        assert files(viewer, "vdf") == {"labels": LABELS}
         assert viewer.sh("cat /sys/block/vda/ro; echo x > /dev/vda") != "0"
         assert {each.name for each in pod.made.iterdir()} == {f"{disk['name']}.iso" for disk in machine.domain["devices"]["disks"]}
         assert {each.stat().st_mode & 0o777 for each in pod.made.iterdir()} == {0o600}

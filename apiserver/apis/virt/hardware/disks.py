@@ -111,7 +111,7 @@ def _in_bytes(disk: Object) -> Object:
 def _disk(said: Object, position: int) -> Object:
     is_made = said.get("type") in cloud_init.MADE
     # Cloud images come with kernels that know virtio and no SATA; installers and Windows look for answers on a CD-ROM.
-    is_cdrom = said.get("device", "cdrom" if said.get("type") in cloud_init.FILES else "disk") == "cdrom"
+    is_cdrom = said.get("device", "cdrom" if said.get("type") in cloud_init.MOUNTED else "disk") == "cdrom"
     disk: Object = {"name": f"disk{position}", "device": "cdrom" if is_cdrom else "disk", "readOnly": is_cdrom or is_made, **said}
     disk["target"] = {"bus": "sata" if is_cdrom else "virtio", **(said.get("target") or {})}
     unsaid = {"path": IMAGE_PATH} if said.get("type") == IMAGE else dict(network_disks.unsaid(said.get("type")))

@@ -207,6 +207,9 @@ CREATIONS: Final = MappingProxyType[str, Change](
         "the pod's own fields by projection": _volume(
             projected={"sources": [{"downwardAPI": {"items": [{"path": "x", "fieldRef": {"fieldPath": "metadata.name"}}]}}]}
         ),
+        "a label of the pod by projection": _volume(
+            projected={"sources": [{"downwardAPI": {"items": [{"path": "x", "fieldRef": {"fieldPath": "metadata.labels['a']"}}]}}]}
+        ),
         "the pod's own fields": _volume(downwardAPI={"items": [{"path": "x", "fieldRef": {"fieldPath": "metadata.name"}}]}),
         "NFS": _volume(nfs={"server": "10.0.0.1", "path": "/"}),
         "an ephemeral claim": _volume(ephemeral={"volumeClaimTemplate": {"spec": _CLAIM}}),

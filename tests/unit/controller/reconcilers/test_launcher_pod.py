@@ -69,11 +69,24 @@ FIRST_BOOT = a_vm(
                 },
                 {"name": "answers", "type": "Secret", "source": {"name": "unattend"}},
                 {"name": "config", "type": "ConfigMap", "source": {"name": "settings"}},
+                {
+                    "name": "fields",
+                    "type": "DownwardAPI",
+                    "source": {
+                        "items": [
+                            {"path": "labels", "fieldRef": {"fieldPath": "metadata.labels"}},
+                            {"path": "role", "fieldRef": {"fieldPath": "metadata.annotations['example.com/role']"}},
+                            {"path": "again", "fieldRef": {"fieldPath": "metadata.labels"}},
+                            {"path": "memory", "resourceFieldRef": {"resource": "limits.memory", "divisor": "1Mi"}},
+                        ]
+                    },
+                },
                 {"name": "said", "type": "CloudInitConfigDrive", "source": {"userData": "text"}},
             ],
         },
     },
 )
+FIRST_BOOT["metadata"] |= {"labels": {"app": "db"}, "annotations": {"example.com/role": "replica"}}
 CLAIMS: dict[str, Object | None] = {"myvolumeclaim": {"spec": {"volumeMode": "Filesystem"}}, "raw": {"spec": {"volumeMode": "Block"}}}
 NEAR = {"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": "a"}}}
 TERM = {"matchExpressions": [{"key": "disk", "operator": "In", "values": ["ssd"]}]}
@@ -194,7 +207,7 @@ def test_the_pod_passes_pod_security_restricted(name: str) -> None:
 
 
 DISK = st.fixed_dictionaries(
-    {"type": st.sampled_from(["Image", "PersistentVolumeClaim", "Secret", "ConfigMap", "CloudInitNoCloud"])},
+    {"type": st.sampled_from(["Image", "PersistentVolumeClaim", "Secret", "ConfigMap", "CloudInitNoCloud", "DownwardAPI"])},
     optional={"device": st.sampled_from(["disk", "cdrom"]), "readOnly": st.booleans(), "sizeLimit": st.sampled_from(["1Mi", "10Gi", "7G"])},
 )
 
@@ -204,6 +217,8 @@ def a_disk(drawn: Object) -> Object:
     disk = {key: value for key, value in drawn.items() if key != "sizeLimit"}
     if drawn["type"] == "CloudInitNoCloud":
         return disk | {"source": {"userData": "x", "metaDataSecretRef": {"name": "s"}}}
+    if drawn["type"] == "DownwardAPI":
+        return disk | {"source": {"items": [{"path": "x", "fieldRef": {"fieldPath": "metadata.name"}}]}}
     if drawn["type"] != "Image":
         return disk | {"source": {"name": "c"}}
     overlaid = drawn.get("device") != "cdrom" and not drawn.get("readOnly")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 
 import pytest
@@ -64,6 +65,21 @@ def test_of_a_machine_nothing_is_kept_that_nobody_reads() -> None:
     vm = a_vm()
     vm["metadata"] |= {"annotations": LONG, "managedFields": [{}], "labels": {"app": "db"}}
     assert trim_object(vm)["metadata"].keys() == a_vm()["metadata"].keys() | {"labels"}
+
+
+@pytest.mark.parametrize(
+    ("field", "kept"),
+    [("metadata.annotations['a.b/c']", {"a.b/c": "1"}), ("metadata.annotations", {"a.b/c": "1", "d": "2"}), ("metadata.labels", None)],
+)
+def test_annotations_are_kept_for_a_disk_that_has_them(field: str, kept: object) -> None:
+    item = {"path": "x", "fieldRef": {"fieldPath": field}}
+    vm = a_vm(domain={"devices": {"disks": [{"type": "DownwardAPI", "source": {"items": [item]}}]}})
+    given = {"a.b/c": "1", "d": "2", "kubectl.kubernetes.io/last-applied-configuration": "{}"}
+    for found in (given, "text", None):
+        vm["metadata"]["annotations"] = found
+        assert trim_object(copy.deepcopy(vm))["metadata"].get("annotations") == (kept if found is given else None)
+    vm["metadata"]["annotations"], vm["spec"]["domain"]["memory"] = given, "spoiled"
+    assert "annotations" not in trim_object(vm)["metadata"]
 
 
 TEXT = "x" * 1_000_000

@@ -227,6 +227,7 @@ CASES = {
                 {"name": "drive", "type": "CloudInitConfigDrive", "source": {}},
                 {"name": "answers", "type": "Secret", "source": {"name": "s"}, "target": {"bus": "scsi"}, "bootOrder": 1},
                 {"name": "config", "type": "ConfigMap", "device": "disk", "readOnly": False, "source": {"name": "c"}, "serial": "c1"},
+                {"name": "fields", "type": "DownwardAPI", "source": {"items": []}, "target": {"bus": "usb"}},
             ]
         },
         found={"seed": Found(direct=False)},

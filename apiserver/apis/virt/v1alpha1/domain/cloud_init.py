@@ -41,11 +41,15 @@ def validate_source(source: Object, path: Path) -> list[FieldError]:
 
 def validate_files(kind: str, source: Object, path: Path) -> list[FieldError]:
     """Return what is wrong with the source of a disk made of a Secret or ConfigMap."""
-    found = validate_object_name(kind, source.get("name") or "", path.child("name"))
+    return validate_object_name(kind, source.get("name") or "", path.child("name")) + validate_label(source, path)
+
+
+def validate_label(source: Object, path: Path) -> list[FieldError]:
+    """Return what is wrong with the name of the file system of such a disk."""
     label = source.get("volumeLabel")
-    if label is not None and not _LABEL.fullmatch(label):
-        found.append(invalid(path.child("volumeLabel"), label, "must be 1 to 16 alphanumeric characters, '_', '.' or '-'"))
-    return found
+    if label is None or _LABEL.fullmatch(label):
+        return []
+    return [invalid(path.child("volumeLabel"), label, "must be 1 to 16 alphanumeric characters, '_', '.' or '-'")]
 
 
 def validate_single(disks: Sequence[Object], path: Path) -> list[FieldError]:

@@ -13,10 +13,11 @@ from apiserver.apis.meta.schema import Int32, Model, Quantity
 from apiserver.apis.meta.validation import FieldError, Path, duplicate, forbidden, invalid, not_supported, required, too_long
 from apiserver.apis.virt import cloud_init as made
 from apiserver.apis.virt.hardware import disks as hardware
-from apiserver.apis.virt.v1alpha1.domain import cloud_init, disk_driver, disk_io_tune, network_disks
+from apiserver.apis.virt.v1alpha1.domain import cloud_init, disk_driver, disk_io_tune, downward_api, network_disks
 from apiserver.apis.virt.v1alpha1.domain.cloud_init import SecretKey
 from apiserver.apis.virt.v1alpha1.domain.disk_driver import BlockSize, DiskDriver
 from apiserver.apis.virt.v1alpha1.domain.disk_io_tune import IoTune
+from apiserver.apis.virt.v1alpha1.domain.downward_api import DownwardItem
 from apiserver.apis.virt.v1alpha1.domain.images import PullPolicy
 from apiserver.apis.virt.v1alpha1.domain.network_disks import NetworkSource
 from apiserver.apis.virt.v1alpha1.domain.rules import (
@@ -46,6 +47,7 @@ _FIELDS_OF_SOURCES: Final = {
     made.CONFIG_DRIVE: cloud_init.FIELDS,
     made.SECRET: {"name", "volumeLabel"},
     made.CONFIG_MAP: {"name", "volumeLabel"},
+    made.DOWNWARD_API: {"items", "volumeLabel"},
     **network_disks.FIELDS,
 }
 
@@ -85,8 +87,9 @@ class DiskSource(NetworkSource):
     )
     size: Quantity | None = Field(None, description="EmptyDisk: its size, of which all is requested of the node's disk for the pod.")
     volume_label: str | None = Field(
-        None, description="Secret, ConfigMap: the name of the disk's file system, at most 16 characters. Default cfgdata."
+        None, description="Secret, ConfigMap, DownwardAPI: the name of the disk's file system, at most 16 characters. Default cfgdata."
     )
+    items: list[DownwardItem] | None = Field(None, description="DownwardAPI: its files, as they are when the machine starts.")
     user_data: str | None = Field(
         None,
         description="CloudInit…: user data as text; passwords and keys belong into userDataSecretRef, because whoever may read machines "
@@ -123,19 +126,29 @@ class Disk(Model):
 
     name: str | None = Field(None, description="Its name, unique in the machine. Default disk<position>, counted from 0.")
     type: (
-        Literal["PersistentVolumeClaim", "Image", "EmptyDisk", "CloudInitNoCloud", "CloudInitConfigDrive", "Secret", "ConfigMap", "NBD"]
+        Literal[
+            "PersistentVolumeClaim",
+            "Image",
+            "EmptyDisk",
+            "CloudInitNoCloud",
+            "CloudInitConfigDrive",
+            "Secret",
+            "ConfigMap",
+            "DownwardAPI",
+            "NBD",
+        ]
         | None
     ) = Field(
         None,
         description="What holds the content. PersistentVolumeClaim: a claim, as a block device or as a file disk.img; lasts. Image: a "
         "container image; what the guest writes goes to an overlay that is gone when the machine is off. EmptyDisk: blank, and gone when "
         "the machine is off. CloudInitNoCloud, CloudInitConfigDrive: what cloud-init reads at the first boot, as a file system cidata or "
-        "config-2. Secret, ConfigMap: its keys as files of an ISO 9660 file system. These four are made anew at every start, and are "
-        "read-only. NBD: an export of a server that speaks this protocol, to which QEMU connects itself; its content is raw. A cdrom with "
-        "neither type nor source is a drive without a medium.",
+        "config-2. Secret, ConfigMap: its keys as files of an ISO 9660 file system. DownwardAPI: fields of the machine, and resources of "
+        "its pod, as files of one. These five are made anew at every start, and are read-only. NBD: an export of a server that speaks this "
+        "protocol, to which QEMU connects itself; its content is raw. A cdrom with neither type nor source is a drive without a medium.",
     )
     device: Literal["disk", "cdrom"] | None = Field(
-        None, description="What the guest takes it for. Default disk, for a Secret or ConfigMap cdrom."
+        None, description="What the guest takes it for. Default disk, for a Secret, ConfigMap or DownwardAPI cdrom."
     )
     source: DiskSource | None = Field(None, description="Where the content is. Only a drive without a medium has none.")
     target: DiskTarget | None = Field(None, description="How the guest sees it.")
@@ -223,6 +236,9 @@ def _validate_source(kind: str, source: Object, path: Path) -> list[FieldError]:
         return found + cloud_init.validate_source(source, path)
     if kind in made.FILES:
         return found + cloud_init.validate_files(kind, source, path)
+    if kind == made.DOWNWARD_API:
+        found += downward_api.validate_items(source.get("items"), path.child("items"))
+        return found + cloud_init.validate_label(source, path)
     name = source.get("name") or ""
     if not name:
         return [*found, required(path.child("name"), "the name of a PersistentVolumeClaim in the same namespace")]

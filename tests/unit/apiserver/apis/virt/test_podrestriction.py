@@ -143,6 +143,14 @@ def test_a_pod_that_mounts_what_the_machine_does_not_name_is_refused(change: Cha
         assert objections(VM, pod) == [f'pod "{pod["metadata"]["name"]}" mounts {words}']
 
 
+def test_fields_of_the_machine_are_mounted_for_a_machine_that_asks_for_them() -> None:
+    disk = {"type": "DownwardAPI", "source": {"items": [{"path": "name", "fieldRef": {"fieldPath": "metadata.name"}}]}}
+    asking = a_vm(domain={"devices": {"disks": [disk]}})
+    for pod in made(asking):
+        assert objections(asking, pod) == []
+        assert objections(a_vm(), pod) == [f'pod "{pod["metadata"]["name"]}" mounts downwardAPI as volume disk-0: {NO_SUCH}']
+
+
 def test_a_volume_of_several_kinds_is_looked_at_whole() -> None:
     """Kubernetes has none; who reads this has not to know that."""
     pod = made(VM)[0]

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import base64
 import copy
+import json
 from typing import Any
 
 import pytest
 
 from apiserver.apis.meta import decoding
-from apiserver.apis.virt import cloud_init
+from apiserver.apis.virt import cloud_init, downward_api
 from apiserver.apis.virt.hardware import disks as hardware
 from apiserver.apis.virt.v1alpha1 import access_credentials, defaults, types, validation
 
@@ -56,6 +57,7 @@ def in_base64(data: bytes) -> str:
         DRIVE,
         FILES,
         {**FILES, "type": "ConfigMap", "source": {"name": "a.b", "volumeLabel": "OEMDRV"}},
+        {"name": "fields", "type": "DownwardAPI", "source": {"items": [{"path": "x", "fieldRef": {"fieldPath": "metadata.name"}}]}},
         {**SEED, "device": "disk"},
         {**SEED, "device": "disk", "target": {"bus": "scsi"}},
         {**SEED, "readOnly": True, "bootOrder": 1, "serial": "seed"},
@@ -136,6 +138,71 @@ def test_a_key_that_no_secret_can_have_is_refused(key: str) -> None:
 )
 def test_a_disk_of_files_names_what_they_are_taken_from(kind: str, source: dict[str, Any], expected: str) -> None:
     assert of_source(kind, **source) == [expected]
+
+
+def of_item(**item: Any) -> list[str]:
+    found = of_source("DownwardAPI", items=[{"path": "x", **item}])
+    return [each.removeprefix("items[0].") for each in found]
+
+
+NAME: dict[str, Any] = {"fieldRef": {"fieldPath": "metadata.name"}}
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        *({"fieldRef": {"fieldPath": each}} for each in downward_api.FIELDS),
+        {"fieldRef": {"fieldPath": "metadata.labels['app']"}},
+        {"fieldRef": {"fieldPath": "metadata.annotations['example.com/Role']"}},
+        *({"resourceFieldRef": {"resource": each}} for each in downward_api.RESOURCES),
+        {"resourceFieldRef": {"resource": "limits.cpu", "divisor": "1m"}},
+        {"resourceFieldRef": {"resource": "limits.memory", "divisor": 1}},
+        {"resourceFieldRef": {"resource": "requests.ephemeral-storage", "divisor": "1Gi"}},
+        {**NAME, "path": "a" * cloud_init.MAX_FILE_NAME},
+    ],
+    ids=str,
+)
+def test_fields_and_resources_may_be_asked_for(item: dict[str, Any]) -> None:
+    assert of_item(**item) == []
+
+
+@pytest.mark.parametrize(
+    ("item", "expected"),
+    [
+        ({}, "fieldRef: Required value: or resourceFieldRef"),
+        ({**NAME, "resourceFieldRef": {"resource": "limits.cpu"}}, "resourceFieldRef: Forbidden: may not be set together with fieldRef"),
+        (
+            {"fieldRef": {"fieldPath": "spec.nodeName"}},
+            'fieldRef.fieldPath: Unsupported value: "spec.nodeName": supported values: "metadata.',
+        ),
+        ({"fieldRef": {"fieldPath": "metadata.labels['']"}}, "fieldRef.fieldPath: Invalid value: \"metadata.labels['']\""),
+        ({"fieldRef": {"fieldPath": "metadata.labels['a b']"}}, "fieldRef.fieldPath: Invalid value: \"metadata.labels['a b']\""),
+        ({"fieldRef": {"fieldPath": "metadata.labels['a']['b']"}}, "fieldRef.fieldPath: Unsupported value"),
+        ({"resourceFieldRef": {"resource": "limits.cpu", "divisor": "1Mi"}}, 'resourceFieldRef.divisor: Unsupported value: "1Mi"'),
+        ({"resourceFieldRef": {"resource": "limits.memory", "divisor": "1m"}}, 'resourceFieldRef.divisor: Unsupported value: "1m"'),
+        ({"resourceFieldRef": {"resource": "limits.memory", "divisor": "2Mi"}}, 'resourceFieldRef.divisor: Unsupported value: "2Mi"'),
+        *(({**NAME, "path": each}, "path: Invalid value") for each in ("", ".", "..", "..x", "a/b", "a b", "ä")),
+        ({**NAME, "path": "a" * (cloud_init.MAX_FILE_NAME + 1)}, "path: Too long"),
+    ],
+    ids=lambda each: str(each)[:60],
+)
+def test_what_no_kubelet_mounts_is_refused(item: dict[str, Any], expected: str) -> None:
+    found = of_item(**item)
+    assert found
+    assert all(each.startswith(expected) for each in found)
+
+
+def test_a_disk_of_fields_has_files_of_names_of_their_own() -> None:
+    for source in ("{}", '{"items": null}', '{"items": []}'):
+        assert of_source("DownwardAPI", **json.loads(source)) == ["items: Required value: the files of the disk"]
+    assert of_source("DownwardAPI", items=[{"path": each, **NAME} for each in "aba"]) == ['items[2].path: Duplicate value: "a"']
+    assert of_source("DownwardAPI", items=[{"path": "a", **NAME}], name="x", volumeLabel="") == [
+        "name: Forbidden: may not be set for a disk of type DownwardAPI",
+        "volumeLabel: Invalid value: \"\": must be 1 to 16 alphanumeric characters, '_', '.' or '-'",
+    ]
+    many = [{"path": str(each), **NAME} for each in range(downward_api.MAX_ITEMS + 1)]
+    (told,) = of_source("DownwardAPI", items=many)
+    assert told.startswith("items: Too many")
 
 
 def test_a_name_that_no_object_has_is_refused() -> None:

@@ -1,0 +1,51 @@
+"""Disks of type DownwardAPI: what the kubelet mounts for them.
+
+A guest asks for its machine's fields, and the kubelet knows the pod's. So virt-controller writes what is asked for into annotations of
+the pod, for the kubelet to mount. Resources are the pod's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from apiserver.apis.meta.objects import Object, dig
+from apiserver.apis.virt import cloud_init, downward_api, names
+from apiserver.apis.virt.described import domain_of
+from apiserver.apis.virt.hardware import disks
+from apiserver.apis.virt.hardware.given import Domain
+
+ANNOTATION: Final = "kubevirt.io/downward-api-"
+"""Followed by a number: a field of the machine, as a file of a disk."""
+
+
+def notes(vm: Object) -> dict[str, str]:
+    """Return the annotations of the machine's pod with the fields that its disks ask for."""
+    return {name: downward_api.value(vm, field) for field, name in _names(domain_of(vm)).items()}
+
+
+def annotations_read(vm: Object) -> dict[str, str]:
+    """Return the machine's own annotations that :func:`notes` reads; ``spec.domain`` is sound."""
+    return downward_api.annotations_read(vm, _names(domain_of(vm)))
+
+
+def source(disk: Object, domain: Object) -> Object:
+    """Return the source of a projected volume with the files of a disk."""
+    known = _names(domain)
+    return {"downwardAPI": {"items": [_item(each, known) for each in dig(disk, "source", "items") or ()]}}
+
+
+def _item(item: Object, known: Mapping[str, str]) -> Object:
+    path = {"path": str(item.get("path") or "")}
+    if (field := dig(item, "fieldRef", "fieldPath")) is not None:
+        return {**path, "fieldRef": {"apiVersion": "v1", "fieldPath": f"metadata.annotations['{known[str(field)]}']"}}
+    asked = dig(item, "resourceFieldRef") or {}
+    return {**path, "resourceFieldRef": {"containerName": names.CONTAINER, **asked}}
+
+
+def _names(domain: Domain) -> dict[str, str]:
+    """Return the annotation of each field that a disk asks for; one that several ask for has one."""
+    given = [each for each in disks.defaulted(domain) if each.get("type") == cloud_init.DOWNWARD_API]
+    asked = [each for disk in given for each in dig(disk, "source", "items") or ()]
+    fields = dict.fromkeys(str(field) for each in asked if (field := dig(each, "fieldRef", "fieldPath")) is not None)
+    return {field: f"{ANNOTATION}{number}" for number, field in enumerate(fields)}
