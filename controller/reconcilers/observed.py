@@ -39,6 +39,8 @@ class Observed:
     """Claims that this machine needs and that another one uses now, each with the name of that one."""
     mount_events: tuple[Object, ...] = ()
     """Events of its pod's kubelet about volumes that it cannot mount (:mod:`controller.reconcilers.mounted_sources`)."""
+    missing_networks: tuple[str, ...] = ()
+    """Networks that the machine names and that there are not, while it starts (:mod:`controller.reconcilers.networks`)."""
     nodes: tuple[Object, ...] = ()
     """All nodes, where a CPU may have to be chosen for the machine (:mod:`controller.reconcilers.node_pool`)."""
 

@@ -32,9 +32,9 @@ from apiserver.apis.meta.objects import (
     with_condition,
     without_condition,
 )
-from apiserver.apis.virt import chosen_cpu, names, phases, power, summary
+from apiserver.apis.virt import attachments, chosen_cpu, names, phases, power, summary
 from apiserver.apis.virt import conditions as words
-from controller.reconcilers import attempts, disk_claims, disruptions, mounted_sources, node_pool, pod_state, saying, silent_nodes
+from controller.reconcilers import attempts, disk_claims, disruptions, mounted_sources, networks, node_pool, pod_state, saying, silent_nodes
 from controller.reconcilers.actions import (
     MIN_LOOK_SECONDS,
     Action,
@@ -194,6 +194,8 @@ def _hand_over(seen: Observed, pod: Object) -> tuple[Action, ...]:
     conditions = saying.ready(seen, "False", "GuestNotStarted", f"the pod runs on {node}; virt-handler starts the guest")
     if words.waits_for_source(seen.vm):
         conditions = with_condition(conditions, _disks_ready(seen), now=times.to_rfc3339(seen.now))
+    if words.waits_for_network(seen.vm):
+        conditions = without_condition(conditions, words.NETWORK_READY)
     status = {
         **phases.enter(saying.status_of(seen), phases.SCHEDULED, seen.now),
         "nodeName": node,
@@ -211,6 +213,8 @@ def _hand_over(seen: Observed, pod: Object) -> tuple[Action, ...]:
 
 def _say_obstacle(seen: Observed, pod: Object) -> tuple[Action, ...]:
     found = pod_state.obstacle(pod)
+    if found is None and seen.missing_networks:
+        return _wait_for_networks(seen, phases.SCHEDULING)
     if found is None:
         return _say_sources_came(seen, pod) or _wait_for_sources(seen, pod) or _say_slow(seen, pod)
     reason, message = found
@@ -224,6 +228,11 @@ def _without_lack(seen: Observed, pod: Object, conditions: list[Object]) -> Obje
     """Return the status with these conditions; what a pod has mounted is not missing any more, whatever else is in its way."""
     if words.waits_for_source(seen.vm) and pod_state.has_volumes(pod):
         conditions = with_condition(conditions, _disks_ready(seen), now=times.to_rfc3339(seen.now))
+    return {**saying.status_of(seen), "conditions": conditions}
+
+
+def _without_network_lack(seen: Observed, message: str) -> Object:
+    conditions = without_condition(saying.ready(seen, "False", "PodNotRunning", message), words.NETWORK_READY)
     return {**saying.status_of(seen), "conditions": conditions}
 
 
@@ -245,14 +254,30 @@ def _wait_for_sources(seen: Observed, pod: Object) -> tuple[Action, ...]:
     return (*saying.write(seen, status, Emit("Warning", *lacking)), LookAgain(again))
 
 
+def _wait_for_networks(seen: Observed, phase: str) -> tuple[Action, ...]:
+    """Say which network is missing, before there is a pod or while the kubelet tries to make its sandbox, and look again."""
+    told = (words.NETWORK_NOT_FOUND, networks.message(seen.missing_networks))
+    lacking = saying.a_condition(seen, words.NETWORK_READY, "False", *told)
+    status = {
+        **phases.enter(saying.status_of(seen), phase, seen.now),
+        "conditions": with_condition(saying.ready(seen, "False", *told), lacking, now=times.to_rfc3339(seen.now)),
+        "observedGeneration": saying.generation(seen),
+    }
+    return (*saying.write(seen, status, Emit("Warning", *told)), LookAgain(networks.LOOK_SECONDS))
+
+
 def _say_slow(seen: Observed, pod: Object) -> tuple[Action, ...]:
-    """A volume that cannot be attached, a network that is not there, a large image: only the kubelet's Events say which."""
+    """A volume that cannot be attached, a network that cannot be joined, a large image: only the kubelet's Events say which."""
     bound_at = pod_state.bound_at(pod)
     if bound_at is None:
         return ()
+    if words.waits_for_network(seen.vm):
+        message = f"pod {name_of(pod)} has its networks; its container is being made"
+        return (*saying.write(seen, _without_network_lack(seen, message)), LookAgain(networks.LOOK_SECONDS))
     left = (times.parse(bound_at) - seen.now).total_seconds() + SLOW_SECONDS
     if left > 0:
-        return (LookAgain(min(max(left, MIN_LOOK_SECONDS), SLOW_SECONDS)),)
+        most = networks.LOOK_SECONDS if attachments.of(seen.vm) else SLOW_SECONDS
+        return (LookAgain(min(max(left, MIN_LOOK_SECONDS), most)),)
     pod_name, node = name_of(pod), pod_state.node_of(pod)
     message = f"node {node} has not got the volumes, the network or the image of pod {pod_name} ready yet: kubectl describe pod {pod_name}"
     return saying.say(seen, "False", "ContainerCreating", message, warn=True)
@@ -286,7 +311,8 @@ def _record_end(seen: Observed, wish: power.Power) -> tuple[Action, ...]:
     }
     if words.waits_for_image(seen.vm) or words.waits_for_source(seen.vm):  # nobody looks for it any more
         status["conditions"] = without_condition(status["conditions"], words.DISKS_READY)
-    for kind in (words.AGENT_CONNECTED, words.ACCESS_CREDENTIALS):
+    gone = (words.NETWORK_READY,) if words.waits_for_network(seen.vm) else ()
+    for kind in (words.AGENT_CONNECTED, words.ACCESS_CREDENTIALS, *gone):
         status["conditions"] = without_condition(status["conditions"], kind)
     for key in phases.OF_A_PLACE:
         status.pop(key, None)
@@ -332,6 +358,8 @@ def _start(seen: Observed, wish: power.Power) -> tuple[Action, ...]:
         held = one_line(", ".join(f"{claim} by virtual machine {other}" for claim, other in seen.rivals), pod_state.MAX_MESSAGE)
         message = f"PersistentVolumeClaim in use: {held}; the virtual machine starts when that is off"
         return _wait_for_disks(seen, words.DISK_IN_USE, message)
+    if seen.missing_networks:
+        return _wait_for_networks(seen, phases.PENDING)
     if dig(seen.vm, "spec", "nodeName") in seen.silence.missing:
         return silent_nodes.wait_for_node(seen)
     if pause := attempts.pause_before(wish, seen.rested):
@@ -387,6 +415,8 @@ def _record_start(seen: Observed, pod: Object, attempt: int, choice: node_pool.C
         "observedGeneration": saying.generation(seen),
     }
     status["conditions"] = without_condition(status["conditions"], words.DISRUPTION_TARGET)
+    if words.waits_for_network(seen.vm):
+        status["conditions"] = without_condition(status["conditions"], words.NETWORK_READY)
     for key in (*phases.OF_A_PLACE, "cpu"):  # of the attempt before
         status.pop(key, None)
     if choice is not None:

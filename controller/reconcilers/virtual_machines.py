@@ -18,7 +18,7 @@ from apiserver.apis.virt.hardware import interfaces
 from apiserver.apis.virt.resources import VIRTUAL_MACHINES
 from apiserver.client.informer import Informer
 from apiserver.client.rest import Client
-from controller.reconcilers import attempts, disk_claims, mounted_sources, node_pool, ownership, pod_state, readiness, validation
+from controller.reconcilers import attempts, disk_claims, mounted_sources, networks, node_pool, ownership, pod_state, readiness, validation
 from controller.reconcilers import virtual_machine_plan as planning
 from controller.reconcilers.absences import Absences
 from controller.reconcilers.actions import REFUSED_SECONDS, Deeds, PodRefused, sooner
@@ -326,6 +326,7 @@ class VirtualMachines:
             rested=self._endings.rested(vm, now),
             namesakes=() if attempts.is_open(vm) else self._namesakes(vm),
             rivals=() if attempts.is_open(vm) else self._rivals(vm),
+            missing_networks=await networks.missing(self._client, vm) if networks.is_to_look(vm) else (),
             mount_events=await self._mount_events(vm, pods, now),
             nodes=() if attempts.is_open(vm) or not chosen_cpu.is_to_choose(vm) else tuple(self._informers.nodes.list()),
         )

@@ -32,6 +32,8 @@ class Interface:
     model: str
     addresses: tuple[str, ...]
     """By which others reach the guest."""
+    network: str = ""
+    """As of :class:`Wanted`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +50,8 @@ class Wanted:
     """The pod's link to which the guest is joined."""
     bridge: str = network.BRIDGE
     tap: str = network.TAP
+    network: str = ""
+    """The NetworkAttachmentDefinition by which the pod has that link, namespace/name; empty: the pod's own network."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-
 from apiserver.apis.virt import network
 from handler.network.binding import Unsupported
 
@@ -18,11 +16,4 @@ def mac_address(vm_uid: str, interface: str, given: str = "") -> str:
         if problem := network.mac_problem(given):
             raise Unsupported(f"interface {interface}: MAC address {given!r} {problem}")
         return network.normal_mac(given)
-    digest = hashlib.sha256(f"{vm_uid}\0{interface}".encode()).digest()
-    while network.mac_problem(derived := _mac_of(digest)):
-        digest = hashlib.sha256(digest).digest()
-    return derived
-
-
-def _mac_of(digest: bytes) -> str:
-    return "02:" + ":".join(f"{byte:02x}" for byte in digest[:5])  # 02: locally administered, unicast
+    return network.derived_mac(vm_uid, interface)

@@ -2,40 +2,52 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from typing import Any, Final
 
+from apiserver.apis.virt import attachments
 from apiserver.apis.virt.described import domain_of
 from apiserver.apis.virt.hardware import interfaces
-from handler.network import binding, filters, masquerade, namespaces
+from handler.network import attached, binding, filters, masquerade, namespaces
 from handler.network.binding import Binding, Interface, Observed, Plan, Unsupported, Wanted
 from handler.network.macs import mac_address
 from handler.pods.process import Launcher
 
 BINDINGS: Final[Mapping[str, Binding]] = {"masquerade": masquerade.plan}
-"""By type of the interface."""
+"""To the pod's own network, by type of the interface."""
+FURTHER: Final[Mapping[str, Binding]] = {"bridge": attached.plan}
+"""To further networks, by type of the interface."""
 
 
 def wanted(vm: Mapping[str, Any]) -> tuple[Wanted, ...]:
     """Return the interfaces of ``spec.domain.devices.interfaces``, in order.
 
     Raises:
-        Unsupported: more than one, or a MAC address that no guest can have.
+        Unsupported: more than one is on the pod's own network, or one has a network or a MAC address that it cannot have.
     """
-    domain, uid = domain_of(vm), vm["metadata"]["uid"]
-    defaulted = interfaces.defaulted(domain)
-    if len(defaulted) > 1:
-        raise Unsupported("a pod has one network: more than one interface cannot be served")
-    return tuple(
-        Wanted(
-            name=each["name"],
-            type=each["type"],
-            mac=mac_address(uid, each["name"], each.get("mac") or ""),
-            model=each["model"],
-            queues=interfaces.queues(domain, each["model"]),
-        )
-        for each in defaulted
+    defaulted = interfaces.defaulted(domain_of(vm))
+    if sum(not each.get("network") for each in defaulted) > 1:
+        raise Unsupported("a pod has one network of its own: more than one interface cannot be joined to it")
+    networks = {each.interface: str(each) for each in attachments.of(vm)}
+    return tuple(_wanted(vm, each, networks.get(each["name"], "")) for each in defaulted)
+
+
+def _wanted(vm: Mapping[str, Any], interface: Mapping[str, Any], network: str) -> Wanted:
+    name = interface["name"]
+    if interface.get("network") and not network:
+        raise Unsupported(f"interface {name}: {str(interface['network'])[:80]!r} is no network that a pod may have")
+    found = Wanted(
+        name=name,
+        type=interface["type"],
+        mac=mac_address(vm["metadata"]["uid"], name, interface.get("mac") or ""),
+        model=interface["model"],
+        queues=interfaces.queues(domain_of(vm), interface["model"]),
     )
+    if not network:
+        return found
+    link, bridge, tap = attachments.link(name), attachments.bridge(name), attachments.tap(name)
+    return dataclasses.replace(found, network=network, uplink=link, bridge=bridge, tap=tap)
 
 
 def plans(vm: Mapping[str, Any], observed: Observed) -> tuple[Plan, ...]:
@@ -48,7 +60,7 @@ def plans(vm: Mapping[str, Any], observed: Observed) -> tuple[Plan, ...]:
 
 
 def _plan(interface: Wanted, observed: Observed) -> Plan:
-    found = BINDINGS.get(interface.type)
+    found = (FURTHER if interface.network else BINDINGS).get(interface.type)
     if found is None:
         raise Unsupported(f"interface {interface.name}: type {interface.type} is not known to this virt-handler")
     return found(interface, observed)

@@ -115,8 +115,8 @@ def running(vm: Object, observed: messages.Status, interfaces: Sequence[Interfac
         status["domain"]["cpuModel"] = chosen.model
     if interfaces is not None:
         status["interfaces"] = [_interface(each) for each in interfaces]
-        if interfaces and interfaces[0].addresses:
-            status["podIP"] = interfaces[0].addresses[0]
+        if own := next((each.addresses for each in interfaces if each.addresses and not each.network), None):
+            status["podIP"] = own[0]
     status["graphics"] = [{"type": each["type"]} for each in graphics.defaulted(domain_of(vm))]
     status.pop("vsock", None)
     if vsock.defaulted(domain_of(vm)) and domain.cid in vsock.CIDS:

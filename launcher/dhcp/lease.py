@@ -25,15 +25,20 @@ _SIOCGIFMTU: Final = 0x8921
 _MTU_BYTES: Final = 0xFFFF
 
 
+def is_served(machine: messages.Machine) -> bool:
+    """Return whether the guest is on its pod's own network; on others nobody asks virt-launcher for addresses."""
+    return any(each.tap == network.TAP for each in machine.interfaces)
+
+
 def of(machine: messages.Machine, bridge: socket.socket, resolv_conf: Path = RESOLV_CONF) -> Lease:
-    """Return the lease of the guest's one interface; ``bridge`` is any socket of the pod's network namespace.
+    """Return the lease of the guest's interface on the pod's own network; ``bridge`` is any socket of the pod's network namespace.
 
     Raises:
         OSError: there is no bridge.
     """
     dns, search = resolver(_read(resolv_conf))
     return Lease(
-        mac=machine.interfaces[0].mac,
+        mac=next(each.mac for each in machine.interfaces if each.tap == network.TAP),
         address=network.GUEST,
         server=network.GATEWAY,
         netmask=network.NETMASK,

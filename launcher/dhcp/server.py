@@ -39,12 +39,12 @@ class Server:
             self._socket = None
 
     def serve(self, machine: messages.Machine) -> None:
-        """Answer the guest from now on; nothing to do for a machine without interfaces, or the second time.
+        """Answer the guest from now on; nothing to do for a machine that is not on its pod's network, or the second time.
 
         Raises:
             OSError: virt-handler has not prepared the pod's network, or somebody else serves DHCP there.
         """
-        if self._socket is not None or not machine.interfaces:
+        if self._socket is not None or not lease.is_served(machine):
             return
         with contextlib.ExitStack() as stack:
             made = stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC))

@@ -39,11 +39,13 @@ NOT_FOUND_OF: Final[Mapping[str, str]] = {"Secret": "SecretNotFound", "ConfigMap
 """Reasons of DisksReady=False by what the kubelet misses, by virt-controller: the pod waits for it, or for a key of it."""
 DISKS_FOUND: Final = "Found"
 NETWORK_READY: Final = "NetworkReady"
-"""By virt-handler, where the network of the guest's pod could not be set up, and True once it could."""
+"""By virt-handler, where the network of the guest's pod could not be set up, and True once it could; by virt-controller before."""
 NETWORK_NOT_READY: Final = "NetworkNotReady"
 """Reason of NetworkReady=False while it is tried again, and of an Event."""
 NETWORK_NOT_SUPPORTED: Final = "NetworkNotSupported"
 """Reason of NetworkReady=False where it cannot be as the machine asks, and of an Event."""
+NETWORK_NOT_FOUND: Final = "NetworkNotFound"
+"""Reason of NetworkReady=False and of Ready=False, by virt-controller: a NetworkAttachmentDefinition does not exist."""
 
 TYPES: Final = (READY, PAUSED, DISKS_READY, NETWORK_READY, MIGRATABLE, AGENT_CONNECTED, ACCESS_CREDENTIALS, DISRUPTION_TARGET)
 """Types that a VirtualMachine's conditions may have."""
@@ -60,6 +62,12 @@ def waits_for_image(vm: Mapping[str, Any]) -> bool:
     """Whether the pod of a machine waits for the image of a disk to appear in its claim, or for room to create one."""
     found = objects.condition(objects.dig(vm, "status", "conditions"), DISKS_READY)
     return found is not None and found.get("status") == "False" and found.get("reason") in (DISK_IMAGE_NOT_FOUND, CLAIM_TOO_SMALL)
+
+
+def waits_for_network(vm: Mapping[str, Any]) -> bool:
+    """Return whether a machine waits for a NetworkAttachmentDefinition."""
+    found = objects.condition(objects.dig(vm, "status", "conditions"), NETWORK_READY)
+    return found is not None and found.get("status") == "False" and found.get("reason") == NETWORK_NOT_FOUND
 
 
 def waits_for_source(vm: Mapping[str, Any]) -> bool:

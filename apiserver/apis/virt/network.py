@@ -10,6 +10,7 @@ addresses that a guest cannot have.
 
 from __future__ import annotations
 
+import hashlib
 import re
 from typing import Final
 
@@ -44,6 +45,18 @@ def normal_mac(mac: str) -> str:
 def is_mac(text: str) -> bool:
     """Return whether a text is a MAC address in one of the two usual notations."""
     return _MAC.fullmatch(normal_mac(text)) is not None
+
+
+def derived_mac(vm_uid: str, interface: str) -> str:
+    """Return the MAC address that follows from a machine and the name of its interface, the same in every pod of it."""
+    digest = hashlib.sha256(f"{vm_uid}\0{interface}".encode()).digest()
+    while mac_problem(derived := _mac_of(digest)):
+        digest = hashlib.sha256(digest).digest()
+    return derived
+
+
+def _mac_of(digest: bytes) -> str:
+    return "02:" + ":".join(f"{byte:02x}" for byte in digest[:5])  # 02: locally administered, unicast
 
 
 def mac_problem(mac: str) -> str:

@@ -3,7 +3,8 @@
 virt-handler puts a guest into the pod whose uid the status of its VirtualMachine, or of a Migration, says, and shows the guest what is
 mounted there. Whoever writes that status therefore chooses what the guest sees. So the pod has to be of the machine's namespace, be
 controlled by the machine, and mount no claim, image, Secret or ConfigMap that the machine does not name. None of what is looked at here but
-the owner can be changed in a pod that exists, and a uid is never given again: what was true when the uid was written stays true.
+the owner and the annotation of networks can be changed in a pod that exists, and a uid is never given again: what was true when the uid was
+written stays true. The nodes read that annotation when a pod starts, which whoever writes it later comes too late for.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from apiserver.apis.meta.objects import controller_of, dig, name_of, namespace_of, uid_of
-from apiserver.apis.virt import access_credentials, cloud_init, phases
+from apiserver.apis.virt import access_credentials, attachments, cloud_init, phases
 from apiserver.apis.virt.described import domain_of
 from apiserver.apis.virt.hardware import disks, firmware
 
@@ -85,7 +86,7 @@ def objections(vm: Object, pod: Object | None, name: str, uid: str) -> list[str]
     allowed = named_by(vm)
     for volume in dig(pod, "spec", "volumes") or ():
         found += [f'pod "{name}" mounts {each} as volume {volume.get("name")}: {why}' for each, why in _excess(volume, allowed)]
-    return found
+    return found + [f'pod "{name}" has {each}' for each in attachments.excess(vm, pod)]
 
 
 def brings(migration: Object, vm: Object, pod_uid: str) -> bool:

@@ -11,7 +11,7 @@ from typing import Final
 
 from apiserver.apis.core.resources import PODS
 from apiserver.apis.meta.objects import Object, dig, labels_of, name_of, namespace_of, owner_reference, uid_of
-from apiserver.apis.virt import layout, names
+from apiserver.apis.virt import attachments, layout, names
 from apiserver.apis.virt.described import domain_of
 from apiserver.apis.virt.resources import VIRTUAL_MACHINES
 from controller.reconcilers.launcher_pods import (
@@ -125,6 +125,7 @@ def _pod(
                 names.ATTEMPT_ANNOTATION: str(attempt),
                 "kubectl.kubernetes.io/default-container": names.CONTAINER,
                 **downward_api.notes(vm),
+                **attachments.pod_annotations(vm),
             },
             "ownerReferences": [owner_reference(vm, VIRTUAL_MACHINES)],
         },

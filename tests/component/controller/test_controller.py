@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
@@ -12,10 +13,11 @@ import pytest
 
 from apiserver.apis.meta import errors
 from apiserver.apis.meta.objects import condition, dig, name_of, uid_of
-from apiserver.apis.virt import names
+from apiserver.apis.virt import attachments, names
 from apiserver.client.rest import Client
 from controller.manager import options, wiring
 from controller.manager.metrics import Metrics
+from controller.reconcilers import networks
 from controller.runtime.clock import SystemClock
 from controller.runtime.recorder import Recorder
 from tests.fakes import podrestricting, rbac
@@ -26,6 +28,7 @@ MIGRATIONS = "/apis/kubevirt.io/v1alpha1/migrations"
 PODS = "/api/v1/pods"
 CLAIMS = "/api/v1/persistentvolumeclaims"
 NODES = "/api/v1/nodes"
+NETWORKS = "/apis/k8s.cni.cncf.io/v1/network-attachment-definitions"
 EVENTS = "/api/v1/events"
 LEASES = "/apis/coordination.k8s.io/v1/leases"
 
@@ -170,6 +173,30 @@ async def test_a_missing_claim_is_said_and_the_machine_starts_when_it_appears(ap
     assert pod["spec"]["containers"][0]["volumeDevices"] == [{"name": "disk-0", "devicePath": "/var/lib/kubevirt/disks/disk0"}]
     await cluster.phase_is("Scheduling")
     await cluster.until(lambda: "ClaimNotFound" in cluster.events(), "event")
+
+
+async def test_a_missing_network_is_said_and_the_machine_starts_when_it_appears(
+    api: FakeAPI, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(networks, "LOOK_SECONDS", 0.05)
+    cards = [{"name": "default"}, {"name": "lan", "network": "lan"}, {"name": "wan", "network": "default/wan"}]
+    await api.put(NETWORKS, {"metadata": {"name": "wan", "namespace": "default"}})
+    await api.put(VMS, a_vm(domain={"memory": {"guest": "64Mi"}, "devices": {"interfaces": cards}}))
+    await cluster.phase_is("Pending")
+    lacking = condition(cluster.vm()["status"]["conditions"], "NetworkReady")
+    assert lacking is not None
+    assert (lacking["status"], lacking["reason"]) == ("False", "NetworkNotFound")
+    assert lacking["message"] == "NetworkAttachmentDefinition not found: ns/lan; the virtual machine starts when it exists"
+    assert api.all(PODS) == []
+    await api.put(NETWORKS, {"metadata": {"name": "lan", "namespace": "ns"}})
+    pod = await cluster.pod()
+    asked = json.loads(pod["metadata"]["annotations"][attachments.ANNOTATION])
+    assert [(each["namespace"], each["name"]) for each in asked] == [("ns", "lan"), ("default", "wan")]
+    await cluster.phase_is("Scheduling")
+    assert condition(cluster.vm()["status"]["conditions"], "NetworkReady") is None
+    await cluster.start_pod(pod)
+    await cluster.phase_is("Scheduled")
+    await cluster.until(lambda: "NetworkNotFound" in cluster.events(), "event")
 
 
 async def test_a_guest_that_powers_off_by_itself_is_not_started_again(api: FakeAPI, cluster: Cluster) -> None:

@@ -9,7 +9,8 @@ from apiserver.apis.virt.hardware.given import Domain
 
 def defaulted(domain: Domain) -> list[Object]:
     """Return ``devices.interfaces``, each with ``type`` and ``model``; one where nothing is said."""
-    return [{"type": "masquerade", "model": "virtio", **each} for each in given.devices(domain, "interfaces", [{"name": "default"}])]
+    found = given.devices(domain, "interfaces", [{"name": "default"}])
+    return [{"type": "bridge" if "network" in each else "masquerade", "model": "virtio", **each} for each in found]
 
 
 def queues(domain: Domain, model: str) -> int:

@@ -153,6 +153,19 @@ LESS = a_vm(
 HOST = a_vm(domain={"cpu": {"model": "host-model"}, "devices": {"graphics": []}})
 MOVE_HOST = replace(MOVE, source_labels={"host-model-cpu.node.kubevirt.io/EPYC-Rome": "true", "cpu-feature.node.kubevirt.io/avx2": "true"})
 
+NETWORKS = a_vm(
+    domain={
+        "memory": {"guest": "128Mi"},
+        "devices": {
+            "graphics": [],
+            "interfaces": [
+                {"name": "default"},
+                {"name": "lan", "network": "lan", "mac": "52-54-00-AA-BB-CC"},
+                {"name": "wan", "type": "bridge", "network": "default/wan"},
+            ],
+        },
+    }
+)
 VSOCK = a_vm(domain={"memory": {"guest": "128Mi"}, "devices": {"graphics": [], "interfaces": [], "vsock": {"model": "virtio"}}})
 
 NETWORK_DISKS = a_vm(
@@ -165,6 +178,7 @@ NETWORK_DISKS = a_vm(
 PODS = {
     "network-disks": launcher_pod(NETWORK_DISKS, 1, {}, SETTINGS, Placement()),
     "vsock": launcher_pod(VSOCK, 1, {}, SETTINGS, Placement()),
+    "networks": launcher_pod(NETWORKS, 1, {}, SETTINGS, Placement()),
     "processor": launcher_pod(PROCESSOR, 1, {}, SETTINGS, Placement(kvm=True)),
     "processor-with-less": target_pod(LESS, a_migration(), 1, {}, SETTINGS, MOVE),
     "processor-of-the-node": target_pod(HOST, a_migration(), 1, {}, SETTINGS, MOVE_HOST),

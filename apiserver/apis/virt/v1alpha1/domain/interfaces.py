@@ -8,8 +8,9 @@ from pydantic import Field
 
 from apiserver.apis.meta.schema import Model
 from apiserver.apis.meta.validation import FieldError, Path, forbidden, invalid
-from apiserver.apis.virt import network
+from apiserver.apis.virt import attachments, network
 from apiserver.apis.virt.hardware import interfaces as hardware
+from apiserver.apis.virt.network import EXAMPLE_MAC
 from apiserver.apis.virt.v1alpha1.domain.rules import Object, validate_count, validate_device_name, validate_unique
 
 MAX_INTERFACES: Final = 8
@@ -19,15 +20,19 @@ class Interface(Model):
     """One network interface of the guest."""
 
     name: str = Field(description="Its name, unique in the machine.")
-    type: Literal["masquerade"] | None = Field(
+    type: Literal["masquerade", "bridge"] | None = Field(
         None,
-        description="How it is joined to the pod's network. masquerade (the default): the guest has a private address behind the pod's, "
-        "and what reaches the pod's address reaches the guest.",
+        description="How it is joined to its network. masquerade (the default on the pod's own): the guest has a private address behind "
+        "the pod's, and what reaches the pod's address reaches the guest. bridge (the default on further networks): the guest is on "
+        "the network's own layer 2, with its MAC address; which addresses it has there is its own business.",
+    )
+    network: str | None = Field(
+        None,
+        description="A further network of the pod: the name of a NetworkAttachmentDefinition of the machine's namespace, or default/NAME. "
+        "The nodes need a plugin such as Multus. Default: the pod's own network.",
     )
     model: Literal["virtio", "e1000", "e1000e", "rtl8139"] | None = Field(None, description="The emulated card. Default virtio.")
-    mac: str | None = Field(
-        None, description=f"The card's address, like {network.EXAMPLE_MAC}. Default: one that follows from the machine's uid."
-    )
+    mac: str | None = Field(None, description=f"The card's address, like {EXAMPLE_MAC}. Default: one that follows from the machine's uid.")
 
 
 def validate(domain: Object, path: Path) -> list[FieldError]:
@@ -37,7 +42,7 @@ def validate(domain: Object, path: Path) -> list[FieldError]:
     for position, interface in enumerate(interfaces):
         found += _validate_interface(interface, path.index(position))
     found += validate_unique(interfaces, "name", path) + validate_unique(interfaces, "mac", path)
-    if sum(each["type"] == "masquerade" for each in interfaces) > 1:
+    if sum(each.get("network") is None for each in interfaces) > 1:
         found.append(forbidden(path, "only one interface can be joined to the pod's network"))
     return found
 
@@ -47,4 +52,14 @@ def _validate_interface(interface: Object, path: Path) -> list[FieldError]:
     mac = interface.get("mac")
     if mac and (problem := network.mac_problem(mac)):
         found.append(invalid(path.child("mac"), mac, problem))
+    return found + _validate_network(interface, path)
+
+
+def _validate_network(interface: Object, path: Path) -> list[FieldError]:
+    given, kind = interface.get("network"), interface["type"]
+    if given is None:
+        return [] if kind == "masquerade" else [forbidden(path.child("type"), f"type {kind} needs a further network: set network, too")]
+    found = [invalid(path.child("network"), given, problem)] if (problem := attachments.problem(given)) else []
+    if kind == "masquerade":
+        found.append(forbidden(path.child("type"), "may not be masquerade beside network: only the pod's own network can be masqueraded"))
     return found

@@ -326,6 +326,24 @@ def test_an_unknown_null_is_told_and_a_known_one_says_nothing() -> None:
             'spec.domain.devices.interfaces[0].mac: Invalid value: "02:00:00:00:00:01": is the address of the guest\'s gateway or of the '
             "node's end of its cable; choose another one such as 52:54:00:c0:ff:ee",
         ),
+        *(
+            (
+                _devices(interfaces=[{"name": "a", "network": given}]),
+                f'spec.domain.devices.interfaces[0].network: Invalid value: "{given}": must be the name of a NetworkAttachmentDefinition '
+                "of the machine's own namespace (a DNS-1123 label, which Multus asks for), or default/NAME; pods get no networks of other "
+                "namespaces",
+            )
+            for given in ("", "kube-system/lan", "default/", "/lan", "default/a/b", "a.b", "lan@eth0", "lan,wan", "[{}]", "A")
+        ),
+        (
+            _devices(interfaces=[{"name": "a", "network": "lan", "type": "masquerade"}]),
+            "spec.domain.devices.interfaces[0].type: Forbidden: may not be masquerade beside network: only the pod's own network can be "
+            "masqueraded",
+        ),
+        (
+            _devices(interfaces=[{"name": "a", "type": "bridge"}]),
+            "spec.domain.devices.interfaces[0].type: Forbidden: type bridge needs a further network: set network, too",
+        ),
         (_devices(interfaces=[{"name": "a", "mac": "02-00-00-00-00-01"}]), None),
         (_devices(interfaces=[{"name": "a", "mac": "02:00:00:00:00:02"}]), None),
         (_devices(interfaces=[{"name": "a", "mac": "FF:FF:FF:FF:FF:FF"}]), None),

@@ -1,0 +1,161 @@
+"""A guest on a further network of its pod: real kernel, real taps, frames made by hand."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import socket
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import pytest
+
+from apiserver.apis.virt import attachments, network
+from handler.network import namespaces, setup
+from tests.host.handler import frames, pods
+from tests.host.handler.frames import ARP, IPV4, arp, bpdu, ethernet, ping, tagged, udp
+from tests.host.handler.pods import CALLER, POD, Ear, Pod, Tap, run
+
+pytestmark = pytest.mark.host
+
+MAC, OTHER = "52:54:00:00:00:77", "52:54:00:00:00:99"
+GUEST, NEIGHBOUR = "192.168.7.2", "192.168.7.1"
+LINK, BRIDGE, TAP = attachments.link("lan"), attachments.bridge("lan"), attachments.tap("lan")
+EVIL, LAST = b"EVIL-FRAME", b"LAST-FRAME"
+ARP_REPLY = b"\x08\x06\0\1\x08\0\6\4\0\2"
+VM: dict[str, Any] = {
+    "metadata": {"name": "testvm", "namespace": "default", "uid": "3f0e"},
+    "spec": {"domain": {"devices": {"interfaces": [{"name": "default"}, {"name": "lan", "network": "lan", "mac": MAC}]}}},
+}
+
+
+@pytest.fixture
+def pod() -> Iterator[Pod]:
+    """A pod with a second cable, as a CNI plugin leaves it: the guest's MAC address on it, and an address of an IPAM."""
+    with pods.a_pod() as made:
+        run("ip", "-n", made.caller, "link", "add", "lan", "mtu", "1400", "type", "veth", "peer", "name", LINK, "netns", made.name)
+        run("ip", "-n", made.name, "link", "set", LINK, "mtu", "1400", "address", MAC)
+        run("ip", "-n", made.name, "address", "add", "192.168.7.9/24", "dev", LINK)
+        run("ip", "-n", made.caller, "address", "add", f"{NEIGHBOUR}/24", "dev", "lan")
+        for name, link in ((made.name, LINK), (made.caller, "lan")):
+            run("ip", "-n", name, "link", "set", link, "up")
+        yield made
+
+
+class World:
+    def __init__(self, pod: Pod) -> None:
+        self.pod = pod
+        self.tap = Tap(pod, TAP)
+        self.lan = pod.outside(lambda: Ear("lan"))
+        self.peer = pod.outside(lambda: Ear("peer"))
+
+    def close(self) -> None:
+        self.tap.close()
+        self.lan.close()
+        self.peer.close()
+
+
+@pytest.fixture
+async def world(pod: Pod) -> AsyncIterator[World]:
+    await setup.prepare(VM, pod.launcher)
+    made = World(pod)
+    yield made
+    made.close()
+
+
+def mine(payload: bytes, kind: int = IPV4, destination: str = frames.BROADCAST) -> bytes:
+    return ethernet(MAC, kind, payload, destination)
+
+
+LEGAL = mine(udp(GUEST, NEIGHBOUR, LAST))
+
+
+async def test_the_guest_is_a_neighbour_with_its_own_mac_and_whatever_address_it_likes(world: World) -> None:
+    assert world.tap.send(mine(arp(1, MAC, GUEST, NEIGHBOUR), ARP))
+    answered = world.tap.receive(lambda frame: frame[12:14] == b"\x08\x06" and frame[20:22] == b"\0\2")
+    assert answered[:6] == frames.mac(MAC)
+    neighbour = ":".join(f"{byte:02x}" for byte in answered[6:12])
+    world.tap.send(mine(ping(GUEST, NEIGHBOUR), destination=neighbour))
+    world.tap.receive(lambda frame: frame[12:14] == b"\x08\x00" and frame[23] == 1 and frame[34] == 0)  # ICMP: echo reply
+
+
+async def test_both_networks_are_there_and_the_pod_keeps_its_own_address_alone(world: World) -> None:
+    links = {each["ifname"]: each for each in await namespaces.links(world.pod.launcher.network)}
+    assert {"eth0", network.BRIDGE, network.TAP, LINK, BRIDGE, TAP} <= links.keys()
+    addresses = {name: [each["local"] for each in link["addr_info"]] for name, link in links.items()}
+    assert POD in addresses["eth0"]
+    assert addresses[LINK] == addresses[BRIDGE] == addresses[TAP] == []
+    assert [links[name]["mtu"] for name in (LINK, BRIDGE, TAP)] == [1400, 1400, 1400]
+    assert MAC not in {link["address"] for link in links.values()}
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        ethernet(OTHER, IPV4, udp(GUEST, NEIGHBOUR, EVIL)),
+        ethernet(OTHER, ARP, arp(2, OTHER, GUEST, NEIGHBOUR) + EVIL),
+        tagged(ethernet(OTHER, IPV4, udp(GUEST, NEIGHBOUR, EVIL)), 7),
+        bpdu(MAC) + EVIL,
+    ],
+    ids=["another MAC address", "ARP from another MAC address", "another MAC address in a VLAN", "a bridge's message"],
+)
+async def test_a_frame_that_is_not_of_the_guest_goes_nowhere(world: World, frame: bytes) -> None:
+    for _ in range(3):
+        assert world.tap.send(frame)
+    world.tap.send(LEGAL)
+    assert EVIL not in b"".join(world.lan.until(LAST))
+    counters = run("ip", "netns", "exec", world.pod.name, "nft", "list", "counters", "table", "netdev", f"kubevirt_{TAP}")
+    assert counters.count("packets 3 ") == 1, counters
+
+
+@pytest.mark.parametrize("sender", ["guest", "neighbour"])
+async def test_nobody_on_the_network_reaches_the_pod_or_what_is_behind_it(world: World, sender: str) -> None:
+    """The pod forwards packets for its masqueraded network: those of a neighbour must not be among them."""
+    (bridge,) = (each["address"] for each in await namespaces.links(world.pod.launcher.network) if each["ifname"] == BRIDGE)
+    source = MAC if sender == "guest" else OTHER
+    sent = [
+        ethernet(source, IPV4, udp(GUEST, CALLER, EVIL), bridge),  # through the pod into the cluster
+        ethernet(source, IPV4, udp(GUEST, network.GUEST, EVIL), bridge),
+        ethernet(source, ARP, arp(1, source, GUEST, POD), frames.BROADCAST),  # who has the pod's address?
+    ]
+    own = Tap(world.pod)
+    for frame in sent:
+        if sender == "guest":
+            world.tap.send(frame)
+        else:
+            world.pod.outside(functools.partial(_send, "lan", frame))
+    world.tap.send(LEGAL)
+    assert ARP_REPLY not in b"".join(world.lan.until(LAST))
+    own.send(ethernet(setup.wanted(VM)[0].mac, IPV4, udp(network.GUEST, CALLER, LAST), network.BRIDGE_MAC))
+    assert EVIL not in b"".join(world.peer.until(LAST))
+    assert LAST in _called(world.pod, own)
+    own.close()
+
+
+def _send(device: str, frame: bytes) -> None:
+    with socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as raw:
+        raw.bind((device, 0))
+        raw.send(frame)
+
+
+def _called(pod: Pod, guest: Tap) -> bytes:
+    """Return the first that the guest gets of what was sent before, and of the calls of somebody who calls until one arrives."""
+    for _ in range(30):
+        pod.outside(_call)
+        with contextlib.suppress(TimeoutError):
+            return guest.receive(lambda frame: EVIL in frame or LAST in frame, 1.0)
+    raise AssertionError("no call arrived")
+
+
+def _call() -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as caller:
+        caller.sendto(LAST, (POD, 4001))
+
+
+async def test_it_can_be_done_again_and_the_filters_stay(world: World) -> None:
+    await setup.prepare(VM, world.pod.launcher)
+    await test_the_guest_is_a_neighbour_with_its_own_mac_and_whatever_address_it_likes(world)
+    for _ in range(3):
+        world.tap.send(ethernet(OTHER, IPV4, udp(GUEST, NEIGHBOUR, EVIL)))
+    world.tap.send(LEGAL)
+    assert EVIL not in b"".join(world.lan.until(LAST))

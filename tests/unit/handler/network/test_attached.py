@@ -1,0 +1,97 @@
+"""Further networks: what the pod is made to be, and what is told where it has no such network."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from apiserver.apis.virt import attachments, network
+from handler.network import attached, binding, setup
+from handler.network.binding import Link, Observed, Unsupported
+from tests.unit.handler.network.test_binding import EMPTY
+
+MAC = "52:54:00:aa:bb:cc"
+CARD = {"name": "lan", "network": "lan", "mac": MAC}
+LINK = attachments.link("lan")
+SEEN = Observed((*EMPTY.links, Link(LINK, MAC, 1400, ("10.77.0.2/24",))))
+
+
+def a_vm(*interfaces: dict[str, Any]) -> dict[str, Any]:
+    metadata = {"name": "testvm", "namespace": "ns", "uid": "3f0e"}
+    return {"metadata": metadata, "spec": {"domain": {"devices": {"interfaces": list(interfaces)}}}}
+
+
+def script(seen: Observed, **card: Any) -> list[str]:
+    (plan,) = setup.plans(a_vm({**CARD, **card}), seen)
+    return plan.script.splitlines()
+
+
+def test_each_network_has_parts_of_its_own() -> None:
+    own, lan, wan = setup.wanted(a_vm({"name": "default"}, CARD, {"name": "wan", "network": "default/wan"}))
+    assert [each.network for each in (own, lan, wan)] == ["", "ns/lan", "default/wan"]
+    assert [each.type for each in (own, lan, wan)] == ["masquerade", "bridge", "bridge"]
+    assert len({part for each in (own, lan, wan) for part in (each.uplink, each.bridge, each.tap)}) == 9
+    assert all(len(part) < 16 for part in (lan.uplink, lan.bridge, lan.tap))
+    assert (own.uplink, own.bridge, own.tap) == (network.UPLINK, network.BRIDGE, network.TAP)
+
+
+def test_the_guests_address_is_taken_off_the_link_and_nothing_else_stays_on_it() -> None:
+    lines = script(SEEN)
+    assert f"address flush dev {LINK}" in lines
+    assert f"link set dev {LINK} address {network.derived_mac(MAC, 'uplink')}" in lines
+    assert not any(line.startswith("address replace") for line in lines)
+    moved = Observed((*EMPTY.links, Link(LINK, network.derived_mac(MAC, "uplink"), 1400, ())))
+    assert not any(line.startswith(f"link set dev {LINK} address") for line in script(moved))
+
+
+def test_what_exists_is_not_made_again() -> None:
+    assert any(line.startswith("link add") for line in script(SEEN))
+    assert any(line.startswith("tuntap add") for line in script(SEEN))
+    made = Observed((*SEEN.links, *(Link(each("lan"), "", 1400, ()) for each in (attachments.bridge, attachments.tap))))
+    assert not any(line.startswith(("link add", "tuntap add")) for line in script(made))
+
+
+def test_the_filters_are_there_before_a_frame_can_pass() -> None:
+    lines = script(SEEN)
+    loaded = lines.index("}", lines.index(f"  exit {binding.NO_FILTER}"))
+    for name in (attachments.tap("lan"), LINK):
+        of_it = [position for position, line in enumerate(lines) if line.startswith(f"link set dev {name} ")]
+        raised = [position for position in of_it if lines[position].endswith(" up") or " master " in lines[position]]
+        assert len(raised) == 2
+        assert min(raised) > loaded
+    tap = attachments.tap("lan")
+    assert f"  nft list table netdev {attached.table(tap)} >/dev/null 2>&1 || ip link set dev {tap} down" in lines
+
+
+def test_bridge_and_tap_are_as_large_as_the_network() -> None:
+    assert sum(" mtu 1400" in line for line in script(SEEN)) == 2
+
+
+def test_a_card_of_several_queues_has_a_tap_of_several() -> None:
+    vm = a_vm(CARD)
+    vm["spec"]["domain"] |= {"cpu": {"cores": 2}}
+    vm["spec"]["domain"]["devices"]["networkInterfaceMultiqueue"] = True
+    (plan,) = setup.plans(vm, SEEN)
+    assert "multi_queue\n" in plan.script
+
+
+def test_the_address_of_a_further_network_is_not_the_pods() -> None:
+    (plan,) = setup.plans(a_vm(CARD), SEEN)
+    assert (plan.interface.network, plan.interface.addresses, plan.interface.mac) == ("ns/lan", (), MAC)
+
+
+def test_a_pod_without_the_network_says_which_one_and_what_is_needed() -> None:
+    with pytest.raises(Unsupported, match=rf"interface lan: the pod has no link {LINK} to network ns/lan: .* such as Multus"):
+        setup.plans(a_vm(CARD), EMPTY)
+
+
+@pytest.mark.parametrize("given", ["other/lan", "a b", "lan;reboot", "x" * 64, "-"])
+def test_what_is_no_network_gets_no_further_than_its_name(given: str) -> None:
+    with pytest.raises(Unsupported, match=r"interface lan: .* is no network that a pod may have"):
+        setup.wanted(a_vm({**CARD, "network": given}))
+
+
+def test_a_further_network_is_not_masqueraded() -> None:
+    with pytest.raises(Unsupported, match="type masquerade is not known"):
+        setup.plans(a_vm({**CARD, "type": "masquerade"}), SEEN)
