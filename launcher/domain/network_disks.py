@@ -21,6 +21,8 @@ def append_source(element: Element, disk: Mapping[str, Any]) -> None:
     """
     source, path = disk.get("source") or {}, f"devices.disks[{disk['name']}].source"
     match disk["type"]:
+        case hardware.ISCSI:
+            _append_iscsi(element, source, path)
         case hardware.NBD:
             _append_nbd(element, source, path)
         case other:
@@ -36,6 +38,24 @@ def _append_nbd(element: Element, source: Mapping[str, Any], path: str) -> None:
     port = number(source.get("port"), 1, 65535, f"{path}.port")
     SubElement(found, "host", name=_host(source.get("host"), f"{path}.host"), port=port)
     SubElement(found, "reconnect", delay=str(RECONNECT_SECONDS))
+
+
+def _append_iscsi(element: Element, source: Mapping[str, Any], path: str) -> None:
+    given = source.get("targetPortal")
+    portal = hardware.portal(given) if isinstance(given, str) else None
+    if portal is None:
+        raise InvalidSpecification(f"{path}.targetPortal: {given!r} is no portal")
+    lun = number(source.get("lun"), 0, hardware.MAX_LUN, f"{path}.lun")
+    found = SubElement(element, "source", protocol="iscsi", name=f"{_iqn(source.get('iqn'), f'{path}.iqn')}/{lun}")
+    SubElement(found, "host", name=portal[0], port=str(portal[1]))
+    if (initiator := source.get("initiatorName")) is not None:
+        SubElement(SubElement(found, "initiator"), "iqn", name=_iqn(initiator, f"{path}.initiatorName"))
+
+
+def _iqn(value: object, path: str) -> str:
+    if not isinstance(value, str) or not hardware.is_iqn(value):
+        raise InvalidSpecification(f"{path}: {value!r} is no name of an iSCSI node")
+    return value
 
 
 def _host(value: object, path: str) -> str:

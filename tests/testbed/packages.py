@@ -29,6 +29,8 @@ _TESTS_NEED = {
     "libvirt-daemon-system": "libvirtd",
     "qemu-system-x86": "qemu-system-x86_64",
     "qemu-utils": "qemu-img",
+    "qemu-block-extra": "/usr/lib/x86_64-linux-gnu/qemu/block-iscsi.so",
+    "tgt": "tgtd",
     "socat": "socat",
     "kmod": "depmod",
     "cpio": "cpio",

@@ -9,7 +9,7 @@ from apiserver.apis.meta.objects import Object
 from apiserver.apis.virt.hardware import network_disks
 from controller.reconcilers.launcher_pods.needs import MIB, Needs
 
-BYTES: Final[Mapping[str, int]] = {network_disks.NBD: MIB}
+BYTES: Final[Mapping[str, int]] = {network_disks.ISCSI: 2 * MIB, network_disks.NBD: MIB}
 """Memory of a connection; the data themselves go between the guest's memory and the socket."""
 
 

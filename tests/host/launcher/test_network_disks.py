@@ -9,7 +9,7 @@ import pytest
 
 from launcher.protocol import messages
 from tests.host.launcher.sandbox import Launcher, a_machine, wait_for
-from tests.host.launcher.servers import NbdServer
+from tests.host.launcher.servers import IscsiTarget, NbdServer
 
 pytestmark = [pytest.mark.host, pytest.mark.timeout(300)]
 MIB = 1 << 20
@@ -26,7 +26,9 @@ def paused_by_a_fault(status: messages.Status) -> bool:
 
 def test_a_guest_reads_and_writes_disks_of_servers(start: Callable[[], Launcher], tmp_path: Path) -> None:
     written, kept = an_image(tmp_path / "written", b"from-the-server"), an_image(tmp_path / "kept", b"QFI\xfb-of-a-guest")
-    with NbdServer(written, "vm/disk-1") as server, NbdServer(kept) as other:
+    units = [an_image(tmp_path / f"unit{each}", b"from-unit-%d" % each) for each in range(2)]
+    with NbdServer(written, "vm/disk-1") as server, NbdServer(kept) as other, IscsiTarget(*units) as target:
+        unit = {"targetPortal": target.portal, "iqn": target.iqn, "lun": 2, "initiatorName": "iqn.2026-01.example:vm"}
         disks = [
             {"name": "data", "type": "NBD", "source": {"host": "127.0.0.1", "port": server.port, "export": "vm/disk-1"}},
             {
@@ -36,6 +38,7 @@ def test_a_guest_reads_and_writes_disks_of_servers(start: Callable[[], Launcher]
                 "readOnly": True,
                 "target": {"bus": "scsi"},
             },
+            {"name": "unit", "type": "ISCSI", "source": unit},
         ]
         pod = start()
         with pod.client() as client, pod.console() as viewer:
@@ -47,6 +50,10 @@ def test_a_guest_reads_and_writes_disks_of_servers(start: Callable[[], Launcher]
             viewer.sh("echo written-by-guest | dd of=/dev/vda conv=fsync")
             assert written.read_bytes().startswith(b"written-by-guest")
 
+            assert viewer.sh("head -c 11 /dev/vdb; echo written-to-unit | dd of=/dev/vdb conv=fsync 2>/dev/null") == "from-unit-1"
+            assert units[1].read_bytes().startswith(b"written-to-unit")
+            assert "Initiator: iqn.2026-01.example:vm " in target.initiators()
+
             server.kill()
             viewer.type("echo written-meanwhile | dd of=/dev/vda conv=fsync; echo CO''PIED $?\n")
             domain = client.until(paused_by_a_fault, seconds=120).domain
@@ -57,6 +64,12 @@ def test_a_guest_reads_and_writes_disks_of_servers(start: Callable[[], Launcher]
             wait_for(lambda: isinstance(client.call(messages.Resume()), messages.Reply), 60, "the connection")
             assert viewer.expect("COPIED 0", seconds=120)
             assert written.read_bytes().startswith(b"written-meanwhile")
+
+            target.kill()
+            viewer.type("echo to-unit-meanwhile | dd of=/dev/vdb conv=fsync; echo CO''PIED $?\n")
+            target.start()
+            assert viewer.expect("COPIED 0", seconds=120)
+            assert units[1].read_bytes().startswith(b"to-unit-meanwhile")
 
 
 def test_a_server_that_does_not_have_the_export_is_named(start: Callable[[], Launcher], tmp_path: Path) -> None:

@@ -171,7 +171,14 @@ VSOCK = a_vm(domain={"memory": {"guest": "128Mi"}, "devices": {"graphics": [], "
 NETWORK_DISKS = a_vm(
     domain={
         "memory": {"guest": "128Mi"},
-        "devices": {"graphics": [], "interfaces": [], "disks": [{"name": "data", "type": "NBD", "source": {"host": "nbd.example"}}]},
+        "devices": {
+            "graphics": [],
+            "interfaces": [],
+            "disks": [
+                {"name": "data", "type": "NBD", "source": {"host": "nbd.example"}},
+                {"name": "unit", "type": "ISCSI", "source": {"targetPortal": "iscsi.example", "iqn": "iqn.2026-01.example:vms"}},
+            ],
+        },
     }
 )
 

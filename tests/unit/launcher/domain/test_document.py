@@ -173,6 +173,18 @@ CASES = {
             "disks": [
                 {**NBD, "driver": {"errorPolicy": "report", "cache": "writeback"}, "bootOrder": 1},
                 {"name": "sums", "type": "NBD", "source": {"host": "2001:db8::10"}, "readOnly": True, "target": {"bus": "scsi"}},
+                {"name": "unit", "type": "ISCSI", "source": {"targetPortal": "192.0.2.2", "iqn": "iqn.2026-01.example"}},
+                {
+                    "name": "lun",
+                    "type": "ISCSI",
+                    "source": {
+                        "targetPortal": "[2001:db8::2]:860",
+                        "iqn": "iqn.2026-01.example:vms.a",
+                        "lun": 255,
+                        "initiatorName": "iqn.2026-01.example:vm-1",
+                    },
+                    "target": {"bus": "scsi"},
+                },
                 {"name": "cd", "type": "NBD", "source": {"host": "192.0.2.1", "port": 1}, "device": "cdrom"},
             ]
         },

@@ -12,6 +12,7 @@ from launcher.domain import migratability, network_disks
 from launcher.domain.values import InvalidSpecification
 
 NBD = {"host": "nbd.example"}
+GIVEN: dict[str, dict[str, Any]] = {"NBD": NBD, "ISCSI": {"targetPortal": "iscsi.example", "iqn": "iqn.2026-01.example:vms"}}
 
 
 def source(kind: str, given: dict[str, Any]) -> None:
@@ -29,13 +30,19 @@ def source(kind: str, given: dict[str, Any]) -> None:
         ("NBD", {"port": 65536}, "port"),
         ("NBD", {"export": "a b"}, "export"),
         ("NBD", {"export": ["a"]}, "export"),
+        ("ISCSI", {"targetPortal": "a,b"}, "targetPortal"),
+        ("ISCSI", {"targetPortal": None}, "targetPortal"),
+        ("ISCSI", {"iqn": "iqn.2026-01.example:a/b"}, "iqn"),
+        ("ISCSI", {"iqn": 7}, "iqn"),
+        ("ISCSI", {"lun": "0"}, "lun"),
+        ("ISCSI", {"initiatorName": "a"}, "initiatorName"),
     ],
     ids=str,
 )
 def test_hostile_values_are_refused(kind: str, wrong: dict[str, Any], field: str) -> None:
-    source(kind, NBD)
+    source(kind, GIVEN[kind])
     with pytest.raises(InvalidSpecification, match=rf"^devices\.disks\[a\]\.source\.{field}: "):
-        source(kind, {**NBD, **wrong})
+        source(kind, {**GIVEN[kind], **wrong})
 
 
 def test_a_disk_of_a_server_does_not_keep_a_guest_from_migrating() -> None:

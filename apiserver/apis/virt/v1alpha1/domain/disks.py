@@ -135,6 +135,7 @@ class Disk(Model):
             "Secret",
             "ConfigMap",
             "DownwardAPI",
+            "ISCSI",
             "NBD",
         ]
         | None
@@ -144,8 +145,9 @@ class Disk(Model):
         "container image; what the guest writes goes to an overlay that is gone when the machine is off. EmptyDisk: blank, and gone when "
         "the machine is off. CloudInitNoCloud, CloudInitConfigDrive: what cloud-init reads at the first boot, as a file system cidata or "
         "config-2. Secret, ConfigMap: its keys as files of an ISO 9660 file system. DownwardAPI: fields of the machine, and resources of "
-        "its pod, as files of one. These five are made anew at every start, and are read-only. NBD: an export of a server that speaks this "
-        "protocol, to which QEMU connects itself; its content is raw. A cdrom with neither type nor source is a drive without a medium.",
+        "its pod, as files of one. These five are made anew at every start, and are read-only. ISCSI: a logical unit of a target; NBD: an "
+        "export of a server; QEMU connects to both itself, and takes their content as raw. A cdrom with neither type nor source is a drive "
+        "without a medium.",
     )
     device: Literal["disk", "cdrom"] | None = Field(
         None, description="What the guest takes it for. Default disk, for a Secret, ConfigMap or DownwardAPI cdrom."
@@ -176,7 +178,7 @@ def validate(domain: Object, path: Path) -> list[FieldError]:
         found += _validate_disk(disk, path.index(position))
     found += validate_unique(disks, "name", path) + validate_unique(disks, "bootOrder", path)
     found += cloud_init.validate_single(disks, path)
-    return found + _validate_unique_claims(disks, path)
+    return found + _validate_unique_claims(disks, path) + network_disks.validate_unique(disks, path)
 
 
 def _validate_disk(disk: Object, path: Path) -> list[FieldError]:

@@ -8,6 +8,8 @@ from apiserver.apis.virt.hardware import disks
 from tests.unit.apiserver.apis.virt.v1alpha1.test_bounds import errors
 
 NBD = {"host": "nbd.example"}
+ISCSI = {"targetPortal": "iscsi.example", "iqn": "iqn.2026-01.example:vms"}
+GIVEN: dict[str, dict[str, Any]] = {"NBD": NBD, "ISCSI": ISCSI}
 
 
 def places(domain: dict[str, Any]) -> list[str]:
@@ -26,6 +28,10 @@ def a_machine(kind: str, source: dict[str, Any], **fields: Any) -> dict[str, Any
         ("NBD", {"host": "192.0.2.1", "port": 65535, "export": "a"}),
         ("NBD", {"host": "2001:db8::1", "port": 1, "export": "pool/vm-1@snapshot:2+3=~_."}),
         ("NBD", {"host": "nbd", "export": "e" * 255}),
+        ("ISCSI", ISCSI),
+        ("ISCSI", {"targetPortal": "192.0.2.1:65535", "iqn": "eui.02004567A425678D", "lun": 255}),
+        ("ISCSI", {"targetPortal": "[2001:db8::1]", "iqn": "naa.52004567BA64678D", "lun": 0}),
+        ("ISCSI", {"targetPortal": "[2001:db8::1]:1", "iqn": "iqn.2026-01.example", "initiatorName": "iqn.2026-01.example:a:b_c.d-E"}),
     ],
     ids=str,
 )
@@ -51,6 +57,22 @@ def test_servers_that_can_be_named(kind: str, source: dict[str, Any]) -> None:
         ("NBD", {"export": 'a","b":"'}, "export"),
         ("NBD", {"export": "ä"}, "export"),
         ("NBD", {"export": "a\n"}, "export"),
+        ("ISCSI", {"targetPortal": None}, "targetPortal"),
+        ("ISCSI", {"targetPortal": "a:0"}, "targetPortal"),
+        ("ISCSI", {"targetPortal": "a:65536"}, "targetPortal"),
+        ("ISCSI", {"targetPortal": "2001:db8::1"}, "targetPortal"),
+        ("ISCSI", {"targetPortal": "[192.0.2.1]"}, "targetPortal"),
+        ("ISCSI", {"targetPortal": "a b"}, "targetPortal"),
+        ("ISCSI", {"targetPortal": "a/b"}, "targetPortal"),
+        ("ISCSI", {"iqn": None}, "iqn"),
+        ("ISCSI", {"iqn": "iqn.2026-01.example:a/1"}, "iqn"),
+        ("ISCSI", {"iqn": "iqn.2026-01.example:" + "a" * 204}, "iqn"),
+        ("ISCSI", {"iqn": "disk"}, "iqn"),
+        ("ISCSI", {"initiatorName": ""}, "initiatorName"),
+        ("ISCSI", {"initiatorName": "iqn.2026-01.example:a,b=c"}, "initiatorName"),
+        ("ISCSI", {"lun": -1}, "lun"),
+        ("ISCSI", {"lun": 256}, "lun"),
+        ("ISCSI", {"host": "a"}, "host"),
         ("NBD", {"name": "claim"}, "name"),
         ("NBD", {"sizeLimit": "1Gi"}, "sizeLimit"),
         ("NBD", {"ephemeral": True}, "ephemeral"),
@@ -58,7 +80,7 @@ def test_servers_that_can_be_named(kind: str, source: dict[str, Any]) -> None:
     ids=str,
 )
 def test_what_names_no_server_is_told_with_its_place(kind: str, wrong: dict[str, Any], field: str) -> None:
-    assert places(a_machine(kind, {**NBD, **wrong})) == [f"devices.disks[0].source.{field}"]
+    assert places(a_machine(kind, {**GIVEN[kind], **wrong})) == [f"devices.disks[0].source.{field}"]
 
 
 def test_fields_of_servers_are_of_their_types_alone() -> None:
@@ -72,3 +94,24 @@ def test_how_files_are_waited_for_is_no_matter_of_a_server() -> None:
 
 def test_defaults_are_written_into_the_disk() -> None:
     assert disks.defaulted(a_machine("NBD", NBD))[0]["source"] == {"host": "nbd.example", "port": 10809}
+
+
+@pytest.mark.parametrize(
+    ("kind", "same", "other"),
+    [
+        ("NBD", {"host": "NBD.example".lower(), "port": 10809}, {"export": "b"}),
+        ("ISCSI", {"targetPortal": "192.0.2.1", "iqn": "iqn.2026-01.example:vms", "lun": 0}, {"lun": 1}),
+    ],
+)
+def test_what_is_surely_one_disk_is_none_of_two_of_a_machine_that_writes_to_it(
+    kind: str, same: dict[str, Any], other: dict[str, Any]
+) -> None:
+    def both(*, read_only: bool, **changed: Any) -> list[str]:
+        disks = [
+            {"type": kind, "source": GIVEN[kind], "readOnly": True},
+            {"type": kind, "source": {**same, **changed}, "readOnly": read_only},
+        ]
+        return places({"devices": {"disks": disks}})
+
+    assert both(read_only=False) == ["devices.disks[1].source"]
+    assert both(read_only=True) == both(read_only=False, **other) == []
