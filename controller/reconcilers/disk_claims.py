@@ -1,19 +1,25 @@
-"""The claims of a virtual machine, of its disks and of its firmware, and those of them that are missing. Pure."""
+"""The claims of a virtual machine, of its disks, file systems and firmware, and those of them that are missing. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from apiserver.apis.meta.objects import Object, dig, is_deleting, uid_of
 from apiserver.apis.virt.described import domain_of
-from apiserver.apis.virt.hardware import disks, firmware
+from apiserver.apis.virt.hardware import disks, filesystems, firmware
 
 
 def claims_of(vm: Object) -> tuple[str, ...]:
     """Return the names of all claims of the machine, those of its disks first, each once, in order."""
     domain = domain_of(vm)
     of_disks = [name for each in disks.defaulted(domain) if (name := disks.claim_of(each))]
-    return tuple(dict.fromkeys(filter(None, (*of_disks, firmware.state_claim(domain)))))
+    return tuple(dict.fromkeys(filter(None, (*of_disks, *_of_filesystems(domain), firmware.state_claim(domain)))))
+
+
+def _of_filesystems(domain: Mapping[str, Any]) -> dict[str, bool]:
+    """Return whether the guest may write to each claim that it has as a file system."""
+    return {claim: not each["readOnly"] for each in filesystems.defaulted(domain) if (claim := filesystems.claim_of(each))}
 
 
 def missing(vm: Object, claims: Mapping[str, Object | None]) -> tuple[str, ...]:
@@ -22,11 +28,24 @@ def missing(vm: Object, claims: Mapping[str, Object | None]) -> tuple[str, ...]:
 
 
 def contested(vm: Object, other: Object) -> tuple[str, ...]:
-    """Return the claims of which both machines have a disk that one of them writes to, or the same directory for their firmware's state."""
+    """Return the claims that both machines cannot have at a time.
+
+    They have a disk of it that one of them writes to, or the same directory for their firmware's state, or it is a file system of one of
+    them and such a disk, or state, of the other. File systems are for sharing.
+    """
     mine, theirs = _written(vm), _written(other)
     of_disks = [claim for claim, writes in mine.items() if claim in theirs and (writes or theirs[claim])]
     (state, _), same = _state(vm), _state(vm) == _state(other)
-    return tuple(dict.fromkeys((*of_disks, state) if same and state else of_disks))
+    of_both = (*of_disks, state) if same and state else tuple(of_disks)
+    return tuple(dict.fromkeys((*of_both, *_seen_as_files(vm, other), *_seen_as_files(other, vm))))
+
+
+def _seen_as_files(vm: Object, other: Object) -> list[str]:
+    """Return the claims of which a machine has files, where one of these is a disk or the firmware's state of another one."""
+    disks, state = _written(other), _state(other)[0]
+    return [
+        claim for claim, writes in _of_filesystems(domain_of(vm)).items() if claim == state or (claim in disks and (writes or disks[claim]))
+    ]
 
 
 def _state(vm: Object) -> tuple[str, str]:
@@ -39,6 +58,11 @@ def without_directory(vm: Object, claims: Mapping[str, Object | None]) -> str:
     """Return the claim that shall keep the state of the machine's firmware and is a device, or an empty string."""
     claim, _ = _state(vm)
     return claim if claim and is_block(claims.get(claim)) else ""
+
+
+def filesystems_on_devices(vm: Object, claims: Mapping[str, Object | None]) -> tuple[str, ...]:
+    """Return the claims that shall be file systems of the guest and are devices."""
+    return tuple(claim for claim in _of_filesystems(domain_of(vm)) if is_block(claims.get(claim)))
 
 
 def _written(vm: Object) -> dict[str, bool]:

@@ -17,10 +17,11 @@ from apiserver.apis.meta.lines import one_line
 from apiserver.apis.meta.objects import Object, dig
 from apiserver.apis.virt import access_credentials, cloud_init
 from apiserver.apis.virt import conditions as words
-from apiserver.apis.virt.hardware import disks
+from apiserver.apis.virt.hardware import disks, filesystems
 from controller.reconcilers import pod_state
 from controller.reconcilers.launcher_pods.access_credentials import volume as credential_volume
 from controller.reconcilers.launcher_pods.disks import volume as disk_volume
+from controller.reconcilers.launcher_pods.filesystems import volume as filesystem_volume
 
 FAILED_MOUNT: Final = "FailedMount"
 """Reason of the kubelet's Events."""
@@ -42,6 +43,7 @@ _VOLUME: Final = re.compile(r'for volume "([^"]{1,63})" : (.*)', re.DOTALL)
 _NO_OBJECT: Final = re.compile(r'\b(secret|configmap)s? "([^"]{1,253})" not found', re.IGNORECASE)
 _NO_KEY: Final = re.compile(r"references non-existent (?:secret|config) key: ([-._a-zA-Z0-9]{1,253})")
 _DISKS: Final = "spec.domain.devices.disks"
+_FILESYSTEMS: Final = "spec.domain.devices.filesystems"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +65,10 @@ def of(vm: Object) -> tuple[Source, ...]:
     found: list[Source] = []
     for position, disk in enumerate(disks.defaulted(dig(vm, "spec", "domain") or {})):
         found += _of_disk(disk, disk_volume(position), f"{_DISKS}[{position}].source")
+    for position, filesystem in enumerate(filesystems.defaulted(dig(vm, "spec", "domain") or {})):
+        if filesystem.get("type") in cloud_init.FILES:
+            name = str(dig(filesystem, "source", "name") or "")
+            found.append(Source(filesystem_volume(position), filesystem["type"], name, "", f"{_FILESYSTEMS}[{position}].source.name"))
     for position, credential in enumerate(access_credentials.of(dig(vm, "spec") or {})):
         path = f"spec.accessCredentials[{position}].sshPublicKey.source.secret.secretName"
         found.append(Source(credential_volume(position), cloud_init.SECRET, credential.secret, "", path))

@@ -312,7 +312,7 @@ def _record_end(seen: Observed, wish: power.Power) -> tuple[Action, ...]:
     if words.waits_for_image(seen.vm) or words.waits_for_source(seen.vm):  # nobody looks for it any more
         status["conditions"] = without_condition(status["conditions"], words.DISKS_READY)
     gone = (words.NETWORK_READY,) if words.waits_for_network(seen.vm) else ()
-    for kind in (words.AGENT_CONNECTED, words.ACCESS_CREDENTIALS, *gone):
+    for kind in (words.AGENT_CONNECTED, words.ACCESS_CREDENTIALS, words.FILESYSTEMS_READY, *gone):
         status["conditions"] = without_condition(status["conditions"], kind)
     for key in phases.OF_A_PLACE:
         status.pop(key, None)
@@ -353,6 +353,10 @@ def _start(seen: Observed, wish: power.Power) -> tuple[Action, ...]:
         return _wait_for_disks(seen, words.CLAIM_NOT_FOUND, message)
     if claim := disk_claims.without_directory(seen.vm, seen.claims):
         message = f"PersistentVolumeClaim {claim} is a block device: spec.domain.firmware.persistentState needs volume mode Filesystem"
+        return _wait_for_disks(seen, words.CLAIM_WITHOUT_FILES, message)
+    if on_devices := disk_claims.filesystems_on_devices(seen.vm, seen.claims):
+        named = one_line(", ".join(on_devices), pod_state.MAX_MESSAGE)
+        message = f"PersistentVolumeClaim is a block device: {named}; spec.domain.devices.filesystems needs volume mode Filesystem"
         return _wait_for_disks(seen, words.CLAIM_WITHOUT_FILES, message)
     if seen.rivals:
         held = one_line(", ".join(f"{claim} by virtual machine {other}" for claim, other in seen.rivals), pod_state.MAX_MESSAGE)

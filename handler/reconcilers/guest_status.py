@@ -194,7 +194,8 @@ def ended(vm: Object, end: End, now: datetime) -> Object:
     ]
     ready: Object = {"type": words.READY, "status": "False", "reason": end.reason, "message": end.message, "observedGeneration": generation}
     conditions = objects.with_condition(status.get("conditions"), ready, now=stamp)
-    for kind in (words.PAUSED, words.MIGRATABLE, words.NETWORK_READY, words.AGENT_CONNECTED, words.ACCESS_CREDENTIALS):
+    of_a_guest = (words.AGENT_CONNECTED, words.ACCESS_CREDENTIALS, words.FILESYSTEMS_READY)
+    for kind in (words.PAUSED, words.MIGRATABLE, words.NETWORK_READY, *of_a_guest):
         conditions = objects.without_condition(conditions, kind)
     status["conditions"] = conditions
     if words.waits_for_image(vm):  # nobody looks for it any more

@@ -35,7 +35,7 @@ from handler.network.namespaces import CommandFailed
 from handler.pods.hanging import StorageHangs
 from handler.pods.launcher import Connection, Disconnected, Pending, Refused
 from handler.pods.links import Link, Links, Who
-from handler.reconcilers import guest_plan, guest_status, guest_words, wiring
+from handler.reconcilers import guest_plan, guest_status, guest_words, shared_filesystems, wiring
 from handler.reconcilers.access_credentials import told as access_credentials_told
 from handler.reconcilers.guest_status import End
 from launcher.protocol import messages
@@ -296,6 +296,7 @@ class RunGuest:
         now, interfaces = self._ports.clock.now(), self._wiring.interfaces(link.pod_uid)
         status = guest_status.with_network(vm, guest_status.running(vm, observed, interfaces, now), fault, now)
         status = access_credentials_told(vm, status, observed, now)
+        status = shared_filesystems.told(vm, status, observed, now)
         status, again = guest_words.told(vm, status, observed, now)
         # A fault of a program may be gone at the next look; whether it is has no event.
         rest = Result(requeue_after=wiring.NETWORK_SECONDS if self._wiring.may_heal(link.pod_uid) else again)

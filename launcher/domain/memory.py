@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 from xml.etree.ElementTree import SubElement
 
 from apiserver.apis.meta import quantity
+from apiserver.apis.virt.hardware import filesystems
 from apiserver.apis.virt.hardware import memory as hardware
 from launcher.domain.definition import Definition, Tree
 from launcher.domain.values import InvalidSpecification
@@ -26,16 +28,29 @@ def append(tree: Tree, definition: Definition) -> None:
     if (most := _most(definition)) > amount:
         SubElement(tree.domain, "maxMemory", slots=str(SLOTS), unit="b").text = str(most)
     SubElement(tree.domain, "memory", unit="b").text = str(amount)
-    if size := hardware.page_size(specification):
-        if size not in ("2Mi", "1Gi"):
-            raise InvalidSpecification(f"memory.hugepages.pageSize: {size!r} is not supported")
-        pages = SubElement(SubElement(tree.domain, "memoryBacking"), "hugepages")
-        SubElement(pages, "page", size=str(quantity.parse(size).bytes), unit="b")
+    _append_backing(tree, specification)
     if not hardware.has_balloon(specification):
         SubElement(tree.devices, "memballoon", model="none")
         return
     balloon = SubElement(tree.devices, "memballoon", model="virtio", freePageReporting="on")
     SubElement(balloon, "stats", period="10")
+
+
+def _append_backing(tree: Tree, specification: Mapping[str, Any]) -> None:
+    """Append huge pages, and that other processes of the pod share the memory where they serve file systems."""
+    size, is_shared = hardware.page_size(specification), bool(filesystems.defaulted(specification))
+    if size not in ("", "2Mi", "1Gi"):
+        raise InvalidSpecification(f"memory.hugepages.pageSize: {size!r} is not supported")
+    if not size and not is_shared:
+        return
+    backing = SubElement(tree.domain, "memoryBacking")
+    if size:
+        pages = SubElement(backing, "hugepages")
+        SubElement(pages, "page", size=str(quantity.parse(size).bytes), unit="b")
+    elif is_shared:  # huge pages are of files already
+        SubElement(backing, "source", type="memfd")
+    if is_shared:
+        SubElement(backing, "access", mode="shared")
 
 
 def has_room(definition: Definition) -> bool:

@@ -25,7 +25,7 @@ def append(tree: Tree, definition: Definition) -> None:
     needed += sum(controller.get("model") in ("virtio-scsi", "qemu-xhci") for controller in devices.findall("controller"))
     needed += sum(each.get("bus") == "virtio" for each in devices.findall("input"))
     needed += sum(devices.find(each) is not None for each in ("rng", "vsock"))
-    needed += len(devices.findall("hostdev"))
+    needed += len(devices.findall("hostdev")) + len(devices.findall("filesystem"))
     needed += any(devices.find(each) is not None for each in _CONVENTIONAL)  # the bridge to their bus
     needed += 2  # virtio-serial, balloon
     SubElement(devices, "controller", type="pci", index="0", model="pcie-root")

@@ -286,6 +286,12 @@ def agent_gone(known: Known) -> Known:
     return _with_status(known, agent=dataclasses.replace(known.status.agent, connected=False, problem=""))
 
 
+def filesystem_lost(known: Known, name: str) -> Known:
+    """Return what is known once nobody serves a file system of the guest any more."""
+    told = known.status.lost_filesystems
+    return known if known.ended or known.over or name in told else _with_status(known, lost_filesystems=(*told, name))
+
+
 def viewed(known: Known, consoles: int) -> Known:
     """Return what is known with this number of viewers of the console."""
     return _with_status(known, consoles=consoles)

@@ -25,6 +25,7 @@ from launcher.main.record import Record
 from launcher.main.starting import Start
 from launcher.main.stopping import Stop
 from launcher.main.suspension import Suspension
+from launcher.main.virtiofs import Filesystems
 from launcher.main.watching import Watch
 from launcher.main.wire import Tell
 from launcher.protocol import messages
@@ -61,7 +62,8 @@ class Pod:
         self._agent = Agent(hypervisor, told=self._agent_told, silent=self._agent_silent, gone=self._agent_gone, stopping=self._is_stopping)
         self._keys = AuthorizedKeys(self._agent, machine=self._own_machine, told=self._keys_told)
         self._watch = Watch(hypervisor, self._record, self.console, self.ports, self._agent)
-        self._making = Making(hypervisor, self._record, Preparation(hypervisor, children, serve_addresses))
+        self._filesystems = Filesystems(children, look=self._watch.look, lost=self._filesystem_lost)
+        self._making = Making(hypervisor, self._record, Preparation(hypervisor, children, self._filesystems, serve_addresses))
         self._start = Start(hypervisor, self._watch, self.console, self.ports, self._making)
         self._suspension = Suspension(hypervisor, self._watch)
         self._migrations = Migrations(hypervisor, self._watch, self._making)
@@ -78,7 +80,7 @@ class Pod:
         """Watch the domain until it is over."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._migrations.run())
-            tasks = [group.create_task(part.run()) for part in (self._watch, self._stop, self._agent, self._keys)]
+            tasks = [group.create_task(part.run()) for part in (self._watch, self._stop, self._agent, self._keys, self._filesystems)]
             await self._record.over.wait()
             for task in tasks:
                 task.cancel()
@@ -149,6 +151,9 @@ class Pod:
 
     def _keys_told(self, status: messages.AuthorizedKeysStatus) -> None:
         self._record.take(known.keys_told, status)
+
+    def _filesystem_lost(self, name: str) -> None:
+        self._record.take(known.filesystem_lost, name)
 
     def _agent_gone(self) -> None:
         self._record.take(known.agent_gone)

@@ -12,8 +12,9 @@ from launcher.domain import document, filling, passed_through
 from launcher.domain.definition import Definition, Tap
 from launcher.domain.values import InvalidSpecification
 from launcher.hypervisor.port import Hypervisor, HypervisorError, OperationTimeout, Unavailable
-from launcher.main import blank_disks, files, firmware_state, made_disks, processors, zones
+from launcher.main import blank_disks, files, firmware_state, made_disks, processors, virtiofs, zones
 from launcher.main.children import Children, CommandFailed
+from launcher.main.virtiofs import Filesystems
 from launcher.protocol import messages
 
 logger = logging.getLogger(__name__)
@@ -27,6 +28,7 @@ StartFailure = (
     files.DiskUnusable,
     made_disks.SourceUnusable,
     firmware_state.StateUnusable,
+    virtiofs.FilesystemUnusable,
     CommandFailed,
     HypervisorError,
     TimeoutError,
@@ -36,16 +38,19 @@ StartFailure = (
 
 
 class Preparation:
-    """Prepares disks, addresses and libvirtd for a domain."""
+    """Prepares disks, file systems, addresses and libvirtd for a domain."""
 
-    def __init__(self, hypervisor: Hypervisor, children: Children, serve_addresses: Callable[[messages.Machine], None]) -> None:
-        """Do nothing yet; the arguments are those of ``launcher.main.pod.Pod``."""
+    def __init__(
+        self, hypervisor: Hypervisor, children: Children, filesystems: Filesystems, serve_addresses: Callable[[messages.Machine], None]
+    ) -> None:
+        """Do nothing yet; the arguments are those of ``launcher.main.pod.Pod``, and who serves file systems."""
         self._hypervisor = hypervisor
         self._children = children
+        self._filesystems = filesystems
         self._serve_addresses = serve_addresses
 
     async def prepare(self, machine: messages.Machine, *, arriving: bool = False) -> str:
-        """Make overlays, images and the state of firmware and TPM, serve addresses, and return the XML, once libvirtd is ready.
+        """Make overlays, images and the state of firmware and TPM, serve addresses and file systems; return the XML once libvirtd is ready.
 
         Args:
             machine: the machine.
@@ -80,6 +85,7 @@ class Preparation:
         await made_disks.make(self._children, machine)
         identity = document.domain_uuid(machine.uid, machine.domain)
         await firmware_state.prepare(self._children, machine.domain, machine.uid, identity)
+        await self._filesystems.start(machine.domain)
         await self._wait_ready()
         return xml
 

@@ -61,5 +61,7 @@ def _tell(before: Known, after: Known) -> None:
         logger.info("the guest rebooted")
     if now.watchdogs > was.watchdogs:
         logger.warning("the guest's watchdog fired")
+    if lost := [each for each in now.lost_filesystems if each not in was.lost_filesystems]:
+        logger.warning("nobody serves a file system of the guest any more", extra={"filesystems": lost})
     if now.ending is not None and was.ending is None:
         logger.info("the run of the domain is over", extra={"ending": now.ending.kind, "reason": now.ending.message})

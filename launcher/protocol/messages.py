@@ -301,6 +301,8 @@ class Status:
     interfaces: tuple[InterfaceStatus, ...] = ()
     agent: AgentStatus = field(default_factory=AgentStatus)
     authorized_keys: AuthorizedKeysStatus = field(default_factory=AuthorizedKeysStatus)
+    lost_filesystems: tuple[str, ...] = ()
+    """Names of file systems that nobody serves any more: their files cannot be used until the machine is started again."""
     migrations: tuple[MigrationStatus, ...] = ()
     """Newest last, at most four."""
     not_migratable: str = ""

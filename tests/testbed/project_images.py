@@ -250,13 +250,13 @@ def base_archive() -> pathlib.Path:
     def bootstrap(directory: pathlib.Path) -> None:
         excluded = [f"--dpkgopt=path-exclude=/usr/share/{name}/*" for name in ("doc", "man", "locale", "i18n", "info")]
         options = ["--variant=minbase", f"--include={_BASE_PACKAGES}", *excluded, '--aptopt=Acquire::Languages "none"']
-        progress.run(["mmdebstrap", *options, RELEASE, directory / "base.tar", _mirror()])
+        progress.run(["mmdebstrap", *options, RELEASE, directory / "base.tar", mirror()])
         (directory / "Containerfile").write_text("FROM scratch\nADD base.tar /\n")
 
     return caching.once(base_archive_path(), BASE_TITLE, bootstrap)
 
 
-def _mirror() -> str:
+def mirror() -> str:
     """Return the Debian mirror that this machine's apt uses: the first URI of a source with the component main."""
     candidates = [pathlib.Path("/etc/apt/sources.list"), *sorted(pathlib.Path("/etc/apt/sources.list.d").glob("*"))]
     text = "\n".join(path.read_text() for path in candidates if path.is_file())

@@ -16,6 +16,10 @@ PAUSED_ON_REQUEST: Final = "paused on request"
 MIGRATABLE: Final = "Migratable"
 ACCESS_CREDENTIALS: Final = "AccessCredentialsSynchronized"
 """By virt-handler, of a machine whose ``accessCredentials`` the guest agent sets: the guest has what the Secrets have."""
+FILESYSTEMS_READY: Final = "FilesystemsReady"
+"""By virt-handler, of a machine with shared file systems whose guest runs: each has a process that serves it."""
+FILESYSTEM_LOST: Final = "FilesystemLost"
+"""Reason of FilesystemsReady=False: such a process ended, and only a restart of the machine brings another."""
 AGENT_CONNECTED: Final = "AgentConnected"
 """By virt-handler: the QEMU guest agent runs in the guest and answers."""
 DISRUPTION_TARGET: Final = "DisruptionTarget"
@@ -28,7 +32,7 @@ DISKS_NOT_READY: Final = "DisksNotReady"
 CLAIM_NOT_FOUND: Final = "ClaimNotFound"
 """Reason of DisksReady=False, by virt-controller: a PersistentVolumeClaim does not exist yet."""
 CLAIM_WITHOUT_FILES: Final = "ClaimIsBlock"
-"""Reason of DisksReady=False, by virt-controller: the claim for the firmware's state has no file system."""
+"""Reason of DisksReady=False, by virt-controller: the claim for the firmware's state, or for a file system, has none."""
 DISK_IN_USE: Final = "DiskInUse"
 """Reason of DisksReady=False, by virt-controller: a machine that is on has one of the claims, and one of the two writes to it."""
 DISK_IMAGE_NOT_FOUND: Final = "DiskImageNotFound"
@@ -47,7 +51,17 @@ NETWORK_NOT_SUPPORTED: Final = "NetworkNotSupported"
 NETWORK_NOT_FOUND: Final = "NetworkNotFound"
 """Reason of NetworkReady=False and of Ready=False, by virt-controller: a NetworkAttachmentDefinition does not exist."""
 
-TYPES: Final = (READY, PAUSED, DISKS_READY, NETWORK_READY, MIGRATABLE, AGENT_CONNECTED, ACCESS_CREDENTIALS, DISRUPTION_TARGET)
+TYPES: Final = (
+    READY,
+    PAUSED,
+    DISKS_READY,
+    FILESYSTEMS_READY,
+    NETWORK_READY,
+    MIGRATABLE,
+    AGENT_CONNECTED,
+    ACCESS_CREDENTIALS,
+    DISRUPTION_TARGET,
+)
 """Types that a VirtualMachine's conditions may have."""
 
 

@@ -73,6 +73,8 @@ KERNEL_BOOT_DIRECTORY: Final = "/var/lib/kubevirt/kernel-boot"
 """The image volume of ``firmware.kernelBoot``."""
 SOURCES_DIRECTORY: Final = "/var/lib/kubevirt/sources"
 """Of a disk whose image is made in the pod, what the kubelet mounts of Secrets or a ConfigMap is at ``<here>/<disk name>``, read-only."""
+FILESYSTEMS_DIRECTORY: Final = "/var/lib/kubevirt/filesystems"
+"""What a file system shares with the guest is mounted at ``<here>/<its name>``."""
 ACCESS_CREDENTIALS_DIRECTORY: Final = "/var/lib/kubevirt/access-credentials"
 """The Secret of each of ``spec.accessCredentials`` is mounted at ``<here>/<its position>``, read-only."""
 MADE_VOLUME: Final = "made-disks"
@@ -103,3 +105,8 @@ def serial_socket(port: int) -> str:
 def redirection_socket(slot: int) -> str:
     """Return QEMU's end of a slot for a USB device of a client, counted from 0."""
     return f"usbredir{slot}.sock"
+
+
+def filesystem_socket(position: int) -> str:
+    """Return the end of the process that serves a file system, by its position in ``devices.filesystems``; QEMU alone connects to it."""
+    return f"virtiofs{position}.sock"

@@ -16,7 +16,7 @@ from typing import Any, Final
 from apiserver.apis.meta.objects import controller_of, dig, name_of, namespace_of, uid_of
 from apiserver.apis.virt import access_credentials, attachments, cloud_init, phases
 from apiserver.apis.virt.described import domain_of
-from apiserver.apis.virt.hardware import disks, firmware
+from apiserver.apis.virt.hardware import disks, filesystems, firmware
 
 Object = Mapping[str, Any]
 
@@ -46,6 +46,7 @@ def named_by(vm: Object) -> frozenset[Content]:
     domain = domain_of(vm)
     found = [each for disk in disks.defaulted(domain) for each in _of_disk(disk)]
     found += [Content(cloud_init.SECRET, each.secret) for each in access_credentials.of(vm.get("spec") or {})]
+    found += [_of_filesystem(each) for each in filesystems.defaulted(domain)]
     if claim := firmware.state_claim(domain):
         found.append(Content(disks.CLAIM, claim))
     if image := dig(domain, "firmware", "kernelBoot", "container", "image"):
@@ -67,6 +68,11 @@ def _of_disk(disk: Object) -> Iterator[Content]:
         yield Content(kind, str(source.get("reference") or ""))
     elif claim := disks.claim_of(disk):
         yield Content(disks.CLAIM, claim)
+
+
+def _of_filesystem(filesystem: Object) -> Content:
+    name = filesystems.claim_of(filesystem)
+    return Content(str(filesystem.get("type")), name if name is not None else str(dig(filesystem, "source", "name") or ""))
 
 
 def objections(vm: Object, pod: Object | None, name: str, uid: str) -> list[str]:

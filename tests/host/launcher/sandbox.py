@@ -74,6 +74,8 @@ class Launcher:
         disks: str = "",
         state: Path | None = None,
         hugepages: bool = False,
+        virtiofsd: Path | None = None,
+        filesystems: str = "",
         environment: Mapping[str, str] | None = None,
     ) -> None:
         """Start it.
@@ -86,6 +88,8 @@ class Launcher:
             disks: size of the file system that the disks lie on, as mount takes it; of the machine's own where nothing is said.
             state: the claim of ``firmware.persistentState``; one of its own where nothing is said.
             hugepages: with a volume of huge pages, of 2 MiB each.
+            virtiofsd: the directory with the program that serves file systems, and what it needs, for ``/usr/libexec``.
+            filesystems: size of the file system that all shared ones are on, as mount takes it; of the machine's own where nothing is said.
             environment: further variables of its container.
         """
         self.run_directory = directory / "run"
@@ -94,7 +98,8 @@ class Launcher:
         self.sources = directory / "sources"
         self.access_credentials = directory / "access-credentials"
         self.state = state or directory / "state"
-        for path in (self.disks, self.images, self.sources, self.access_credentials, self.state):
+        self.filesystems = directory / "filesystems"
+        for path in (self.disks, self.images, self.sources, self.access_credentials, self.filesystems, self.state):
             path.mkdir(parents=True, exist_ok=path == state)
             os.chown(path, layout.USER_ID, layout.USER_ID)
         if disks:
@@ -102,7 +107,9 @@ class Launcher:
         self.overlays = directory / "overlays"
         self.overlays.mkdir()
         self.overlays.chmod(0o777)  # as the kubelet makes emptyDirs
-        self._mounted: list[Path] = [self.disks] if disks else []
+        if filesystems:
+            subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={filesystems},mode=0777", "none", self.filesystems], check=True)
+        self._mounted: list[Path] = [*([self.disks] if disks else []), *([self.filesystems] if filesystems else [])]
         made = layout.Volume(layout.MADE_VOLUME, layout.MADE_DIRECTORY, 64 << 20)
         for volume in (*layout.IN_MEMORY, made):
             self._mount(volume, directory / volume.name)
@@ -121,9 +128,11 @@ class Launcher:
             (self.overlays, layout.OVERLAYS_DIRECTORY),
             (self.sources, layout.SOURCES_DIRECTORY),
             (self.access_credentials, layout.ACCESS_CREDENTIALS_DIRECTORY),
+            (self.filesystems, layout.FILESYSTEMS_DIRECTORY),
             (directory / made.name, made.directory),
             (self.state, layout.STATE_DIRECTORY),
             *([(self._hugepages, layout.HUGEPAGES_DIRECTORY)] if hugepages else []),
+            *([(virtiofsd, "/usr/libexec")] if virtiofsd else []),
             *((directory / volume.name, volume.directory) for volume in layout.IN_MEMORY),  # /tmp last: it hides what is bound before
         )
         kernel_boot = f"{shlex.quote(str(guest.directory))} {layout.KERNEL_BOOT_DIRECTORY}"

@@ -8,6 +8,7 @@ from apiserver.apis.meta.objects import Object
 from apiserver.apis.virt.hardware import (
     consoles,
     disks,
+    filesystems,
     given,
     gpus,
     graphics,
@@ -29,6 +30,7 @@ from apiserver.apis.virt.hardware.given import Domain
 
 LISTS: Final = ("disks", "interfaces", "graphics", "consoles")
 _UNWRITTEN: Final = {
+    "filesystems": filesystems.defaulted,
     "gpus": gpus.defaulted,
     "hostDevices": host_devices.defaulted,
     "inputs": inputs.defaulted,

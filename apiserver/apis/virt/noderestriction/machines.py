@@ -60,6 +60,7 @@ _REPORTING: Final = Rights(
             words.NETWORK_READY,
             words.AGENT_CONNECTED,
             words.ACCESS_CREDENTIALS,
+            words.FILESYSTEMS_READY,
         }
     ),
     attempt=frozenset({"runningTime"}),
@@ -67,7 +68,17 @@ _REPORTING: Final = Rights(
 _ENDING: Final = Rights(
     PHASE_FIELDS | {"conditions", "observedGeneration", "attempts", *phases.OF_A_PLACE},
     frozenset({words.READY}),
-    frozenset({words.PAUSED, words.MIGRATABLE, words.DISKS_READY, words.NETWORK_READY, words.AGENT_CONNECTED, words.ACCESS_CREDENTIALS}),
+    frozenset(
+        {
+            words.PAUSED,
+            words.MIGRATABLE,
+            words.DISKS_READY,
+            words.NETWORK_READY,
+            words.AGENT_CONNECTED,
+            words.ACCESS_CREDENTIALS,
+            words.FILESYSTEMS_READY,
+        }
+    ),
     frozenset({"endTime", "result", "message"}),
 )
 BY_PHASE: Final[Mapping[str, Rights]] = MappingProxyType(

@@ -46,6 +46,39 @@ def test_a_claim_is_contested_when_one_of_two_machines_writes_to_it(
     assert disk_claims.contested(mine, theirs) == contested
 
 
+def with_files(claim: str, *, read_only: bool = False) -> dict[str, object]:
+    filesystem = {"name": "data", "type": "PersistentVolumeClaim", "source": {"name": claim.upper()}, "readOnly": read_only}
+    config = {"name": "settings", "type": "ConfigMap", "source": {"name": "root"}}
+    return a_vm(domain={"devices": {"filesystems": [filesystem, config]}})
+
+
+@pytest.mark.parametrize(
+    ("mine", "theirs", "is_contested"),
+    [
+        (with_files("root"), with_files("root"), False),
+        (with_files("root"), with_disks(root=True), True),
+        (with_files("root", read_only=True), with_disks(root=False), True),
+        (with_files("root", read_only=True), with_disks(root=True), False),
+        (with_files("root"), with_scratch("root"), True),
+        (with_files("data"), with_disks(root=False), False),
+        (with_files("root", read_only=True), with_state("root"), True),
+        (with_files("data"), with_state("root"), False),
+    ],
+)
+def test_machines_share_files_of_a_claim_but_not_with_one_whose_disk_or_state_they_are(
+    mine: dict[str, object], theirs: dict[str, object], *, is_contested: bool
+) -> None:
+    assert disk_claims.contested(mine, theirs) == disk_claims.contested(theirs, mine) == (("root",) if is_contested else ())
+
+
+def test_a_claim_with_files_is_one_of_the_machine_and_has_to_have_a_file_system() -> None:
+    vm = with_files("shared")
+    assert disk_claims.claims_of(vm) == ("shared",)
+    assert disk_claims.filesystems_on_devices(vm, {"shared": {"spec": {"volumeMode": "Block"}}}) == ("shared",)
+    assert disk_claims.filesystems_on_devices(vm, {"shared": {"spec": {"volumeMode": "Filesystem"}}}) == ()
+    assert disk_claims.filesystems_on_devices(with_disks(shared=False), {"shared": {"spec": {"volumeMode": "Block"}}}) == ()
+
+
 @pytest.mark.parametrize(
     ("mine", "theirs", "contested"),
     [

@@ -167,6 +167,21 @@ NETWORKS = a_vm(
     }
 )
 VSOCK = a_vm(domain={"memory": {"guest": "128Mi"}, "devices": {"graphics": [], "interfaces": [], "vsock": {"model": "virtio"}}})
+FILESYSTEMS = a_vm(
+    domain={
+        "memory": {"guest": "128Mi"},
+        "devices": {
+            "graphics": [],
+            "interfaces": [],
+            "filesystems": [
+                {"name": "data", "type": "PersistentVolumeClaim", "source": {"name": "Shared"}},
+                {"name": "fixed", "type": "PersistentVolumeClaim", "source": {"name": "other"}, "readOnly": True},
+                {"name": "settings", "type": "ConfigMap", "source": {"name": "settings"}},
+                {"name": "passwords", "type": "Secret", "source": {"name": "passwords"}},
+            ],
+        },
+    }
+)
 
 NETWORK_DISKS = a_vm(
     domain={
@@ -184,6 +199,7 @@ NETWORK_DISKS = a_vm(
 
 PODS = {
     "network-disks": launcher_pod(NETWORK_DISKS, 1, {}, SETTINGS, Placement()),
+    "filesystems": launcher_pod(FILESYSTEMS, 1, {}, SETTINGS, Placement()),
     "vsock": launcher_pod(VSOCK, 1, {}, SETTINGS, Placement()),
     "networks": launcher_pod(NETWORKS, 1, {}, SETTINGS, Placement()),
     "processor": launcher_pod(PROCESSOR, 1, {}, SETTINGS, Placement(kvm=True)),

@@ -13,6 +13,7 @@ from tests.unit.controller.reconcilers.copied import COPIED
 from tests.unit.controller.reconcilers.test_launcher_pod import (
     DEDICATED,
     DISKS,
+    FILESYSTEMS,
     FIRST_BOOT,
     HOST,
     LESS,
@@ -30,6 +31,7 @@ from tests.unit.controller.reconcilers.test_launcher_pod import (
 Change = Callable[[dict[str, Any]], Any]
 VMS = {
     "copied": COPIED,
+    "filesystems": FILESYSTEMS,
     "vsock": VSOCK,
     "hugepages": PAGES,
     "shares": SHARES,

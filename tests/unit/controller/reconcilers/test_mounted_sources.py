@@ -15,7 +15,7 @@ from controller.reconcilers.observed import Observed
 from controller.reconcilers.settings import Settings
 from controller.reconcilers.virtual_machine_plan import plan
 from tests.unit.controller.reconcilers.builders import a_pod, a_vm, an_attempt
-from tests.unit.controller.reconcilers.test_launcher_pod import FIRST_BOOT
+from tests.unit.controller.reconcilers.test_launcher_pod import FILESYSTEMS, FIRST_BOOT
 
 BOUND = datetime(2026, 1, 1, tzinfo=UTC)
 """The moment at which ``a_pod`` got its node."""
@@ -81,6 +81,18 @@ def test_what_the_kubelet_misses_is_told_with_its_field(volume: str, words: str,
 )
 def test_nothing_else_is_taken_for_a_missing_secret(message: str) -> None:
     assert fault(FIRST_BOOT, [trim_event({"message": message})]) is None
+
+
+def test_a_missing_secret_or_config_map_of_a_file_system_is_told_with_its_field() -> None:
+    path = "spec.domain.devices.filesystems"
+    for volume, words, said in (
+        ("filesystem-2", 'configmap "settings" not found', f"{path}[2].source.name: ConfigMap settings not found"),
+        ("filesystem-3", 'secret "passwords" not found', f"{path}[3].source.name: Secret passwords not found"),
+    ):
+        found = fault(FILESYSTEMS, [an_event(volume, words)])
+        assert found is not None
+        assert found[1] == said + ENDING
+    assert len(of(FILESYSTEMS)) == 2
 
 
 def test_what_was_mended_is_not_told_beside_what_was_not() -> None:

@@ -297,6 +297,17 @@ def test_a_start_waits_for_a_disk_that_another_machine_writes_to() -> None:
     assert isinstance(plan(seen(waiting))[0], CreatePod)
 
 
+def test_a_claim_without_a_file_system_cannot_be_shared_as_one() -> None:
+    devices = {"filesystems": [{"name": "data", "type": "PersistentVolumeClaim", "source": {"name": "Shared"}}]}
+    claim = {"metadata": {"name": "shared", "namespace": "default"}, "spec": {"accessModes": ["ReadWriteMany"], "volumeMode": "Block"}}
+    actions = plan(seen(a_vm(domain={"memory": {"guest": "128Mi"}, "devices": devices}), claims={"shared": claim}))
+    told = condition(written(actions)["conditions"], "DisksReady")
+    assert told is not None
+    assert (told["status"], told["reason"]) == ("False", "ClaimIsBlock")
+    assert "shared; spec.domain.devices.filesystems" in told["message"]
+    assert "CreatePod" not in kinds(actions)
+
+
 def test_a_claim_without_a_file_system_cannot_keep_the_state_of_the_firmware() -> None:
     firmware = {"bootloader": {"efi": {"persistent": True}}, "persistentState": {"claimName": "State"}}
     claim = {"metadata": {"name": "state", "namespace": "default"}, "spec": {"accessModes": ["ReadWriteOnce"], "volumeMode": "Block"}}

@@ -21,6 +21,10 @@ GOLDEN = Path(__file__).parents[3] / "golden" / "domain"
 CLAIM: dict[str, Any] = {"name": "root", "type": "PersistentVolumeClaim", "source": {"name": "c"}}
 NBD: dict[str, Any] = {"name": "data", "type": "NBD", "source": {"host": "nbd.example", "port": 10810, "export": "vms/a=1"}}
 IMAGE: dict[str, Any] = {"name": "image", "type": "Image", "source": {"reference": "example/disk"}}
+FILESYSTEMS: Any = [
+    {"name": "data", "type": "PersistentVolumeClaim", "source": {"name": "Shared"}},
+    {"name": "settings", "type": "ConfigMap", "source": {"name": "settings"}},
+]
 KERNEL: Any = {
     "container": {"image": "x", "kernelPath": "/boot/vmlinuz", "initrdPath": "boot/initrd"},
     "kernelArgs": "quiet <&>",
@@ -211,6 +215,10 @@ CASES = {
             "PCI_RESOURCE_INTEL_COM_QAT": "0000:3d:01.0,0000:3d:1f.7",
         },
     ),
+    "filesystems": defined(devices={"graphics": [], "filesystems": FILESYSTEMS}),
+    "filesystems-with-hugepages": defined(
+        memory={"guest": "1Gi", "hugepages": {"pageSize": "2Mi"}}, devices={"graphics": [], "filesystems": FILESYSTEMS[:1]}
+    ),
     "vsock": defined(devices={"graphics": [], "vsock": {}}),
     "redirected-devices": defined(
         devices={
@@ -332,6 +340,9 @@ def test_memory_is_a_quantity_in_bytes(text: str, expected: int) -> None:
         {"devices": {"disks": [{**IMAGE, "source": {"path": "/etc/shadow"}}]}},
         {"devices": {"disks": [{**IMAGE, "source": {"path": "a/../../b"}}]}},
         {"devices": {"disks": [{**IMAGE, "device": "cdrom", "target": {"bus": "virtio"}}]}},
+        {"devices": {"filesystems": [{**FILESYSTEMS[0], "name": "../x"}]}},
+        {"devices": {"filesystems": [FILESYSTEMS[0], FILESYSTEMS[0]]}},
+        {"devices": {"filesystems": [{**FILESYSTEMS[0], "type": "HostPath"}]}},
         {"devices": {"graphics": [{"type": "vnc"}, {"type": "vnc"}]}},
         {"devices": {"graphics": [{"type": "sdl"}]}},
         {"devices": {"video": {"type": "qxl"}}},
@@ -486,6 +497,7 @@ def test_q35_has_spare_ports_for_later() -> None:
         ({"inputs": [{"type": "tablet"}, {"type": "mouse"}]}, 1),
         ({"watchdog": {}}, 1),
         ({"vsock": {}}, 1),
+        ({"filesystems": FILESYSTEMS}, 2),
         ({"sound": {"model": "ac97"}}, 1),
         ({"watchdog": {}, "sound": {"model": "ac97"}}, 1),
         ({"sound": {}}, 0),
@@ -498,3 +510,7 @@ def test_each_further_device_has_the_port_that_it_needs(devices: dict[str, Any],
         return len(xml(devices={"graphics": [], **more}).findall("devices/controller[@model='pcie-root-port']"))
 
     assert count(**devices) == count() + ports
+
+
+def test_a_guest_with_shared_file_systems_stays_on_its_node() -> None:
+    assert "file system 'data'" in migratability.not_migratable({"devices": {"filesystems": FILESYSTEMS}})

@@ -38,6 +38,8 @@ EMPTIED: Final = (
 """Places in a golden document, as regular expressions, and the placeholders of which they were made."""
 REFUSED: Final = {
     "disk-drivers": "/domain/devices/disk[4]/iotune",
+    "filesystems": "/domain/devices/filesystem[1]",
+    "filesystems-with-hugepages": "/domain/devices/filesystem",
     "host-devices": "/domain/devices/hostdev[1]",
     "network-disks": "/domain/devices/disk[1]/@type",
     "numa-of-the-node": "/domain/cputune",

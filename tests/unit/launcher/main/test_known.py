@@ -489,3 +489,12 @@ def test_a_guest_that_left_has_ended_here() -> None:
     assert found.status.ending == Ending("migrated", "the guest runs on in another pod", "m1", (), 9.0)
     assert found.run == Run(ran=True, migrated_to="m1")
     assert found.over
+
+
+def test_a_file_system_is_lost_once_and_not_by_the_end_of_the_run() -> None:
+    lost = known.filesystem_lost(STARTED, "data")
+    assert lost.status == dataclasses.replace(STARTED.status, lost_filesystems=("data",), revision=4)
+    assert known.filesystem_lost(lost, "data") is lost
+    assert known.filesystem_lost(lost, "more").status.lost_filesystems == ("data", "more")
+    for before in (ENDED, dataclasses.replace(STARTED, over=True)):
+        assert known.filesystem_lost(before, "data") is before

@@ -14,6 +14,7 @@ from apiserver.apis.virt.v1alpha1.domain import (
     cpu,
     disks,
     features,
+    filesystems,
     firmware,
     gpus,
     graphics,
@@ -39,6 +40,7 @@ from apiserver.apis.virt.v1alpha1.domain.consoles import Console
 from apiserver.apis.virt.v1alpha1.domain.cpu import CPU
 from apiserver.apis.virt.v1alpha1.domain.disks import Disk
 from apiserver.apis.virt.v1alpha1.domain.features import Features
+from apiserver.apis.virt.v1alpha1.domain.filesystems import Filesystem
 from apiserver.apis.virt.v1alpha1.domain.firmware import Firmware
 from apiserver.apis.virt.v1alpha1.domain.gpus import GPU
 from apiserver.apis.virt.v1alpha1.domain.graphics import Graphics
@@ -69,6 +71,7 @@ _FAMILIES = (
     firmware,
     chassis,
     disks,
+    filesystems,
     io_threads,
     interfaces,
     graphics,
@@ -91,6 +94,9 @@ class Devices(Model):
     """The devices of the guest. Each list says all there is: applying a manifest replaces it as a whole."""
 
     disks: list[Disk] | None = Field(None, description="Disks and CD-ROM drives.", json_schema_extra=ATOMIC)
+    filesystems: list[Filesystem] | None = Field(
+        None, description="File systems that the guest shares with others, by virtiofs. Default: none.", json_schema_extra=ATOMIC
+    )
     interfaces: list[Interface] | None = Field(
         None, description="Network interfaces. Default: one of type masquerade; [] means none.", json_schema_extra=ATOMIC
     )

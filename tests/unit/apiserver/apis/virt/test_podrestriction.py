@@ -17,7 +17,7 @@ from controller.reconcilers.launcher_pods.scheduling import Placement
 from tests import hostile
 from tests.unit.controller.reconcilers import forbidden_pods
 from tests.unit.controller.reconcilers.builders import a_migration, a_vm
-from tests.unit.controller.reconcilers.test_launcher_pod import MOVE, SETTINGS
+from tests.unit.controller.reconcilers.test_launcher_pod import FILESYSTEMS, MOVE, SETTINGS
 
 XML: Final = """<domain type="kvm"><name>x</name><memory>65536</memory><os><type>hvm</type></os></domain>"""
 DISKS: Final = (
@@ -82,6 +82,17 @@ def test_what_a_machine_names_is_all_that_its_pod_mounts() -> None:
     pod = made(VM)[0]
     for each in mounted:
         assert str(each).rpartition(" ")[2] in str(pod["spec"]["volumes"])
+
+
+def test_what_a_machine_names_as_file_systems_its_pod_may_mount() -> None:
+    assert podrestriction.named_by(FILESYSTEMS) == {
+        *(Content("PersistentVolumeClaim", each) for each in ("shared", "other")),
+        Content("ConfigMap", "settings"),
+        Content("Secret", "passwords"),
+    }
+    pod = made(FILESYSTEMS)[0]
+    assert objections(FILESYSTEMS, pod) == []
+    assert len(objections({**FILESYSTEMS, "spec": {"domain": {}}}, pod)) == 4
 
 
 def test_a_machine_without_disks_names_nothing() -> None:

@@ -55,6 +55,13 @@ def kernel(arguments: str = "", path: str = "/vmlinuz", image: str = "a") -> dic
     return {"firmware": {"kernelBoot": {"container": {"image": image, "kernelPath": path}, "kernelArgs": arguments}}}
 
 
+def shared(*of: dict[str, Any], **domain: Any) -> dict[str, Any]:
+    """A machine with shared file systems, each of a claim of its own where nothing else is said."""
+    unsaid = ({"name": f"f{at}", "type": "PersistentVolumeClaim", "source": {"name": f"c{at}"}} for at in range(len(of)))
+    filesystems = [base | each for base, each in zip(unsaid, of, strict=True)]
+    return {**domain, "devices": {**domain.get("devices", {}), "filesystems": filesystems}}
+
+
 def interfaces(count: int) -> dict[str, Any]:
     return {"devices": {"interfaces": [{"name": f"i{each}"} for each in range(count)]}}
 
@@ -225,6 +232,42 @@ def dedicated(**of: Any) -> dict[str, Any]:
         (kernel(image="a" * 511), kernel(image="a" * 512), "firmware.kernelBoot.container.image"),
         (disks(disk(serial="a" * 36)), disks(disk(serial="a" * 37)), "devices.disks[0].serial"),
         (disks(disk(name="a" * 50)), disks(disk(name="a" * 51)), "devices.disks[0].name"),
+        (shared(*({} for _ in range(8))), shared(*({} for _ in range(9))), "devices.filesystems"),
+        (shared({"name": "a" * 36}), shared({"name": "a" * 37}), "devices.filesystems[0].name"),
+        (shared({"name": "a"}), shared({"name": "a b"}), "devices.filesystems[0].name"),
+        (shared({"name": "a"}), shared({"name": ""}), "devices.filesystems[0].name"),
+        (shared({"name": "a"}, {"name": "b"}), shared({"name": "a"}, {"name": "a"}), "devices.filesystems[1].name"),
+        (shared({"source": {"name": "A"}}), shared({"source": {"name": "a/b"}}), "devices.filesystems[0].source.name"),
+        (shared({"source": {"name": "a"}}), shared({"source": {"name": ""}}), "devices.filesystems[0].source.name"),
+        (
+            shared({"type": "Secret", "source": {"name": "a"}}),
+            shared({"type": "Secret", "source": {"name": "A"}}),
+            "devices.filesystems[0].source.name",
+        ),
+        (
+            shared({"type": "ConfigMap", "readOnly": True}),
+            shared({"type": "ConfigMap", "readOnly": False}),
+            "devices.filesystems[0].readOnly",
+        ),
+        (
+            shared({}, {"type": "Secret", "source": {"name": "c0"}}),
+            shared({}, {"source": {"name": "C0"}}),
+            "devices.filesystems[1].source.name",
+        ),
+        (
+            shared({}, firmware={"persistentState": {"claimName": "State"}}, devices={"tpm": {"persistent": True}}),
+            shared(
+                {"source": {"name": "state"}},
+                firmware={"persistentState": {"claimName": "State"}},
+                devices={"tpm": {"persistent": True}},
+            ),
+            "devices.filesystems[0].source.name",
+        ),
+        (
+            shared({}, **disks(disk(type="PersistentVolumeClaim", source={"name": "a"}))),
+            shared({}, **disks(disk(type="PersistentVolumeClaim", source={"name": "C0"}))),
+            "devices.filesystems[0].source.name",
+        ),
         (disks(disk(bootOrder=26)), disks(disk(bootOrder=27)), "devices.disks[0].bootOrder"),
         (disks(disk(bootOrder=1)), disks(disk(bootOrder=0)), "devices.disks[0].bootOrder"),
         (disks(disk(bootOrder=1), disk(bootOrder=2)), disks(disk(bootOrder=1), disk(bootOrder=1)), "devices.disks[1].bootOrder"),

@@ -1,0 +1,76 @@
+"""Shared file systems: ``devices.filesystems``."""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+from pydantic import Field
+
+from apiserver.apis.meta import names
+from apiserver.apis.meta.schema import Model
+from apiserver.apis.meta.validation import FieldError, Path, duplicate, invalid, required, too_long
+from apiserver.apis.virt.hardware import disks, firmware
+from apiserver.apis.virt.hardware import filesystems as hardware
+from apiserver.apis.virt.v1alpha1.domain.rules import Object, validate_count, validate_device_name, validate_unique
+
+MAX_FILESYSTEMS: Final = 8
+MAX_TAG: Final = 36
+"""Bytes of the name that a virtio file system device has for its guest (Virtual I/O Device specification 1.2, 5.11.4)."""
+
+
+class FilesystemSource(Model):
+    """The place of a file system's content."""
+
+    name: str = Field(description="The name of the claim, ConfigMap or Secret in the same namespace. A claim's is looked up in lower case.")
+
+
+class Filesystem(Model):
+    """A file system that the guest shares with others, by virtiofs. Such a machine does not move to another node."""
+
+    name: str = Field(
+        description="Its name, unique in the machine, at most 36 characters, and the tag by which the guest mounts it: mount -t virtiofs "
+        "<name> /mnt."
+    )
+    type: Literal["PersistentVolumeClaim", "ConfigMap", "Secret"] = Field(
+        description="What holds the content. PersistentVolumeClaim: a claim with a file system, all of which the guest has; other pods and "
+        "machines may use it at the same time, but none as a disk that one of them writes to. Whoever in the guest is at work, its files "
+        "are read and written as user and group 107 of the pod, which seem to be root in the guest: what another user of the guest makes "
+        "becomes root's, and a chown changes nothing. The guest can know 65536 files at a time. ConfigMap, Secret: its keys as files, "
+        "read-only; they follow changes of the object within minutes.",
+    )
+    source: FilesystemSource = Field(description="Where the content is.")
+    read_only: bool | None = Field(
+        None, description="The guest cannot write to it. Default false, for a ConfigMap or Secret true, the only value they may have."
+    )
+
+
+def validate(domain: Object, path: Path) -> list[FieldError]:
+    """Return what is wrong with ``devices.filesystems``."""
+    filesystems, field = hardware.defaulted(domain), path.child("devices", "filesystems")
+    found = validate_count(filesystems, MAX_FILESYSTEMS, field)
+    for position, filesystem in enumerate(filesystems):
+        found += _validate(filesystem, field.index(position))
+    return found + validate_unique(filesystems, "name", field) + _validate_claims(domain, field)
+
+
+def _validate(filesystem: Object, path: Path) -> list[FieldError]:
+    name, kind, source = filesystem.get("name") or "", str(filesystem.get("type")), filesystem.get("source") or {}
+    found = [too_long(path.child("name"), MAX_TAG)] if len(name) > MAX_TAG else validate_device_name(name, path.child("name"))
+    if kind != hardware.CLAIM and not filesystem["readOnly"]:
+        found.append(invalid(path.child("readOnly"), filesystem["readOnly"], f"a file system of type {kind} is always read-only"))
+    named, field = str(source.get("name") or ""), path.child("source", "name")
+    if not named:
+        return [*found, required(field, f"the name of a {kind} in the same namespace")]
+    return found + [invalid(field, named, each) for each in names.subdomain_errors(named.lower() if kind == hardware.CLAIM else named)]
+
+
+def _validate_claims(domain: Object, path: Path) -> list[FieldError]:
+    """Return the claims that are something else of the machine, too: the guest would have its disk twice, or the state of its firmware."""
+    taken = {disks.claim_of(each) for each in disks.defaulted(domain)} | {firmware.state_claim(domain)}
+    found = []
+    for position, filesystem in enumerate(hardware.defaulted(domain)):
+        claim = hardware.claim_of(filesystem)
+        if claim and claim in taken:
+            found.append(duplicate(path.index(position).child("source", "name"), claim))
+        taken.add(claim)
+    return found

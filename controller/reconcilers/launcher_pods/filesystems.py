@@ -1,0 +1,40 @@
+"""Shared file systems: ``devices.filesystems``."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from apiserver.apis.meta.objects import Object, dig
+from apiserver.apis.virt import cloud_init, layout
+from apiserver.apis.virt.hardware import filesystems, memory
+from controller.reconcilers.launcher_pods.memory import PAGE_TABLE_SHARE
+from controller.reconcilers.launcher_pods.needs import MIB, Claims, Needs, projected
+
+VIRTIOFSD_BYTES: Final = 16 * MIB
+"""The process that serves a file system, and QEMU's part of the device."""
+FILE_BYTES: Final = 2048
+"""Of a file that the guest knows: virtiofsd's books about it, and what the node's kernel keeps of an open one (file, entry, inode)."""
+
+
+def needs(domain: Object, claims: Claims) -> Needs:
+    """Return the volumes, and the memory of the processes that serve them, each of which maps the guest's."""
+    del claims
+    each = VIRTIOFSD_BYTES + memory.guest_bytes(domain) // PAGE_TABLE_SHARE
+    total = Needs()
+    for position, filesystem in enumerate(filesystems.defaulted(domain)):
+        total += Needs(overhead_bytes=each + FILE_BYTES * filesystems.max_files(filesystem)) + _mounted(filesystem, volume(position))
+    return total
+
+
+def volume(position: int) -> str:
+    """Return the name of a file system's volume."""
+    return f"filesystem-{position}"
+
+
+def _mounted(filesystem: Object, volume: str) -> Needs:
+    mount: Object = {"name": volume, "mountPath": f"{layout.FILESYSTEMS_DIRECTORY}/{filesystem['name']}"}
+    mount |= {"readOnly": True} if filesystem["readOnly"] else {}
+    if (claim := filesystems.claim_of(filesystem)) is not None:
+        return Needs(volumes=({"name": volume, "persistentVolumeClaim": {"claimName": claim}},), mounts=(mount,), owns_files=True)
+    kind = "secret" if filesystem.get("type") == cloud_init.SECRET else "configMap"
+    return Needs(volumes=(projected(volume, {kind: {"name": str(dig(filesystem, "source", "name") or "")}}),), mounts=(mount,))

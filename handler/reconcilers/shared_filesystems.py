@@ -1,0 +1,36 @@
+"""Translation of what became of shared file systems into the condition ``FilesystemsReady``. Pure."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Final
+
+from apiserver.apis.meta import objects, times
+from apiserver.apis.meta.objects import Object
+from apiserver.apis.virt import conditions as words
+from apiserver.apis.virt.described import domain_of
+from apiserver.apis.virt.hardware import filesystems
+from launcher.protocol import messages
+
+LOST: Final = "virtiofsd ended, and what in the guest uses its files waits for ever: restart the virtual machine"
+
+
+def told(vm: Object, status: Object, observed: messages.Status, now: datetime) -> Object:
+    """Return the status with the condition, of a machine that has such file systems; of any other as it is.
+
+    Args:
+        vm: the machine as it is stored.
+        status: what is about to be written.
+        observed: what its launcher says; only names that the machine has are believed.
+        now: the time.
+    """
+    names = [str(each.get("name")) for each in filesystems.defaulted(domain_of(vm))]
+    if not names or observed.stopping:
+        return status
+    lost = [name for name in names if name in observed.lost_filesystems]
+    state, reason, message = ("True", "Served", "")
+    if lost:
+        state, reason, message = ("False", words.FILESYSTEM_LOST, f"file system {', '.join(lost)}: {LOST}")
+    condition: Object = {"type": words.FILESYSTEMS_READY, "status": state, "reason": reason, "message": message}
+    condition["observedGeneration"] = objects.dig(vm, "metadata", "generation") or 0
+    return {**status, "conditions": objects.with_condition(status.get("conditions"), condition, now=times.to_rfc3339(now))}

@@ -1,0 +1,58 @@
+"""Shared file systems: ``<filesystem>``, and the processes that serve them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from xml.etree.ElementTree import SubElement
+
+from apiserver.apis.virt import layout
+from apiserver.apis.virt.hardware import filesystems as hardware
+from launcher.domain.definition import Definition, Tree
+from launcher.domain.values import InvalidSpecification, one_of, segment, socket
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """A directory of the pod that the guest has as a file system."""
+
+    name: str
+    """The tag by which the guest mounts it."""
+    directory: str
+    socket: str
+    """The path of the socket of the process that serves it."""
+    read_only: bool
+
+
+def append(tree: Tree, definition: Definition) -> None:
+    """Append the devices. Whoever serves them is started before the domain: libvirt's own way needs user namespaces."""
+    for share in shares(definition.specification):
+        element = SubElement(tree.devices, "filesystem", type="mount")
+        SubElement(element, "driver", type="virtiofs")
+        SubElement(element, "source", socket=share.socket)
+        SubElement(element, "target", dir=share.name)
+
+
+def shares(specification: Mapping[str, Any]) -> tuple[Share, ...]:
+    """Return the file systems of ``spec.domain``, in order.
+
+    Raises:
+        InvalidSpecification: for names twice or that would lead elsewhere, and for unknown types.
+    """
+    found: list[Share] = []
+    for position, each in enumerate(hardware.defaulted(specification)):
+        path = f"devices.filesystems[{position}]"
+        one_of(hardware.TYPES, each.get("type"), f"{path}.type")
+        name = segment(each.get("name"), f"{path}.name")
+        if any(name == other.name for other in found):
+            raise InvalidSpecification(f"{path}.name: {name!r} is taken by another file system")
+        directory = f"{layout.FILESYSTEMS_DIRECTORY}/{name}"
+        found.append(Share(name, directory, socket(layout.filesystem_socket(position)), bool(each["readOnly"])))
+    return tuple(found)
+
+
+def not_migratable(specification: Mapping[str, Any]) -> str:
+    """Return why a domain of this specification cannot be migrated live, or an empty string."""
+    named = [each.name for each in shares(specification)]
+    return f"a process of its pod knows the files that the guest has open in the file system {named[0]!r}" if named else ""

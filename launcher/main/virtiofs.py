@@ -1,0 +1,206 @@
+"""The processes that serve shared file systems: virtiofsd, one for each, a child of ours.
+
+QEMU connects to each once and never again, so one that ends is not started anew: whoever in the guest uses its files waits until the
+machine is started again. That is told, and the guest goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import resource
+import signal
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from apiserver.apis.meta.lines import one_line
+from apiserver.apis.virt import layout
+from apiserver.apis.virt.hardware import filesystems as hardware
+from launcher.domain.filesystems import Share, shares
+from launcher.main.children import Children, terminate
+
+logger = logging.getLogger(__name__)
+
+VIRTIOFSD: Final = "/usr/libexec/virtiofsd"
+READY_SECONDS: Final = 30.0
+POLL_SECONDS: Final = 0.02
+WAITS: Final = b"Waiting for vhost-user socket connection"
+"""What it says when it waits for QEMU; its socket is there a moment before, when it may still fail."""
+SILENT_SECONDS: Final = 2.0
+"""For so long that is waited for: another version may say it in other words."""
+SETTLE_SECONDS: Final = 2.0
+"""The process ends with QEMU: for so long it is waited whether that was it."""
+SPARE_FILES: Final = 64
+"""Descriptors of the process itself."""
+MAX_WORDS: Final = 512
+READ_BYTES: Final = 64 << 10
+_ENVIRONMENT: Final = {"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8", "MALLOC_ARENA_MAX": "1"}
+_EVERYBODY: Final = (1 << 32) - 1
+"""Of the numbers of users: all but the last, which stands for none."""
+
+
+class FilesystemUnusable(Exception):
+    """A file system cannot be served; the message names it and says why."""
+
+
+@dataclass(eq=False, slots=True)
+class _Server:
+    """A running virtiofsd."""
+
+    share: Share
+    pid: int
+    exited: asyncio.Future[int]
+    words: _LastWords
+    is_wanted: bool = True
+
+
+@dataclass(slots=True)
+class _LastWords:
+    """The end of what a process writes, which a guest can make any amount of."""
+
+    reader: int
+    kept: bytes = b""
+
+    def begin(self) -> None:
+        os.set_blocking(self.reader, False)
+        asyncio.get_running_loop().add_reader(self.reader, self._read)
+
+    def _read(self) -> None:
+        try:
+            data = os.read(self.reader, READ_BYTES)
+        except BlockingIOError:
+            return
+        self.kept = (self.kept + data)[-MAX_WORDS:]
+        if not data:
+            self._close()
+
+    def end(self) -> str:
+        """Return them; nothing is read any more."""
+        if self.reader >= 0:
+            self._read()
+        self._close()
+        return one_line(self.kept.decode(errors="replace"), MAX_WORDS)
+
+    def _close(self) -> None:
+        if self.reader >= 0:
+            asyncio.get_running_loop().remove_reader(self.reader)
+            os.close(self.reader)
+            self.reader = -1
+
+
+class Filesystems:
+    """Serves the file systems of the pod's machine."""
+
+    def __init__(self, children: Children, *, look: Callable[[], Awaitable[object]], lost: Callable[[str], None]) -> None:
+        """Do nothing yet.
+
+        Args:
+            children: starts processes.
+            look: takes in what is so now with the domain.
+            lost: called with the name of a file system whose process ended by itself.
+        """
+        self._children = children
+        self._look = look
+        self._lost = lost
+        self._servers: list[_Server] = []
+        self._started: asyncio.Queue[_Server] = asyncio.Queue()
+
+    async def start(self, specification: Mapping[str, Any]) -> None:
+        """Start the processes of ``spec.domain``, in place of those that an earlier try left, and wait until QEMU can connect to them.
+
+        Raises:
+            FilesystemUnusable: one ended, or was not ready in time.
+            OSError: one cannot be started.
+            launcher.domain.values.InvalidSpecification: of the specification.
+        """
+        await self._stop()
+        for share, each in zip(shares(specification), hardware.defaulted(specification), strict=True):
+            server = self._begin(share, hardware.max_files(each))
+            self._servers.append(server)
+            self._started.put_nowait(server)
+        for server in self._servers:
+            await _ready(server)
+
+    async def run(self) -> None:
+        """Tell of those that end by themselves, until cancelled."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                while True:
+                    group.create_task(self._watch(await self._started.get()))
+        finally:
+            for server in self._servers:
+                _end(server)
+
+    async def _stop(self) -> None:
+        for server in self._servers:
+            _end(server)
+        for server in self._servers:
+            await asyncio.shield(server.exited)
+        self._servers.clear()
+
+    def _begin(self, share: Share, max_files: int) -> _Server:
+        Path(share.socket).unlink(missing_ok=True)
+        reader, writer = os.pipe2(os.O_CLOEXEC)
+        try:
+            # It ends where it may not have as many as it was told to.
+            files = min(max_files + SPARE_FILES, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
+            pid, exited = self._children.start(command(share, files), _ENVIRONMENT, output=writer)
+        except BaseException:
+            os.close(reader)
+            raise
+        finally:
+            os.close(writer)
+        words = _LastWords(reader)
+        words.begin()
+        return _Server(share, pid, exited, words)
+
+    async def _watch(self, server: _Server) -> None:
+        code = await asyncio.shield(server.exited)
+        words = server.words.end()
+        if not server.is_wanted:
+            return
+        await asyncio.sleep(SETTLE_SECONDS)
+        await self._look()
+        if server.is_wanted:
+            logger.info("virtiofsd ended", extra={"filesystem": server.share.name, "exit_code": code, "last_words": words})
+            self._lost(server.share.name)
+
+
+def command(share: Share, max_files: int) -> list[str]:
+    """Return the command that serves a file system.
+
+    It has no sandbox of its own: that needs capabilities or user namespaces, and the pod's container, in which it is user 107 without
+    capabilities, is one. Below its directory it opens by names relative to descriptors, and follows no link.
+    """
+    uid = layout.USER_ID
+    options = [f"--shared-dir={share.directory}", f"--socket-path={share.socket}", "--sandbox=none", "--log-level=info"]
+    options += ["--inode-file-handles=never", f"--rlimit-nofile={max_files}"]
+    for which in ("uid", "gid"):  # whoever it is in the guest is we here, and we are root there
+        options += [f"--translate-{which}=squash-guest:0:{uid}:{_EVERYBODY}", f"--translate-{which}=host:{uid}:0:1"]
+    return [VIRTIOFSD, *options, *(["--readonly"] if share.read_only else [])]
+
+
+def _is_bound(server: _Server) -> bool:
+    return Path(server.share.socket).is_socket()
+
+
+async def _ready(server: _Server) -> None:
+    name, silent = server.share.name, 0.0
+    try:
+        async with asyncio.timeout(READY_SECONDS):
+            while WAITS not in server.words.kept and silent < SILENT_SECONDS:
+                if server.exited.done():
+                    raise FilesystemUnusable(f"file system {name!r}: virtiofsd ended with {server.exited.result()}: {server.words.end()}")
+                silent += POLL_SECONDS if _is_bound(server) else 0.0
+                await asyncio.sleep(POLL_SECONDS)
+    except TimeoutError:
+        raise FilesystemUnusable(f"file system {name!r}: virtiofsd was not ready within {READY_SECONDS:g} s") from None
+
+
+def _end(server: _Server) -> None:
+    server.is_wanted = False
+    if not server.exited.done():
+        terminate(server.pid, signal.SIGKILL)

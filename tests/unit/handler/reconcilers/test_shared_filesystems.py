@@ -1,0 +1,38 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from apiserver.apis.meta.objects import condition
+from handler.reconcilers.shared_filesystems import told
+from launcher.protocol.messages import Status
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def a_vm(*names: str) -> dict[str, Any]:
+    filesystems = [{"name": each, "type": "ConfigMap", "source": {"name": "c"}} for each in names]
+    return {"metadata": {"generation": 3}, "spec": {"domain": {"devices": {"filesystems": filesystems}}}, "status": {}}
+
+
+@pytest.mark.parametrize(
+    ("lost", "expected", "named"),
+    [
+        ((), ("True", "Served"), ""),
+        (("made-up\n",), ("True", "Served"), ""),
+        (("two", "made-up", "one"), ("False", "FilesystemLost"), "file system one, two: "),
+    ],
+)
+def test_a_file_system_that_nobody_serves_is_a_condition(lost: tuple[str, ...], expected: tuple[str, str], named: str) -> None:
+    found = condition(told(a_vm("one", "two", "three"), {}, Status(1, lost_filesystems=lost), NOW)["conditions"], "FilesystemsReady")
+    assert found is not None
+    assert (found["status"], found["reason"], found["observedGeneration"]) == (*expected, 3)
+    assert found["message"].startswith(named)
+    assert "made-up" not in found["message"]
+
+
+def test_nothing_is_said_of_a_machine_without_any_or_of_a_guest_that_goes() -> None:
+    for vm, status in ((a_vm(), Status(1, lost_filesystems=("x",))), (a_vm("x"), Status(1, stopping=True))):
+        assert told(vm, {"a": 1}, status, NOW) == {"a": 1}
