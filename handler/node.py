@@ -24,7 +24,7 @@ AT_ONCE: Final = 8
 def device_nodes(vm: Mapping[str, Any]) -> Iterator[ownership.Node]:
     """Yield the device nodes that the pod of ``vm`` may have for its guest."""
     domain = domain_of(vm)
-    if interfaces.defaulted(domain):
+    if interfaces.emulated(domain):
         yield ownership.TUN
     yield ownership.KVM
     if vsock.defaulted(domain):

@@ -39,6 +39,12 @@ def plan(wanted: Wanted, observed: Observed) -> Plan:
     return Plan(_script(wanted, observed, uplink), Interface(wanted.name, wanted.mac, wanted.tap, wanted.model, (), wanted.network))
 
 
+def plan_card(wanted: Wanted, observed: Observed) -> Plan:
+    """Return what there is to do for a card of the node: nothing, its CNI plugin has told it the MAC address; QEMU opens no tap."""
+    del observed
+    return Plan("", Interface(wanted.name, wanted.mac, "", "", (), wanted.network))
+
+
 def table(tap: str) -> str:
     """Return the name of nft's table for the guest's tap."""
     return f"kubevirt_{tap}"

@@ -81,7 +81,7 @@ class Plan:
     """What is to be done for one interface, and what comes of it."""
 
     script: str
-    """For ``sh``, in the namespace; it exits with ``NO_FILTER`` when nft refused its rules."""
+    """For ``sh``, in the namespace; it exits with ``NO_FILTER`` when nft refused its rules. Empty: nothing is to be done."""
     interface: Interface
 
 

@@ -16,7 +16,7 @@ from handler.pods.process import Launcher
 
 BINDINGS: Final[Mapping[str, Binding]] = {"masquerade": masquerade.plan}
 """To the pod's own network, by type of the interface."""
-FURTHER: Final[Mapping[str, Binding]] = {"bridge": attached.plan}
+FURTHER: Final[Mapping[str, Binding]] = {"bridge": attached.plan, interfaces.SRIOV: attached.plan_card}
 """To further networks, by type of the interface."""
 
 
@@ -41,8 +41,8 @@ def _wanted(vm: Mapping[str, Any], interface: Mapping[str, Any], network: str) -
         name=name,
         type=interface["type"],
         mac=mac_address(vm["metadata"]["uid"], name, interface.get("mac") or ""),
-        model=interface["model"],
-        queues=interfaces.queues(domain_of(vm), interface["model"]),
+        model=interface.get("model", ""),
+        queues=interfaces.queues(domain_of(vm), interface.get("model", "")),
     )
     if not network:
         return found
@@ -77,7 +77,8 @@ async def prepare(vm: Mapping[str, Any], launcher: Launcher) -> tuple[Interface,
         return ()
     planned = plans(vm, binding.observe(await namespaces.links(launcher.network)))
     for plan in planned:
-        await _carry_out(plan, launcher)
+        if plan.script:
+            await _carry_out(plan, launcher)
     return tuple(plan.interface for plan in planned)
 
 

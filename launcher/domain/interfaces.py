@@ -7,6 +7,7 @@ from typing import Final
 from xml.etree.ElementTree import Element, SubElement
 
 from apiserver.apis.virt.hardware import interfaces as hardware
+from launcher.domain import passed_through
 from launcher.domain.definition import Definition, Tap, Tree
 from launcher.domain.values import InvalidSpecification, word
 
@@ -15,9 +16,10 @@ _TAP: Final = re.compile(r"[A-Za-z0-9_.-]{1,15}")  # IFNAMSIZ
 
 
 def append(tree: Tree, definition: Definition) -> None:
-    """Append an interface for every tap device that was made."""
+    """Append an interface for every tap device that was made, and the cards of the node."""
     for tap in definition.taps:
         _append_interface(tree.devices, tap, hardware.queues(definition.specification, tap.model))
+    passed_through.append(tree, definition, "interfaces")
 
 
 def _append_interface(devices: Element, tap: Tap, queues: int) -> None:

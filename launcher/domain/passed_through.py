@@ -2,6 +2,7 @@
 
 A plugin puts the addresses of the devices that it allocated into a variable of the container, ``PCI_RESOURCE_<NAME>`` or
 ``MDEV_PCI_RESOURCE_<NAME>``, between commas; ``<NAME>`` is the resource's in capitals, with ``_`` for ``/`` and ``.`` (as KubeVirt has it).
+The SR-IOV network device plugin calls it ``PCIDEVICE_<NAME>``.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from launcher.domain.values import InvalidSpecification
 
 _PCI: Final = "PCI_RESOURCE"
 _MEDIATED: Final = "MDEV_PCI_RESOURCE"
+_NETWORK: Final = "PCIDEVICE"
+"""Of the SR-IOV network device plugin."""
 _MAX_VALUE: Final = 4096
 _ADDRESS: Final = re.compile(r"([0-9a-fA-F]{4}):([0-9a-fA-F]{2}):([01][0-9a-fA-F])\.([0-7])")
 _UUID: Final = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
@@ -24,7 +27,7 @@ _UUID: Final = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
 def variables(environment: Mapping[str, str]) -> dict[str, str]:
     """Return what device plugins said: their variables of an environment."""
-    return {name: value for name, value in environment.items() if name.startswith((f"{_PCI}_", f"{_MEDIATED}_"))}
+    return {name: value for name, value in environment.items() if name.startswith((f"{_PCI}_", f"{_MEDIATED}_", f"{_NETWORK}_"))}
 
 
 def not_migratable(specification: Mapping[str, Any]) -> str:
@@ -66,7 +69,7 @@ def _addresses(definition: Definition) -> dict[str, tuple[str, dict[str, str]]]:
 
 def _given(resource: str, environment: Mapping[str, str]) -> list[tuple[str, str]]:
     """Return pairs of a prefix and an address."""
-    said = ((prefix, environment.get(_variable(prefix, resource), "")[:_MAX_VALUE]) for prefix in (_PCI, _MEDIATED))
+    said = ((prefix, environment.get(_variable(prefix, resource), "")[:_MAX_VALUE]) for prefix in (_PCI, _MEDIATED, _NETWORK))
     return [(prefix, each.strip()) for prefix, value in said for each in value.split(",") if each.strip()]
 
 
@@ -77,7 +80,7 @@ def _variable(prefix: str, resource: str) -> str:
 def _parsed(prefix: str, address: str, path: str) -> tuple[str, dict[str, str]]:
     if prefix == _MEDIATED and _UUID.fullmatch(address):
         return "mdev", {"uuid": address.lower()}
-    if prefix == _PCI and (match := _ADDRESS.fullmatch(address)):
+    if prefix in (_PCI, _NETWORK) and (match := _ADDRESS.fullmatch(address)):
         parts = zip(("domain", "bus", "slot", "function"), match.groups(), strict=True)
         return "pci", {name: f"0x{each.lower()}" for name, each in parts}
     raise InvalidSpecification(f"{path}: the device plugin named {address[:64]!r}, which is no address of a device")

@@ -16,7 +16,7 @@ QUEUES_BYTES: Final = MIB
 def needs(domain: Object, claims: Claims) -> Needs:
     """Return the device by which QEMU opens the taps that virt-handler made."""
     del claims
-    cards = interfaces.defaulted(domain)
+    cards = interfaces.emulated(domain)
     if not cards:
         return Needs()
     queues = sum(interfaces.queues(domain, each["model"]) - 1 for each in cards)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from apiserver.apis.meta.objects import Object
-from apiserver.apis.virt.hardware import given, gpus
+from apiserver.apis.virt.hardware import given, gpus, interfaces
 from apiserver.apis.virt.hardware.given import Domain
 
 
@@ -14,5 +14,6 @@ def defaulted(domain: Domain) -> list[Object]:
 
 def passed_through(domain: Domain) -> dict[str, Object]:
     """Return all devices of the node that the guest gets, by their place in ``spec.domain``: ``devices.gpus[0]``."""
-    lists = {"gpus": gpus.defaulted(domain), "hostDevices": defaulted(domain)}
-    return {f"devices.{field}[{index}]": each for field, devices in lists.items() for index, each in enumerate(devices)}
+    lists = {"gpus": gpus.defaulted(domain), "hostDevices": defaulted(domain), "interfaces": interfaces.defaulted(domain)}
+    listed = ((field, index, each) for field, devices in lists.items() for index, each in enumerate(devices))
+    return {f"devices.{field}[{index}]": each for field, index, each in listed if field != "interfaces" or each["type"] == interfaces.SRIOV}

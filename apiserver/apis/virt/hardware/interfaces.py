@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.virt.hardware import cpu, given
 from apiserver.apis.virt.hardware.given import Domain
 
+SRIOV: Final = "sriov"
+"""Type of an interface that is a card of the node."""
+
 
 def defaulted(domain: Domain) -> list[Object]:
-    """Return ``devices.interfaces``, each with ``type`` and ``model``; one where nothing is said."""
-    found = given.devices(domain, "interfaces", [{"name": "default"}])
-    return [{"type": "bridge" if "network" in each else "masquerade", "model": "virtio", **each} for each in found]
+    """Return ``devices.interfaces``, each with ``type``, and with ``model`` where it is emulated; one where nothing is said."""
+    return [_defaulted(each) for each in given.devices(domain, "interfaces", [{"name": "default"}])]
+
+
+def _defaulted(interface: Object) -> Object:
+    found = {"type": "bridge" if "network" in interface else "masquerade", **interface}
+    return found if found["type"] == SRIOV else {"model": "virtio", **found}
+
+
+def emulated(domain: Domain) -> list[Object]:
+    """Return the interfaces whose card is QEMU's, and not one of the node."""
+    return [each for each in defaulted(domain) if each["type"] != SRIOV]
 
 
 def queues(domain: Domain, model: str) -> int:

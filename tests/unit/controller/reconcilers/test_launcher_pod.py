@@ -162,6 +162,7 @@ NETWORKS = a_vm(
                 {"name": "default"},
                 {"name": "lan", "network": "lan", "mac": "52-54-00-AA-BB-CC"},
                 {"name": "wan", "type": "bridge", "network": "default/wan"},
+                {"name": "card", "type": "sriov", "network": "fast", "deviceName": "intel.com/sriov"},
             ],
         },
     }

@@ -92,6 +92,12 @@ def test_what_is_no_network_gets_no_further_than_its_name(given: str) -> None:
         setup.wanted(a_vm({**CARD, "network": given}))
 
 
+def test_of_a_card_of_the_node_nothing_is_made() -> None:
+    card = {"name": "card", "type": "sriov", "network": "fast", "deviceName": "vendor.example/card", "mac": MAC}
+    (plan,) = setup.plans(a_vm(card), EMPTY)
+    assert (plan.script, plan.interface) == ("", binding.Interface("card", MAC, "", "", (), "ns/fast"))
+
+
 def test_a_further_network_is_not_masqueraded() -> None:
     with pytest.raises(Unsupported, match="type masquerade is not known"):
         setup.plans(a_vm({**CARD, "type": "masquerade"}), SEEN)

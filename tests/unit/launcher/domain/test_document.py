@@ -219,6 +219,19 @@ CASES = {
     "filesystems-with-hugepages": defined(
         memory={"guest": "1Gi", "hugepages": {"pageSize": "2Mi"}}, devices={"graphics": [], "filesystems": FILESYSTEMS[:1]}
     ),
+    "further-networks": defined(
+        devices={
+            "graphics": [],
+            "hostDevices": [{"name": "one", "deviceName": "intel.com/qat"}],
+            "interfaces": [
+                {"name": "default"},
+                {"name": "lan", "network": "lan"},
+                {"name": "card", "type": "sriov", "network": "default/fast", "deviceName": "intel.com/sriov"},
+            ],
+        },
+        taps=(Tap("02:00:00:00:0e:01", "tap0", "virtio"), Tap("02:00:00:00:0e:02", "tap094a367b02", "virtio")),
+        environment={"PCIDEVICE_INTEL_COM_SRIOV": "0000:18:02.2", "PCI_RESOURCE_INTEL_COM_QAT": "0000:3d:01.0"},
+    ),
     "vsock": defined(devices={"graphics": [], "vsock": {}}),
     "redirected-devices": defined(
         devices={

@@ -40,6 +40,7 @@ REFUSED: Final = {
     "disk-drivers": "/domain/devices/disk[4]/iotune",
     "filesystems": "/domain/devices/filesystem[1]",
     "filesystems-with-hugepages": "/domain/devices/filesystem",
+    "further-networks": "/domain/devices/hostdev[1]",
     "host-devices": "/domain/devices/hostdev[1]",
     "network-disks": "/domain/devices/disk[1]/@type",
     "numa-of-the-node": "/domain/cputune",

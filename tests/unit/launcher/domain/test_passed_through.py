@@ -13,6 +13,7 @@ from launcher.domain.passed_through import variables
 from launcher.domain.values import InvalidSpecification
 
 DEVICE = {"name": "card", "deviceName": "vendor.example/card"}
+CARD = {"name": "card", "type": "sriov", "network": "fast", "deviceName": "vendor.example/card"}
 TWO: dict[str, Any] = {"devices": {"hostDevices": [DEVICE, {**DEVICE, "name": "other"}]}}
 
 
@@ -42,6 +43,12 @@ def test_a_device_that_is_not_there_or_has_no_address_is_named_by_its_place(envi
         xml(environment, TWO)
 
 
+@pytest.mark.parametrize("said", ["", "0000:01:00.8", "5d307ca9-b3ef-428c-8861-06e72d69f223"])
+def test_a_card_without_an_address_is_named_by_its_place(said: str) -> None:
+    with pytest.raises(InvalidSpecification, match=r"^devices\.interfaces\[1\]\.deviceName: "):
+        xml({"PCIDEVICE_VENDOR_EXAMPLE_CARD": said}, {"devices": {"interfaces": [{"name": "default"}, CARD]}})
+
+
 def test_a_variable_of_absurd_length_is_cut() -> None:
     with pytest.raises(InvalidSpecification) as refused:
         xml({"PCI_RESOURCE_VENDOR_EXAMPLE_CARD": "x" * 10**6}, TWO)
@@ -62,11 +69,13 @@ def test_both_kinds_of_a_resource_are_taken() -> None:
 def test_a_device_of_the_node_stays_on_it() -> None:
     assert migratability.not_migratable(TWO) == "the device 'card' is one of its node's"
     assert migratability.not_migratable({"devices": {"gpus": [DEVICE]}}) == "the device 'card' is one of its node's"
+    assert migratability.not_migratable({"devices": {"interfaces": [CARD]}}) == "the device 'card' is one of its node's"
+    assert migratability.not_migratable({"devices": {"interfaces": [{"name": "lan", "network": "lan"}]}}) == ""
     assert migratability.not_migratable({}) == ""
 
 
 def test_only_what_device_plugins_say_is_taken_from_the_environment() -> None:
-    ours = {"PCI_RESOURCE_A": "1", "MDEV_PCI_RESOURCE_B": "2"}
+    ours = {"PCI_RESOURCE_A": "1", "MDEV_PCI_RESOURCE_B": "2", "PCIDEVICE_C": "3"}
     assert variables({**ours, "PATH": "/bin", "XPCI_RESOURCE_C": "3"}) == ours
 
 

@@ -7,11 +7,18 @@ from typing import Final, Literal
 from pydantic import Field
 
 from apiserver.apis.meta.schema import Model
-from apiserver.apis.meta.validation import FieldError, Path, forbidden, invalid
+from apiserver.apis.meta.validation import FieldError, Path, duplicate, forbidden, invalid
 from apiserver.apis.virt import attachments, network
+from apiserver.apis.virt.hardware import host_devices
 from apiserver.apis.virt.hardware import interfaces as hardware
 from apiserver.apis.virt.network import EXAMPLE_MAC
-from apiserver.apis.virt.v1alpha1.domain.rules import Object, validate_count, validate_device_name, validate_unique
+from apiserver.apis.virt.v1alpha1.domain.rules import (
+    Object,
+    validate_count,
+    validate_device_name,
+    validate_host_device,
+    validate_unique,
+)
 
 MAX_INTERFACES: Final = 8
 
@@ -20,16 +27,23 @@ class Interface(Model):
     """One network interface of the guest."""
 
     name: str = Field(description="Its name, unique in the machine.")
-    type: Literal["masquerade", "bridge"] | None = Field(
+    type: Literal["masquerade", "bridge", "sriov"] | None = Field(
         None,
         description="How it is joined to its network. masquerade (the default on the pod's own): the guest has a private address behind "
         "the pod's, and what reaches the pod's address reaches the guest. bridge (the default on further networks): the guest is on "
-        "the network's own layer 2, with its MAC address; which addresses it has there is its own business.",
+        "the network's own layer 2, with its MAC address; which addresses it has there is its own business. "
+        "sriov: the guest has a card of the node, on a further network.",
     )
     network: str | None = Field(
         None,
         description="A further network of the pod: the name of a NetworkAttachmentDefinition of the machine's namespace, or default/NAME. "
         "The nodes need a plugin such as Multus. Default: the pod's own network.",
+    )
+    device_name: str | None = Field(
+        None,
+        description="Of type sriov: the resource that an SR-IOV device plugin offers on nodes, such as intel.com/sriov, the same that the "
+        "NetworkAttachmentDefinition names; the machine runs where one is free, and does not migrate. The plugin names the card in the "
+        "variable PCIDEVICE_INTEL_COM_SRIOV of the container.",
     )
     model: Literal["virtio", "e1000", "e1000e", "rtl8139"] | None = Field(None, description="The emulated card. Default virtio.")
     mac: str | None = Field(None, description=f"The card's address, like {EXAMPLE_MAC}. Default: one that follows from the machine's uid.")
@@ -42,6 +56,7 @@ def validate(domain: Object, path: Path) -> list[FieldError]:
     for position, interface in enumerate(interfaces):
         found += _validate_interface(interface, path.index(position))
     found += validate_unique(interfaces, "name", path) + validate_unique(interfaces, "mac", path)
+    found += _validate_device_names(domain, path)
     if sum(each.get("network") is None for each in interfaces) > 1:
         found.append(forbidden(path, "only one interface can be joined to the pod's network"))
     return found
@@ -55,11 +70,28 @@ def _validate_interface(interface: Object, path: Path) -> list[FieldError]:
     return found + _validate_network(interface, path)
 
 
+def _validate_device_names(domain: Object, path: Path) -> list[FieldError]:
+    """Return what is wrong with the resources of cards; of two of one resource, nobody could tell which is on which network."""
+    found: list[FieldError] = []
+    others = {each.get("deviceName") for place, each in host_devices.passed_through(domain).items() if ".interfaces[" not in place}
+    for position, each in enumerate(hardware.defaulted(domain)):
+        place, given = path.index(position), each.get("deviceName")
+        if each["type"] == hardware.SRIOV:
+            found += [error for error in validate_host_device(each, place) if error.path.endswith(".deviceName")]
+            found += [duplicate(place.child("deviceName"), given)] if given in others else []
+            others.add(given)
+        elif given is not None:
+            found.append(forbidden(place.child("deviceName"), "may be set for type sriov only"))
+    return found
+
+
 def _validate_network(interface: Object, path: Path) -> list[FieldError]:
     given, kind = interface.get("network"), interface["type"]
     if given is None:
         return [] if kind == "masquerade" else [forbidden(path.child("type"), f"type {kind} needs a further network: set network, too")]
     found = [invalid(path.child("network"), given, problem)] if (problem := attachments.problem(given)) else []
+    if kind == hardware.SRIOV and interface.get("model") is not None:
+        found.append(forbidden(path.child("model"), "may not be set for type sriov: the card is the node's"))
     if kind == "masquerade":
         found.append(forbidden(path.child("type"), "may not be masquerade beside network: only the pod's own network can be masqueraded"))
     return found

@@ -33,6 +33,7 @@ def test_the_pod_asks_for_each_network_by_a_link_of_its_own_and_with_the_guests_
     assert asked == [
         {"name": "lan", "namespace": "default", "interface": LINK, "mac": "52:54:00:aa:bb:cc"},
         {"name": "wan", "namespace": "default", "interface": attachments.link("wan"), "mac": network.derived_mac(UID, "wan")},
+        {"name": "fast", "namespace": "default", "interface": attachments.link("card"), "mac": network.derived_mac(UID, "card")},
     ]
 
 

@@ -340,6 +340,31 @@ def test_an_unknown_null_is_told_and_a_known_one_says_nothing() -> None:
             "spec.domain.devices.interfaces[0].type: Forbidden: may not be masquerade beside network: only the pod's own network can be "
             "masqueraded",
         ),
+        (_devices(interfaces=[{"name": "a", "type": "sriov", "deviceName": "a.b/c"}]), None),
+        (_devices(interfaces=[{"name": "a", "type": "sriov", "network": "lan"}]), None),
+        *(
+            (_devices(interfaces=[{"name": "a", "type": "sriov", "network": "lan", "deviceName": given}]), None)
+            for given in ("c", "kubernetes.io/c", "devices.kubevirt.io/kvm", "a.b/" + "x" * 200, "a.b/c d")
+        ),
+        (
+            _devices(interfaces=[{"name": "a", "type": "sriov", "network": "lan", "deviceName": "a.b/c", "model": "virtio"}]),
+            "spec.domain.devices.interfaces[0].model: Forbidden: may not be set for type sriov: the card is the node's",
+        ),
+        (
+            _devices(interfaces=[{"name": "a", "network": "lan", "deviceName": "a.b/c"}]),
+            "spec.domain.devices.interfaces[0].deviceName: Forbidden: may be set for type sriov only",
+        ),
+        (
+            _devices(interfaces=[{"name": each, "type": "sriov", "network": "lan", "deviceName": "a.b/c"} for each in "ab"]),
+            'spec.domain.devices.interfaces[1].deviceName: Duplicate value: "a.b/c"',
+        ),
+        (
+            _devices(
+                hostDevices=[{"name": "h", "deviceName": "a.b/c"}],
+                interfaces=[{"name": "a", "type": "sriov", "network": "lan", "deviceName": "a.b/c"}],
+            ),
+            'spec.domain.devices.interfaces[0].deviceName: Duplicate value: "a.b/c"',
+        ),
         (
             _devices(interfaces=[{"name": "a", "type": "bridge"}]),
             "spec.domain.devices.interfaces[0].type: Forbidden: type bridge needs a further network: set network, too",
