@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from importer import claim, compression, conversion, formats, sources, telling
+from importer import claim, compression, conversion, formats, sources
 from importer.failures import ImportFailed
 from importer.plan import Plan
 from importer.telling import Telling
@@ -68,7 +68,7 @@ def _write_converted(
     size = formats.qcow2_size(head)
     if size > limit:
         raise ImportFailed(f"the image holds a disk of {size} bytes, and {_of_limit(plan, limit)}")
-    told.progress(telling.CONVERTING, 0, size)
+    told.converting()
     conversion.convert(plan.qemu_img, path, disk.path, -(-size // claim.BLOCK) * claim.BLOCK)
     path.unlink()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from importer import addresses, credentials, telling
+from importer import addresses, credentials
 from importer.failures import ImportFailed
 from importer.plan import Plan
 from importer.telling import Telling
@@ -18,12 +18,8 @@ def pieces(plan: Plan, told: Telling) -> Iterator[bytes]:
         ImportFailed: they do not come.
     """
     source = plan.source
-
-    def progress(done: int, total: int | None) -> None:
-        told.progress(telling.DOWNLOADING, done, total)
-
     if http := source.get("http"):
         url = str(http["url"])
         headers = credentials.of_http(plan.secret, addresses.parse(url))
-        return Transfer(headers, plan.authorities).pieces(url, progress)
+        return Transfer(headers, plan.authorities).pieces(url, told.downloaded)
     raise ImportFailed("the source is none that this version knows")

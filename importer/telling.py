@@ -26,19 +26,28 @@ class Telling:
         """Write to the file descriptor ``output``."""
         self._output = output
         self._clock = clock
-        self._last: tuple[str, float] = ("", 0.0)
+        self._done: tuple[int, int | None] = (0, None)
+        self._told_at: float | None = None
 
-    def progress(self, phase: str, done: int, total: int | None) -> None:
-        """Tell how many bytes there are of how many."""
-        before, then = self._last
-        if phase == before and self._clock() - then < SECONDS:
-            return
-        self._last = (phase, self._clock())
-        self._write({"phase": phase, "bytes": done, "total": total})
+    def downloaded(self, done: int, total: int | None) -> None:
+        """Tell how many bytes came, of how many."""
+        self._done = (done, total)
+        if self._told_at is None or self._clock() - self._told_at >= SECONDS:
+            self._progress(DOWNLOADING)
+
+    def converting(self) -> None:
+        """Tell that all came, and is made a disk."""
+        self._progress(CONVERTING)
 
     def succeeded(self) -> None:
         """Tell that the disk is there."""
+        if self._told_at is not None:
+            self._progress(DOWNLOADING)
         self._write({"result": "Succeeded"})
+
+    def _progress(self, phase: str) -> None:
+        self._told_at = self._clock()
+        self._write({"phase": phase, "bytes": self._done[0], "total": self._done[1]})
 
     def failed(self, message: str) -> None:
         """Tell why it is not."""

@@ -108,11 +108,11 @@ class Transfer:
             if done == total:
                 return
             marked, broken = (done, 1) if done - marked >= PROGRESS else (marked, broken + 1)
-            if not validator or broken > MAX_RESUMES:
+            if total is None or not validator or broken > MAX_RESUMES:
                 raise ImportFailed(f"{body.address}: {why} after {done} of {'unknown' if total is None else total} bytes")
             body = self._resumed(url, done, total, validator)
 
-    def _resumed(self, url: str, done: int, total: int | None, validator: str) -> Body:
+    def _resumed(self, url: str, done: int, total: int, validator: str) -> Body:
         body = self.get(url, {"Range": f"bytes={done}-", "If-Range": validator})
         found = _RANGE.fullmatch(body.response.headers.get("Content-Range") or "")
         if body.response.status != 206 or found is None or int(found[1]) != done or int(found[2]) != total:

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import datetime as dt
 import http.server
+import ipaddress
 import ssl
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
 
 STOPS = 1 << 18
 """Bytes after which a server that hangs up does so."""
@@ -115,3 +122,31 @@ def serving(files: Files, certificate: Path | None = None) -> Iterator[str]:
         server.shutdown()
         server.server_close()
         thread.join()
+
+
+def certificate(path: Path) -> Path:
+    """Write a key and a certificate for the loopback, which is its own authority."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "test")])
+    now = dt.datetime.now(dt.UTC)
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(now - dt.timedelta(days=1))
+        .not_valid_after(now + dt.timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    secret = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    path.write_bytes(secret + made.public_bytes(serialization.Encoding.PEM))
+    return path
+
+
+def authority_of(pair: Path) -> bytes:
+    """Return the certificate alone."""
+    mark = b"-----BEGIN CERTIFICATE"
+    return mark + pair.read_bytes().partition(mark)[2]
