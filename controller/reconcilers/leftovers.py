@@ -17,6 +17,7 @@ from apiserver.apis.meta import quantity
 from apiserver.apis.meta.objects import Object, annotations_of, dig, is_deleting, labels_of
 from apiserver.apis.virt import names
 from controller.reconcilers import ownership, pod_state
+from controller.reconcilers.launcher_pods import downward_api
 
 _LABELS: Final = (names.COMPONENT_LABEL, names.VM_NAME_LABEL, names.CREATED_BY_LABEL, names.MIGRATION_LABEL)
 _AMOUNT: Final = re.compile(r"\.resources\.(limits|requests)\.|\.emptyDir\.sizeLimit$")
@@ -67,6 +68,9 @@ def objection(found: Object, wanted: Object, vm: Object) -> str:
             return f"metadata.labels[{label}] differs"
     if annotations_of(found).get(names.ATTEMPT_ANNOTATION) != annotations_of(wanted).get(names.ATTEMPT_ANNOTATION):
         return f"metadata.annotations[{names.ATTEMPT_ANNOTATION}] differs"
+    for name, value in annotations_of(wanted).items():
+        if name.startswith(downward_api.ANNOTATION) and annotations_of(found).get(name) != value:
+            return f"metadata.annotations[{name}] differs"
     where = _difference(dig(found, "spec"), dig(wanted, "spec"), "spec")
     return f"{where} differs" if where else ""
 

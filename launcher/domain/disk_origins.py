@@ -131,5 +131,8 @@ def not_migratable(specification: Mapping[str, Any]) -> str:
     private = [origin.name for origin in origins(specification) if origin.overlay is not None]
     if private:
         return f"what the guest wrote to the disk {private[0]!r} exists in its pod only"
+    tokens = [disk["name"] for disk in disks.defaulted(specification) if disk.get("type") == cloud_init.SERVICE_ACCOUNT]
+    if tokens:
+        return f"the token on the disk {tokens[0]!r} is of its pod, and ends with it"
     cached = [disk["name"] for disk in disks.defaulted(specification) if disks.is_cached(disk) and not disk["readOnly"]]
     return f"the page cache of its node has data of the disk {cached[0]!r} (driver.cache)" if cached else ""

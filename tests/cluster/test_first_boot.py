@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import base64
 import json
+import re
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from tests.cluster.kube import Kubectl, console, eventually
+from tests.cluster.kube import Kubectl, KubectlError, console, eventually
 from tests.cluster.manifests import migration, tiny_vm, with_disks
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(420)]
@@ -22,6 +24,24 @@ CONFIG: dict[str, Any] = {
     "type": "ConfigMap",
     "device": "disk",
     "source": {"name": "config", "volumeLabel": "settings"},
+}
+FIELDS: dict[str, Any] = {
+    "name": "fields",
+    "type": "DownwardAPI",
+    "device": "disk",
+    "source": {
+        "items": [
+            *({"path": each, "fieldRef": {"fieldPath": f"metadata.{each}"}} for each in ("name", "uid", "labels")),
+            {"path": "role", "fieldRef": {"fieldPath": "metadata.annotations['example.com/role']"}},
+            {"path": "memory", "resourceFieldRef": {"resource": "limits.memory", "divisor": "1Mi"}},
+        ]
+    },
+}
+ACCOUNT: dict[str, Any] = {
+    "name": "account",
+    "type": "ServiceAccount",
+    "device": "disk",
+    "source": {"name": "robot", "expirationSeconds": 3600},
 }
 CREDENTIALS = [{"sshPublicKey": {"source": {"secret": {"secretName": "keys"}}, "propagationMethod": {"noCloud": {}}}}]
 E1000E = "0x10d3"
@@ -100,6 +120,46 @@ def test_a_guest_takes_its_disk_along_when_it_moves(kubectl: Kubectl) -> None:
         second = viewer.run("md5sum < /dev/vda")
     assert first.split()[-2:] == second.split()[-2:]
     kubectl("delete", "vm", "moved-seed", "--wait=false")
+
+
+def test_a_guest_knows_its_fields_and_is_a_service_account_where_its_namespace_allows_it(make_namespace: Callable[[str], Kubectl]) -> None:
+    kubectl = make_namespace("tokens")
+    vm = with_disks(tiny_vm("robot"), FIELDS, ACCOUNT)
+    vm["metadata"] |= {"labels": {"app": "db"}, "annotations": {"example.com/role": "replica"}}
+    kubectl("create", "serviceaccount", "robot")
+    with pytest.raises(KubectlError, match=r"kubevirt\.io/service-account-disks=allowed"):
+        kubectl.create(vm)
+    kubectl("label", "namespace", kubectl.namespace, "kubevirt.io/service-account-disks=allowed")
+    kubectl("create", "role", "machines", "--verb=*", "--resource=virtualmachines.kubevirt.io")
+    kubectl("create", "rolebinding", "machines", "--role=machines", "--user=makes-machines")
+    eventually(
+        lambda: (
+            "needs the right to create pods" in kubectl.try_run("create", "--as=makes-machines", "-f", "-", stdin=json.dumps(vm)).stderr
+        ),
+        timeout=60,
+        what="the refusal",
+    )
+
+    kubectl.create(vm)
+    kubectl("wait", "vm", "robot", "--for=condition=Ready", "--timeout=240s", timeout=250)
+    seen = kubectl.json("get", "vm", "robot")
+    migratable = next(each for each in seen["status"]["conditions"] if each["type"] == "Migratable")
+    assert (migratable["status"], "the token on the disk 'account'" in migratable["message"]) == ("False", True)
+    with console(kubectl, "robot") as viewer:
+        viewer.expect("GUEST-READY", timeout=60)
+        assert 'app="db"' in viewer.run(READ.format(name="fields", device="vda", file="labels"))
+        for file, value in {"name": "robot", "uid": seen["metadata"]["uid"], "role": "replica"}.items():
+            assert f"{file}={value}." in viewer.run(f"echo {file}=$(cat /tmp/fields/{file}).")
+        assert re.search(r"^memory=[1-9][0-9]{2}\.", viewer.run("echo memory=$(cat /tmp/fields/memory)."), re.MULTILINE)
+        token = re.search(r"eyJ[\w-]+\.[\w-]+\.[\w-]+", viewer.run(READ.format(name="account", device="vdb", file="token")))
+        assert token is not None
+        assert "BEGIN CERTIFICATE" in viewer.run("cat /tmp/account/ca.crt")
+        assert f"in {kubectl.namespace}." in viewer.run("echo in $(cat /tmp/account/namespace).")
+
+    review = kubectl.create({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token[0]}})
+    assert review["status"]["user"]["username"] == f"system:serviceaccount:{kubectl.namespace}:robot"
+    assert token[0] not in logs_of_everybody(kubectl, "robot") + json.dumps(kubectl.json("get", "vm,pods,events"))
+    kubectl("delete", "vm", "robot", "--wait=false")
 
 
 def test_the_agent_sets_the_keys_of_a_secret_and_follows_it(kubectl: Kubectl) -> None:

@@ -37,7 +37,6 @@ def ensure() -> None:
         "kube-controller-manager": "/CN=system:kube-controller-manager",
         "kube-scheduler": "/CN=system:kube-scheduler",
         "kube-proxy": "/CN=system:kube-proxy",
-        "network-policies": "/CN=network-policies",
     }
     for name, subject in users.items():
         ensure_user(name, subject)

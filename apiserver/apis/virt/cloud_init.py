@@ -15,7 +15,8 @@ CONFIG_MAP: Final = "ConfigMap"
 FILES: Final = frozenset({SECRET, CONFIG_MAP})
 """Types of disks that hold the keys of an object as files."""
 DOWNWARD_API: Final = "DownwardAPI"
-MOUNTED: Final = FILES | {DOWNWARD_API}
+SERVICE_ACCOUNT: Final = "ServiceAccount"
+MOUNTED: Final = FILES | {DOWNWARD_API, SERVICE_ACCOUNT}
 """Types of disks that hold files which the kubelet mounts in the pod."""
 MADE: Final = TYPES | MOUNTED
 """Types of disks whose image is made in the pod, of what the machine says and what the kubelet mounts."""

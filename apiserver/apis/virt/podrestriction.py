@@ -2,19 +2,19 @@
 
 virt-handler puts a guest into the pod whose uid the status of its VirtualMachine, or of a Migration, says, and shows the guest what is
 mounted there. Whoever writes that status therefore chooses what the guest sees. So the pod has to be of the machine's namespace, be
-controlled by the machine, and mount no claim, image, Secret or ConfigMap that the machine does not name. None of what is looked at here but
-the owner and the annotation of networks can be changed in a pod that exists, and a uid is never given again: what was true when the uid was
-written stays true. The nodes read that annotation when a pod starts, which whoever writes it later comes too late for.
+controlled by the machine, and mount no claim, image, Secret, ConfigMap or token that the machine does not name. None of what is looked at
+here but the owner and the annotation of networks can be changed in a pod that exists, and a uid is never given again: what was true when
+the uid was written stays true. The nodes read that annotation when a pod starts, which whoever writes it later comes too late for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from apiserver.apis.meta.objects import controller_of, dig, name_of, namespace_of, uid_of
-from apiserver.apis.virt import access_credentials, attachments, cloud_init, disk_imports, phases
+from apiserver.apis.virt import access_credentials, attachments, cloud_init, phases, service_accounts
 from apiserver.apis.virt.described import domain_of
 from apiserver.apis.virt.hardware import disks, filesystems, firmware
 
@@ -29,7 +29,7 @@ class Content:
     """Something with bytes of somebody's that a pod mounts."""
 
     kind: str
-    """``PersistentVolumeClaim``, ``Image``, ``Secret``, ``ConfigMap`` or ``DownwardAPI``."""
+    """``PersistentVolumeClaim``, ``Image``, ``Secret``, ``ConfigMap``, ``ServiceAccount`` or ``DownwardAPI``."""
     name: str
     """Of the object in the pod's namespace; of an image its reference; of a DownwardAPI empty."""
 
@@ -64,18 +64,13 @@ def _of_disk(disk: Object) -> Iterator[Content]:
         yield Content(kind, str(source.get("name") or ""))
     elif kind == cloud_init.DOWNWARD_API:
         yield _FIELDS
+    elif kind == cloud_init.SERVICE_ACCOUNT:
+        yield Content(kind, str(source.get("name") or ""))
+        yield from (_FIELDS, Content(cloud_init.CONFIG_MAP, service_accounts.AUTHORITY_CONFIG_MAP))
     elif kind == disks.IMAGE:
         yield Content(kind, str(source.get("reference") or ""))
     elif claim := disks.claim_of(disk):
         yield Content(disks.CLAIM, claim)
-        yield from _of_import(disk)
-
-
-def _of_import(disk: Object) -> Iterator[Content]:
-    if secret := disk_imports.secret(disk):
-        yield Content(cloud_init.SECRET, secret)
-    if (authorities := disk_imports.authorities(disk)) is not None:
-        yield Content(cloud_init.CONFIG_MAP, authorities[0])
 
 
 def _of_filesystem(filesystem: Object) -> Content:
@@ -98,8 +93,9 @@ def objections(vm: Object, pod: Object | None, name: str, uid: str) -> list[str]
     if (controller_of(pod) or {}).get("uid") != uid_of(vm):
         found.append(f'the controller of pod "{name}" is not this virtual machine')
     allowed = named_by(vm)
+    account = str(dig(pod, "spec", "serviceAccountName") or "default")
     for volume in dig(pod, "spec", "volumes") or ():
-        found += [f'pod "{name}" mounts {each} as volume {volume.get("name")}: {why}' for each, why in _excess(volume, allowed)]
+        found += [f'pod "{name}" mounts {each} as volume {volume.get("name")}: {why}' for each, why in _excess(volume, account, allowed)]
     return found + [f'pod "{name}" has {each}' for each in attachments.excess(vm, pod)]
 
 
@@ -122,7 +118,7 @@ def brings(migration: Object, vm: Object, pod_uid: str) -> bool:
     )
 
 
-def _excess(volume: Object, allowed: Iterable[Content]) -> Iterator[tuple[str, str]]:
+def _excess(volume: Object, account: str, allowed: Collection[Content]) -> Iterator[tuple[str, str]]:
     """Yield what is mounted and not the machine's, and why it is not."""
     for kind, source in volume.items():
         match kind:
@@ -134,7 +130,7 @@ def _excess(volume: Object, allowed: Iterable[Content]) -> Iterator[tuple[str, s
                 content = Content(disks.IMAGE, str(source.get("reference") or ""))
             case "projected":
                 for each in source.get("sources") or ():
-                    yield from _excess_projected(each, allowed)
+                    yield from _excess_projected(each, account, allowed)
                 continue
             case _:
                 yield kind, "no pod of a virtual machine has such a volume"
@@ -143,9 +139,13 @@ def _excess(volume: Object, allowed: Iterable[Content]) -> Iterator[tuple[str, s
             yield str(content), "the virtual machine does not name it"
 
 
-def _excess_projected(source: Object, allowed: Iterable[Content]) -> Iterator[tuple[str, str]]:
+def _excess_projected(source: Object, account: str, allowed: Collection[Content]) -> Iterator[tuple[str, str]]:
     for field, of in source.items():
         if field == "downwardAPI" and _FIELDS in allowed:
+            continue
+        if field == "serviceAccountToken" and any(each.kind == cloud_init.SERVICE_ACCOUNT for each in allowed):
+            content = Content(cloud_init.SERVICE_ACCOUNT, account)
+            yield from () if content in allowed else ((str(content), "the virtual machine does not name it"),)
             continue
         if field not in _PROJECTED:
             yield field, "no pod of a virtual machine has such a volume"

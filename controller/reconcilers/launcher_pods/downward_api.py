@@ -40,7 +40,9 @@ def _item(item: Object, known: Mapping[str, str]) -> Object:
     if (field := dig(item, "fieldRef", "fieldPath")) is not None:
         return {**path, "fieldRef": {"apiVersion": "v1", "fieldPath": f"metadata.annotations['{known[str(field)]}']"}}
     asked = dig(item, "resourceFieldRef") or {}
-    return {**path, "resourceFieldRef": {"containerName": names.CONTAINER, **asked}}
+    divisor = asked.get("divisor")
+    reference = {"containerName": names.CONTAINER, "resource": str(asked.get("resource") or "")}
+    return {**path, "resourceFieldRef": {**reference, "divisor": "1" if divisor is None else str(divisor)}}
 
 
 def _names(domain: Domain) -> dict[str, str]:

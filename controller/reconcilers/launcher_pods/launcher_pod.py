@@ -11,7 +11,7 @@ from typing import Final
 
 from apiserver.apis.core.resources import PODS
 from apiserver.apis.meta.objects import Object, dig, labels_of, name_of, namespace_of, owner_reference, uid_of
-from apiserver.apis.virt import attachments, layout, names
+from apiserver.apis.virt import attachments, layout, names, service_accounts
 from apiserver.apis.virt.described import domain_of
 from apiserver.apis.virt.resources import VIRTUAL_MACHINES
 from controller.reconcilers.launcher_pods import (
@@ -103,7 +103,9 @@ def _pod(
     }
     if needed.devices:
         container["volumeDevices"] = list(needed.devices)
+    account = service_accounts.of(domain_of(vm))
     spec: Object = {
+        **(dict.fromkeys(("serviceAccountName", "serviceAccount"), account) if account else {}),  # kube-apiserver writes both
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
         "restartPolicy": "Never",

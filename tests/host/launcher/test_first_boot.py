@@ -80,6 +80,7 @@ def test_a_guest_reads_every_disk_that_is_made_for_it(start: Callable[[], Launch
     mount(pod.sources / "answers", {"Autounattend.xml": b"<unattend/>", LONG: b"long", "empty": b""})
     mount(pod.sources / "config", {"config.ign": b"{}"})
     mount(pod.sources / "fields", {"labels": LABELS.encode()})
+    mount(pod.sources / "account", {"token": b"e30.e30.c2ln", "ca.crt": b"-----BEGIN", "namespace": b"default"})
     mount(pod.access_credentials / "0", {"keys": f"# mine\n\n{KEY}\n".encode()})
     mount(pod.access_credentials / "1", {"keys": f"{KEY} of the drive".encode()})
     machine = a_machine_of(
@@ -91,10 +92,11 @@ def test_a_guest_reads_every_disk_that_is_made_for_it(start: Callable[[], Launch
         {"name": "answers", "type": "Secret", "source": {"name": "s"}, "target": {"bus": "scsi"}},
         {"name": "config", "type": "ConfigMap", "device": "disk", "source": {"name": "c", "volumeLabel": "ignition"}, "readOnly": True},
         {"name": "fields", "type": "DownwardAPI", "device": "disk", "source": {"items": ITEMS, "volumeLabel": "fields"}},
+        {"name": "account", "type": "ServiceAccount", "device": "disk", "source": {"name": "robot"}},
     )
     with pod.client() as client, pod.console() as viewer:
         status = client.ask(messages.Sync(machine))
-        assert status.not_migratable == ""
+        assert status.not_migratable == "the token on the disk 'account' is of its pod, and ends with it"
         viewer.expect("GUEST-READY", seconds=150)
         drives = sorted(viewer.sh("cd /sys/block; echo sr*").split())
         labels = {label(viewer, each): each for each in drives}
@@ -105,13 +107,14 @@ def test_a_guest_reads_every_disk_that_is_made_for_it(start: Callable[[], Launch
         assert json.loads(seed["meta-data"]) == {"instance-id": machine.uid, "local-hostname": "testvm", "public-keys": [KEY]}
         assert files(viewer, labels["cfgdata"]) == {"Autounattend.xml": "<unattend/>", LONG: "long", "empty": ""}
 
-        assert [label(viewer, each) for each in ("vda", "vdb", "vdc", "vdd", "vde", "vdf")] == [
+        assert [label(viewer, each) for each in ("vda", "vdb", "vdc", "vdd", "vde", "vdf", "vdg")] == [
             "cidata",
             "config-2",
             "config-2",
             "cidata",
             "ignition",
             "fields",
+            "cfgdata",
         ]
         other = {"user-data": f"#cloud-config\npassword: {PASSWORD}", "network-config": "version: 2", "meta-data": "instance-id: mine"}
         assert files(viewer, "vda") == other
@@ -124,11 +127,13 @@ def test_a_guest_reads_every_disk_that_is_made_for_it(start: Callable[[], Launch
         assert files(viewer, "vdd") == {"user-data": "", "meta-data": "instance-id: theirs"}
         assert files(viewer, "vde") == {"config.ign": "{}"}
         assert files(viewer, "vdf") == {"labels": LABELS}
+        assert files(viewer, "vdg") == {"token": "e30.e30.c2ln", "ca.crt": "-----BEGIN", "namespace": "default"}
         assert viewer.sh("cat /sys/block/vda/ro; echo x > /dev/vda") != "0"
         assert {each.name for each in pod.made.iterdir()} == {f"{disk['name']}.iso" for disk in machine.domain["devices"]["disks"]}
         assert {each.stat().st_mode & 0o777 for each in pod.made.iterdir()} == {0o600}
     assert PASSWORD not in pod.log.read_text()
     assert "ssh-ed25519" not in pod.log.read_text()
+    assert "c2ln" not in pod.log.read_text()
 
 
 def test_the_same_content_makes_the_same_bytes_and_wrong_content_is_told_without_it(start: Callable[[], Launcher]) -> None:

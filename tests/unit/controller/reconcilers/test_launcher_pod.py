@@ -78,6 +78,7 @@ FIRST_BOOT = a_vm(
                             {"path": "role", "fieldRef": {"fieldPath": "metadata.annotations['example.com/role']"}},
                             {"path": "again", "fieldRef": {"fieldPath": "metadata.labels"}},
                             {"path": "memory", "resourceFieldRef": {"resource": "limits.memory", "divisor": "1Mi"}},
+                            {"path": "cpu", "resourceFieldRef": {"resource": "requests.cpu"}},
                         ]
                     },
                 },
@@ -87,24 +88,17 @@ FIRST_BOOT = a_vm(
     },
 )
 FIRST_BOOT["metadata"] |= {"labels": {"app": "db"}, "annotations": {"example.com/role": "replica"}}
-IMPORTED = a_vm(
+TOKEN = a_vm(
     domain={
         "memory": {"guest": "128Mi"},
         "devices": {
             "graphics": [],
             "disks": [
-                {"name": "plain", "type": "PersistentVolumeClaim", "source": {"name": "one", "import": {"http": {"url": "http://h/i"}}}},
                 {
-                    "name": "cd",
-                    "type": "PersistentVolumeClaim",
-                    "device": "cdrom",
-                    "source": {
-                        "name": "two",
-                        "import": {
-                            "http": {"url": "https://h/", "secretRef": {"name": "login"}, "caConfigMapRef": {"name": "ca", "key": "k"}}
-                        },
-                    },
-                },
+                    "name": "account",
+                    "type": "ServiceAccount",
+                    "source": {"name": "robot", "audience": "vault", "expirationSeconds": 3600},
+                }
             ],
         },
     }
@@ -233,8 +227,8 @@ PODS = {
     "dedicated": launcher_pod(DEDICATED, 1, {}, SETTINGS, Placement()),
     "tiny": launcher_pod(TINY, 1, {}, SETTINGS, Placement()),
     "disks": launcher_pod(DISKS, 2, CLAIMS, SETTINGS, Placement(kvm=True, avoid_nodes=("node1", "node2"))),
+    "service-account": launcher_pod(TOKEN, 1, {}, SETTINGS, Placement()),
     "first-boot": launcher_pod(FIRST_BOOT, 1, {}, SETTINGS, Placement()),
-    "imported": launcher_pod(IMPORTED, 1, {}, SETTINGS, Placement()),
     "persistent-uefi-and-tpm": launcher_pod(UEFI, 1, {}, SETTINGS, Placement()),
     "copied": launcher_pod(COPIED, 1, {}, SETTINGS, Placement()),
     "placed": launcher_pod(PLACED, 1, {}, SETTINGS, Placement()),
@@ -268,7 +262,11 @@ def test_the_pod_passes_pod_security_restricted(name: str) -> None:
 
 
 DISK = st.fixed_dictionaries(
-    {"type": st.sampled_from(["Image", "PersistentVolumeClaim", "Secret", "ConfigMap", "CloudInitNoCloud", "DownwardAPI"])},
+    {
+        "type": st.sampled_from(
+            ["Image", "PersistentVolumeClaim", "Secret", "ConfigMap", "CloudInitNoCloud", "DownwardAPI", "ServiceAccount"]
+        )
+    },
     optional={"device": st.sampled_from(["disk", "cdrom"]), "readOnly": st.booleans(), "sizeLimit": st.sampled_from(["1Mi", "10Gi", "7G"])},
 )
 

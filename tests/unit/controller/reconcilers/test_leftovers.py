@@ -16,7 +16,6 @@ from tests.unit.controller.reconcilers.test_launcher_pod import (
     FILESYSTEMS,
     FIRST_BOOT,
     HOST,
-    IMPORTED,
     LESS,
     NETWORK_DISKS,
     PAGES,
@@ -25,6 +24,7 @@ from tests.unit.controller.reconcilers.test_launcher_pod import (
     PROCESSOR,
     SHARES,
     TINY,
+    TOKEN,
     UEFI,
     VSOCK,
 )
@@ -41,7 +41,7 @@ VMS = {
     "network-disks": NETWORK_DISKS,
     "disks": DISKS,
     "first-boot": FIRST_BOOT,
-    "imported": IMPORTED,
+    "service-account": TOKEN,
     "placed": PLACED,
     "target": PLACED,
     "persistent-uefi-and-tpm": UEFI,
@@ -57,7 +57,8 @@ def as_served(pod: dict[str, Any]) -> dict[str, Any]:
     found["metadata"] |= {"uid": "u", "resourceVersion": "5", "creationTimestamp": "2026-01-01T00:00:00Z", "generation": 1}
     spec = found["spec"]
     spec.setdefault("schedulerName", "default-scheduler")
-    spec |= {"dnsPolicy": "ClusterFirst", "serviceAccountName": "default", "serviceAccount": "default", "nodeName": "node1", "priority": 0}
+    account = spec.get("serviceAccountName", "default")
+    spec |= {"dnsPolicy": "ClusterFirst", "serviceAccountName": account, "serviceAccount": account, "nodeName": "node1", "priority": 0}
     spec["preemptionPolicy"] = "PreemptLowerPriority"
     unreachable = {"key": "node.kubernetes.io/unreachable", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}
     spec["tolerations"] = [*spec.get("tolerations", []), unreachable]
@@ -119,6 +120,12 @@ def test_one_difference_is_enough_and_is_named(where: str) -> None:
     found = as_served(PODS["tiny"])
     FORGED[where](found)
     assert leftovers.objection(found, PODS["tiny"], TINY) == f"{where} differs"
+
+
+def test_of_what_a_guest_reads_of_its_machine_nobody_else_is_the_author() -> None:
+    found = as_served(PODS["first-boot"])
+    found["metadata"]["annotations"]["kubevirt.io/downward-api-1"] = "primary"
+    assert leftovers.objection(found, PODS["first-boot"], FIRST_BOOT) == "metadata.annotations[kubevirt.io/downward-api-1] differs"
 
 
 @pytest.mark.parametrize(

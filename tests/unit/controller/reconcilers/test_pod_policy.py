@@ -20,9 +20,13 @@ from apiserver.apis.meta.instruments import Registry
 from apiserver.apis.meta.objects import name_of
 from apiserver.apis.meta.resources import Resource
 from apiserver.apis.meta.users import User
+from apiserver.apis.virt import service_accounts
 from apiserver.registry.generic.admission import Attributes
 from controller.reconcilers import ownership
+from controller.reconcilers.launcher_pods.launcher_pod import launcher_pod, target_pod
+from controller.reconcilers.launcher_pods.scheduling import Placement
 from tests.unit.controller.reconcilers import forbidden_pods
+from tests.unit.controller.reconcilers.builders import a_migration, a_vm
 from tests.unit.controller.reconcilers.forbidden_pods import (
     ACCOUNT,
     CREATIONS,
@@ -30,6 +34,7 @@ from tests.unit.controller.reconcilers.forbidden_pods import (
     OURS,
     POLICY,
     REFUSED_EARLIER,
+    SETTINGS,
     TOLD,
     UNTOLD,
     Change,
@@ -37,17 +42,24 @@ from tests.unit.controller.reconcilers.forbidden_pods import (
     changed,
     on_a_node,
 )
+from tests.unit.controller.reconcilers.test_launcher_pod import MOVE
+
+OF_ACCOUNTS = ("another service account", "a token by projection", "a token beside a Secret by projection")
+OPEN = "open"
+"""A namespace that allows disks of service accounts."""
+TOKEN = a_vm(domain={"devices": {"disks": [{"type": "ServiceAccount", "source": {"name": "robot"}}]}})
 
 
 class Cluster:
-    """Namespaces without labels; nobody asks for anything else."""
+    """Namespaces without labels but one; nobody asks for anything else."""
 
     def __init__(self) -> None:
         self.synced = asyncio.Event()
         self.synced.set()
 
     async def get(self, name: str) -> Pod:
-        return {"metadata": {"name": name}}
+        labels = {"labels": {service_accounts.NAMESPACE_LABEL: "allowed"}} if name == OPEN else {}
+        return {"metadata": {"name": name, **labels}}
 
     def equivalents(self, resource: Resource) -> Sequence[Resource]:
         return (resource,)
@@ -96,6 +108,19 @@ async def test_every_pod_that_virt_controller_makes_is_admitted(policies: Valida
 @pytest.mark.parametrize("what", CREATIONS)
 async def test_a_pod_with_one_more_power_is_refused(policies: ValidatingPolicies, what: str) -> None:
     assert await refusal(policies, obj=changed(CREATIONS[what])) != ""
+
+
+async def test_a_token_is_on_a_disk_where_the_namespace_allows_it_and_nowhere_else(policies: ValidatingPolicies) -> None:
+    for pod in (launcher_pod(TOKEN, 1, {}, SETTINGS, Placement()), target_pod(TOKEN, a_migration(), 1, {}, SETTINGS, MOVE)):
+        assert await refusal(policies, obj=pod, namespace=OPEN) == ""
+        assert "service-account-disks=allowed" in await refusal(policies, obj=pod)
+        pod["spec"].pop("serviceAccountName")  # of the default account
+        assert "service-account-disks=allowed" in await refusal(policies, obj=pod)
+
+
+@pytest.mark.parametrize("what", [each for each in CREATIONS if each not in OF_ACCOUNTS])
+async def test_where_tokens_are_allowed_no_other_power_is(policies: ValidatingPolicies, what: str) -> None:
+    assert await refusal(policies, obj=changed(CREATIONS[what]), namespace=OPEN) != ""
 
 
 @pytest.mark.parametrize("change", REFUSED_EARLIER.values(), ids=REFUSED_EARLIER)

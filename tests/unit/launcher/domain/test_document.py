@@ -261,6 +261,7 @@ CASES = {
                 {"name": "answers", "type": "Secret", "source": {"name": "s"}, "target": {"bus": "scsi"}, "bootOrder": 1},
                 {"name": "config", "type": "ConfigMap", "device": "disk", "readOnly": False, "source": {"name": "c"}, "serial": "c1"},
                 {"name": "fields", "type": "DownwardAPI", "source": {"items": []}, "target": {"bus": "usb"}},
+                {"name": "account", "type": "ServiceAccount", "source": {"name": "robot"}, "device": "disk"},
             ]
         },
         found={"seed": Found(direct=False)},
@@ -472,6 +473,12 @@ def test_memory_that_is_too_little_for_the_nodes_of_the_pod_is_told() -> None:
     assert cells("32Mi") == [str(16 << 20)] * 2
     with pytest.raises(InvalidSpecification, match=r"^cpu\.numa\.guestMappingPassthrough: the pod's processors are of 2 nodes"):
         cells("31Mi")
+
+
+def test_of_disks_that_are_made_in_the_pod_a_token_alone_ends_with_it() -> None:
+    made = CASES["disks-made-in-the-pod"].specification["devices"]["disks"]
+    assert "the token on the disk 'account'" in disk_origins.not_migratable({"devices": {"disks": made}})
+    assert disk_origins.not_migratable({"devices": {"disks": [each for each in made if each["name"] != "account"]}}) == ""
 
 
 def test_processors_of_its_own_are_not_those_of_another_node() -> None:

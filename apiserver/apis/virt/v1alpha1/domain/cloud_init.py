@@ -79,19 +79,15 @@ def _validate_datum(source: Object, datum: str, path: Path) -> list[FieldError]:
 
 def _validate_reference(given: Object, path: Path) -> list[FieldError]:
     found = validate_object_name("Secret", given.get("name") or "", path.child("name"))
-    return found + validate_key(given.get("key"), path.child("key"))
-
-
-def validate_key(key: str | None, path: Path) -> list[FieldError]:
-    """Return what is wrong with a key of a Secret or ConfigMap; None: the default one."""
+    key = given.get("key")
     if key is None:
-        return []
+        return found
     if len(key) > MAX_KEY:
-        return [too_long(path, MAX_KEY)]
+        return [*found, too_long(path.child("key"), MAX_KEY)]
     if not _KEY.fullmatch(key) or key == "." or key.startswith(".."):
         text = "must consist of alphanumeric characters, '-', '_' or '.', and not begin with '..'"
-        return [invalid(path, key, text)]
-    return []
+        found.append(invalid(path.child("key"), key, text))
+    return found
 
 
 def _validate_inline(source: Object, datum: str, path: Path) -> list[FieldError]:

@@ -13,10 +13,9 @@ from apiserver.apis.meta.schema import Int32, Model, Quantity
 from apiserver.apis.meta.validation import FieldError, Path, duplicate, forbidden, invalid, not_supported, required, too_long
 from apiserver.apis.virt import cloud_init as made
 from apiserver.apis.virt.hardware import disks as hardware
-from apiserver.apis.virt.v1alpha1.domain import cloud_init, disk_driver, disk_import, disk_io_tune, downward_api, network_disks
+from apiserver.apis.virt.v1alpha1.domain import cloud_init, disk_driver, disk_io_tune, downward_api, network_disks, service_accounts
 from apiserver.apis.virt.v1alpha1.domain.cloud_init import SecretKey
 from apiserver.apis.virt.v1alpha1.domain.disk_driver import BlockSize, DiskDriver
-from apiserver.apis.virt.v1alpha1.domain.disk_import import DiskImport
 from apiserver.apis.virt.v1alpha1.domain.disk_io_tune import IoTune
 from apiserver.apis.virt.v1alpha1.domain.downward_api import DownwardItem
 from apiserver.apis.virt.v1alpha1.domain.images import PullPolicy
@@ -31,6 +30,7 @@ from apiserver.apis.virt.v1alpha1.domain.rules import (
     validate_path,
     validate_unique,
 )
+from apiserver.apis.virt.v1alpha1.domain.service_accounts import TokenSource
 
 MAX_DISKS: Final = 26
 MAX_SERIAL: Final = 36
@@ -41,7 +41,7 @@ _SERIAL: Final = re.compile(r"[A-Za-z0-9_.+-]*")
 _WWN: Final = re.compile(r"[0-9a-fA-F]{16}")
 _NO_MEDIUM: Final = "only a cdrom may have neither type nor source"
 _FIELDS_OF_SOURCES: Final = {
-    "PersistentVolumeClaim": {"name", "ephemeral", "sizeLimit", "create", "import"},
+    "PersistentVolumeClaim": {"name", "ephemeral", "sizeLimit", "create"},
     hardware.EMPTY: {"size"},
     "Image": {"reference", "path", "pullPolicy", "sizeLimit"},
     made.NO_CLOUD: cloud_init.FIELDS,
@@ -49,6 +49,7 @@ _FIELDS_OF_SOURCES: Final = {
     made.SECRET: {"name", "volumeLabel"},
     made.CONFIG_MAP: {"name", "volumeLabel"},
     made.DOWNWARD_API: {"items", "volumeLabel"},
+    made.SERVICE_ACCOUNT: service_accounts.FIELDS,
     **network_disks.FIELDS,
 }
 
@@ -59,13 +60,13 @@ class DiskCreation(Model):
     size: Quantity = Field(description="Its size, rounded up to whole MiB.")
 
 
-class DiskSource(NetworkSource):
+class DiskSource(NetworkSource, TokenSource):
     """The place of a disk's content; its fields depend on the disk's type."""
 
     name: str | None = Field(
         None,
         description="PersistentVolumeClaim: the claim's name in the same namespace. Looked up in lower case, the only one claims have. "
-        "Secret, ConfigMap: its name in the same namespace.",
+        "Secret, ConfigMap, ServiceAccount: its name in the same namespace.",
     )
     reference: str | None = Field(None, description="Image: the reference of a container image with a disk image in it.")
     path: str | None = Field(None, description="Image: path of the disk image within the container image. Default disk/disk.img.")
@@ -86,17 +87,9 @@ class DiskSource(NetworkSource):
         "disk.img. What is there already is used as it is, of whatever size: nothing is overwritten, and nothing grows. Of a block "
         "device it says the least size. Default: the start waits for an image.",
     )
-    import_: DiskImport | None = Field(
-        None,
-        alias="import",
-        description="PersistentVolumeClaim: the image of the disk is downloaded into a claim that holds none, before the first start, and "
-        "becomes its file disk.img: raw or qcow2, as it is or compressed with gzip, xz or bzip2. What is there already is used as it is. "
-        "The claim needs volume mode Filesystem, and for a qcow2 image room beside the disk. status.imports tells how far it is. "
-        "Default: the start waits for an image.",
-    )
     size: Quantity | None = Field(None, description="EmptyDisk: its size, of which all is requested of the node's disk for the pod.")
     volume_label: str | None = Field(
-        None, description="Secret, ConfigMap, DownwardAPI: the name of the disk's file system, at most 16 characters. Default cfgdata."
+        None, description="All whose files are those of a file system but cloud-init's: its name, at most 16 characters. Default cfgdata."
     )
     items: list[DownwardItem] | None = Field(None, description="DownwardAPI: its files, as they are when the machine starts.")
     user_data: str | None = Field(
@@ -144,6 +137,7 @@ class Disk(Model):
             "Secret",
             "ConfigMap",
             "DownwardAPI",
+            "ServiceAccount",
             "ISCSI",
             "NBD",
         ]
@@ -154,12 +148,13 @@ class Disk(Model):
         "container image; what the guest writes goes to an overlay that is gone when the machine is off. EmptyDisk: blank, and gone when "
         "the machine is off. CloudInitNoCloud, CloudInitConfigDrive: what cloud-init reads at the first boot, as a file system cidata or "
         "config-2. Secret, ConfigMap: its keys as files of an ISO 9660 file system. DownwardAPI: fields of the machine, and resources of "
-        "its pod, as files of one. These five are made anew at every start, and are read-only. ISCSI: a logical unit of a target; NBD: an "
-        "export of a server; QEMU connects to both itself, and takes their content as raw. A cdrom with neither type nor source is a drive "
-        "without a medium.",
+        "its pod, as files of one. ServiceAccount: files token, ca.crt and namespace, with which the guest is that service account to "
+        "kube-apiserver, in a namespace that allows it; see docs/first-boot.md. These six are made anew at every start, and are read-only. "
+        "ISCSI: a logical unit of a target; NBD: an export of a server; QEMU connects to both itself, and takes their content as raw. A "
+        "cdrom with neither type nor source is a drive without a medium.",
     )
     device: Literal["disk", "cdrom"] | None = Field(
-        None, description="What the guest takes it for. Default disk, for a Secret, ConfigMap or DownwardAPI cdrom."
+        None, description="What the guest takes it for. Default disk, for a Secret, ConfigMap, DownwardAPI or ServiceAccount cdrom."
     )
     source: DiskSource | None = Field(None, description="Where the content is. Only a drive without a medium has none.")
     target: DiskTarget | None = Field(None, description="How the guest sees it.")
@@ -186,7 +181,7 @@ def validate(domain: Object, path: Path) -> list[FieldError]:
     for position, disk in enumerate(disks):
         found += _validate_disk(disk, path.index(position))
     found += validate_unique(disks, "name", path) + validate_unique(disks, "bootOrder", path)
-    found += cloud_init.validate_single(disks, path)
+    found += cloud_init.validate_single(disks, path) + service_accounts.validate_single(disks, path)
     return found + _validate_unique_claims(disks, path) + network_disks.validate_unique(disks, path)
 
 
@@ -247,6 +242,8 @@ def _validate_source(kind: str, source: Object, path: Path) -> list[FieldError]:
         return found + cloud_init.validate_source(source, path)
     if kind in made.FILES:
         return found + cloud_init.validate_files(kind, source, path)
+    if kind == made.SERVICE_ACCOUNT:
+        return found + service_accounts.validate_source(source, path)
     if kind == made.DOWNWARD_API:
         found += downward_api.validate_items(source.get("items"), path.child("items"))
         return found + cloud_init.validate_label(source, path)
@@ -261,8 +258,6 @@ def _validate_overlay(disk: Object, path: Path) -> list[FieldError]:
     if disk["type"] == hardware.EMPTY:
         return _validate_empty(disk, path)
     found = _validate_creation(disk, path) if disk["type"] == hardware.CLAIM and source.get("create") else []
-    if disk["type"] == hardware.CLAIM and source.get("import") is not None:
-        found += _validate_import(source, path)
     field, limit = path.child("sizeLimit"), source.get("sizeLimit")
     if limit is None or disk["type"] not in ("Image", "PersistentVolumeClaim"):
         return found
@@ -277,14 +272,6 @@ def _validate_creation(disk: Object, path: Path) -> list[FieldError]:
     found = validate_amount(disk["source"]["create"]["size"], MIN_OVERLAY, MAX_OVERLAY, path.child("create", "size"))
     if disk["readOnly"] or disk["source"].get("ephemeral"):
         found.append(forbidden(path.child("create"), "what is created would be blank for ever: the guest cannot write to it"))
-    return found
-
-
-def _validate_import(source: Object, path: Path) -> list[FieldError]:
-    found = disk_import.validate(source["import"], path.child("import"))
-    for other in ("create", "ephemeral"):
-        if source.get(other):
-            found.append(forbidden(path.child(other), "may not be set together with import"))
     return found
 
 

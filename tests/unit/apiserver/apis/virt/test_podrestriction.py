@@ -29,13 +29,6 @@ DISKS: Final = (
     {"type": "CloudInitNoCloud", "source": {"userDataSecretRef": {"name": "first"}, "networkDataSecretRef": {"name": "net", "key": "k"}}},
     {"type": "CloudInitConfigDrive", "source": {"userData": "#cloud-config"}},
     {"device": "cdrom"},
-    {
-        "type": "PersistentVolumeClaim",
-        "source": {
-            "name": "filled",
-            "import": {"http": {"url": "https://h/", "secretRef": {"name": "login"}, "caConfigMapRef": {"name": "authorities"}}},
-        },
-    },
 )
 VM: Final = a_vm(
     accessCredentials=[{"sshPublicKey": {"source": {"secret": {"secretName": "keys"}}, "propagationMethod": {"noCloud": {}}}}],
@@ -79,12 +72,11 @@ def test_what_a_machine_names_is_all_that_its_pod_mounts() -> None:
     mounted = {
         Content("PersistentVolumeClaim", "myvolumeclaim"),
         Content("PersistentVolumeClaim", "untyped"),
-        Content("PersistentVolumeClaim", "filled"),
         Content("PersistentVolumeClaim", "state"),
         Content("Image", "registry.example/os:v1"),
         Content("Image", "registry.example/kernel:v1"),
-        *(Content("Secret", each) for each in ("answers", "first", "net", "keys", "login")),
-        *(Content("ConfigMap", each) for each in ("settings", "authorities")),
+        *(Content("Secret", each) for each in ("answers", "first", "net", "keys")),
+        Content("ConfigMap", "settings"),
     }
     assert podrestriction.named_by(VM) == mounted
     pod = made(VM)[0]
@@ -128,6 +120,7 @@ def exchange(kind: str, field: str, value: str) -> Change:
     return change
 
 
+ROOT = "kube-root-ca.crt"
 NAMED_BY_NOBODY = "the virtual machine does not name it"
 NO_SUCH = "no pod of a virtual machine has such a volume"
 
@@ -168,6 +161,19 @@ def test_fields_of_the_machine_are_mounted_for_a_machine_that_asks_for_them() ->
     for pod in made(asking):
         assert objections(asking, pod) == []
         assert objections(a_vm(), pod) == [f'pod "{pod["metadata"]["name"]}" mounts downwardAPI as volume disk-0: {NO_SUCH}']
+
+
+def test_a_token_is_of_the_service_account_that_the_machine_names() -> None:
+    vm = a_vm(domain={"devices": {"disks": [{"type": "ServiceAccount", "source": {"name": "robot"}}]}})
+    fields = a_vm(domain={"devices": {"disks": [{"type": "DownwardAPI", "source": {}}, {"type": "ConfigMap", "source": {"name": ROOT}}]}})
+    for pod in made(vm):
+        mounts = f'pod "{pod["metadata"]["name"]}" mounts'
+        assert objections(vm, pod) == []
+        assert objections(fields, pod) == [f"{mounts} serviceAccountToken as volume disk-0: {NO_SUCH}"]
+        pod["spec"]["serviceAccountName"] = "cluster-admin"
+        assert objections(vm, pod) == [f"{mounts} ServiceAccount cluster-admin as volume disk-0: {NAMED_BY_NOBODY}"]
+        del pod["spec"]["serviceAccountName"]
+        assert objections(vm, pod) == [f"{mounts} ServiceAccount default as volume disk-0: {NAMED_BY_NOBODY}"]
 
 
 def test_a_volume_of_several_kinds_is_looked_at_whole() -> None:

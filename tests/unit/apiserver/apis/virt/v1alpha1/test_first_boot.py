@@ -205,6 +205,34 @@ def test_a_disk_of_fields_has_files_of_names_of_their_own() -> None:
     assert told.startswith("items: Too many")
 
 
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ({"name": "robot"}, ""),
+        ({"name": "robot", "audience": "https://vault.example", "expirationSeconds": 600, "volumeLabel": "token"}, ""),
+        ({"name": "robot", "expirationSeconds": 1 << 32}, ""),
+        ({}, "name: Required value: the name of a ServiceAccount in the same namespace"),
+        ({"name": "Robot"}, 'name: Invalid value: "Robot"'),
+        ({"name": "robot", "expirationSeconds": 599}, "expirationSeconds: Invalid value: 599: must be greater than or equal to 600"),
+        ({"name": "robot", "expirationSeconds": (1 << 32) + 1}, "expirationSeconds: Invalid value: 4294967297: must be less than or equal"),
+        ({"name": "robot", "audience": ""}, "audience: Required value: or leave it out"),
+        ({"name": "robot", "audience": "a\nb"}, "audience: Invalid value"),
+        ({"name": "robot", "audience": "a" * 254}, "audience: Too long"),
+        ({"name": "robot", "volumeLabel": ""}, "volumeLabel: Invalid value"),
+        ({"name": "robot", "items": []}, "items: Forbidden: may not be set for a disk of type ServiceAccount"),
+    ],
+    ids=str,
+)
+def test_a_token_is_asked_for_as_kubernetes_grants_it(source: dict[str, Any], expected: str) -> None:
+    found = of_source("ServiceAccount", **source)
+    assert [each[: len(expected)] for each in found] == ([expected] if expected else [])
+
+
+def test_a_machine_has_one_disk_of_a_service_account() -> None:
+    account = {"type": "ServiceAccount", "source": {"name": "robot"}}
+    assert errors(a_vm(account, SEED, account)) == [f"{DISKS}[2].type: Forbidden: a machine has at most one disk of a service account"]
+
+
 def test_a_name_that_no_object_has_is_refused() -> None:
     (found,) = of_source("Secret", name="Not-A-Name")
     assert found.startswith('name: Invalid value: "Not-A-Name"')

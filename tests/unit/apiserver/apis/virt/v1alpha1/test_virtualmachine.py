@@ -159,7 +159,7 @@ def test_every_unknown_and_every_wrong_field_is_named_at_once() -> None:
         'spec.domain.memory.guest: Invalid value: "much": quantities must match the regular expression '
         "'^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'",
         'spec.domain.devices.disks[1].type: Unsupported value: "Floppy": supported values: "PersistentVolumeClaim", "Image", "EmptyDisk", '
-        '"CloudInitNoCloud", "CloudInitConfigDrive", "Secret", "ConfigMap", "DownwardAPI", "ISCSI", "NBD"',
+        '"CloudInitNoCloud", "CloudInitConfigDrive", "Secret", "ConfigMap", "DownwardAPI", "ServiceAccount", "ISCSI", "NBD"',
         "spec.domain.devices.disks[1].bootOrder: Invalid value: 1.5: must be an integer",
         "spec.domain.devices.disks[2]: Invalid value: 7: must be an object",
     ]

@@ -1,0 +1,56 @@
+"""Sources of disks with the token of a service account."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from pydantic import Field
+
+from apiserver.apis.meta.schema import Int64, Model
+from apiserver.apis.meta.validation import FieldError, Path, forbidden, invalid, required, too_long
+from apiserver.apis.virt import cloud_init as made
+from apiserver.apis.virt import service_accounts
+from apiserver.apis.virt.v1alpha1.domain import cloud_init
+from apiserver.apis.virt.v1alpha1.domain.rules import Object, validate_between
+
+FIELDS: Final = frozenset({"name", "audience", "expirationSeconds", "volumeLabel"})
+MAX_AUDIENCE: Final = 253
+
+
+class TokenSource(Model):
+    """What may be said of a token."""
+
+    audience: str | None = Field(None, description="ServiceAccount: for whom the token is. Default: kube-apiserver.")
+    expiration_seconds: Int64 | None = Field(
+        None,
+        description="ServiceAccount: how long the token is good, at least 600, and at most what kube-apiserver grants. The disk has the "
+        "token of the machine's start, and is not made anew while the machine runs; the token ends with the machine's pod in any case. "
+        "Default 31536000, a year.",
+    )
+
+
+def validate_source(source: Object, path: Path) -> list[FieldError]:
+    """Return what is wrong with the source of such a disk."""
+    found = cloud_init.validate_files(made.SERVICE_ACCOUNT, source, path)
+    seconds, audience = source.get("expirationSeconds"), source.get("audience")
+    if seconds is not None:
+        bounds = service_accounts.LEAST_EXPIRATION, service_accounts.LARGEST_EXPIRATION
+        found += validate_between(seconds, *bounds, path.child("expirationSeconds"))
+    if audience is not None:
+        found += _validate_audience(audience, path.child("audience"))
+    return found
+
+
+def validate_single(disks: Sequence[Object], path: Path) -> list[FieldError]:
+    """Return the disks of a service account beyond the first: a pod has one account."""
+    places = [position for position, disk in enumerate(disks) if disk.get("type") == made.SERVICE_ACCOUNT]
+    return [forbidden(path.index(each).child("type"), "a machine has at most one disk of a service account") for each in places[1:]]
+
+
+def _validate_audience(audience: str, path: Path) -> list[FieldError]:
+    if not audience:
+        return [required(path, "or leave it out")]
+    if len(audience) > MAX_AUDIENCE:
+        return [too_long(path, MAX_AUDIENCE)]
+    return [] if audience.isprintable() else [invalid(path, audience, "must consist of printable characters")]

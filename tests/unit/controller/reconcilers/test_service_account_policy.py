@@ -1,0 +1,131 @@
+"""The policy of the chart about machines with the token of a service account, evaluated by our own evaluator of policies."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+from collections.abc import Sequence
+from typing import Any, Final
+
+import pytest
+
+from apiserver.admission.metrics import AdmissionMetrics
+from apiserver.admission.policy import validating
+from apiserver.admission.policy.metrics import ValidatingMetrics
+from apiserver.admission.policy.plugin import Judging
+from apiserver.admission.policy.source import Source
+from apiserver.admission.policy.validating import ValidatingPolicies
+from apiserver.apis.meta.errors import StatusError
+from apiserver.apis.meta.instruments import Registry
+from apiserver.apis.meta.objects import name_of
+from apiserver.apis.meta.resources import Resource
+from apiserver.apis.meta.users import User
+from apiserver.apis.virt import service_accounts
+from apiserver.apis.virt.resources import VIRTUAL_MACHINES
+from apiserver.cel.library.authz import Answer, Question
+from apiserver.registry.generic.admission import Attributes
+from tests.unit.controller.reconcilers import forbidden_pods
+from tests.unit.controller.reconcilers.builders import a_vm
+
+Json = dict[str, Any]
+
+POLICY: Final = "service-account-disks.kubevirt.io"
+MAKER: Final = User("makes-pods", ())
+OTHER: Final = User("makes-machines", ())
+BLANK: Final = {"type": "EmptyDisk", "source": {"size": "1Gi"}}
+TOKEN: Final = {"type": "ServiceAccount", "source": {"name": "robot"}}
+BARE: Final = a_vm(domain={"devices": {"disks": [BLANK, {"device": "cdrom"}]}})
+VM: Final = a_vm(domain={"devices": {"disks": [BLANK, TOKEN]}})
+
+
+class Cluster:
+    """A namespace that allows such disks and others, and the right to create pods in that one."""
+
+    def __init__(self) -> None:
+        self.synced = asyncio.Event()
+        self.synced.set()
+
+    async def get(self, name: str) -> Json:
+        labels = {"open": {service_accounts.NAMESPACE_LABEL: "allowed"}, "other": {service_accounts.NAMESPACE_LABEL: "no"}}
+        return {"metadata": {"name": name, **({"labels": labels[name]} if name in labels else {})}}
+
+    def equivalents(self, resource: Resource) -> Sequence[Resource]:
+        return (resource,)
+
+    def convert(self, obj: Json, source: Resource, target: Resource) -> Json:
+        raise AssertionError((source, target))
+
+    async def ask(self, question: Question) -> Answer:
+        assert (question.verb, question.group, question.resource, question.subresource, question.name) == ("create", "", "pods", "", "")
+        return Answer(question.user == MAKER.name and question.namespace == "open")
+
+
+@pytest.fixture(scope="module")
+def policies() -> ValidatingPolicies:
+    cluster: Any = Cluster()
+    metrics = ValidatingMetrics()
+    metrics.register(Registry())
+    nobody: Any = None
+    source = Source(nobody, VIRTUAL_MACHINES, VIRTUAL_MACHINES, cluster, validating.compile_policy)
+    for each in forbidden_pods.of_the_chart("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"):
+        if name_of(each) == POLICY:
+            (source._policy_changed if each["kind"] == "ValidatingAdmissionPolicy" else source._binding_changed)(None, each)
+    source.known.set()
+    return ValidatingPolicies(Judging(source, cluster, cluster, cluster.ask, AdmissionMetrics()), metrics)
+
+
+async def refusal(policies: ValidatingPolicies, obj: Json | None, old: Json | None = None, **more: Any) -> str:
+    """Return why a write is refused; empty if it is not."""
+    operation: Any = "DELETE" if obj is None else "UPDATE" if old else "CREATE"
+    given: Any = {"operation": operation, "namespace": "open", "user": MAKER, **more}
+    said = ""
+    try:
+        await policies.validate(
+            Attributes(resource=VIRTUAL_MACHINES, name="testvm", obj=obj, old=old, warn=lambda _: None, annotate=lambda *_: None, **given)
+        )
+    except StatusError as error:
+        said = str(error)
+    assert "resulted in error" not in said
+    return said
+
+
+def with_another_disk(vm: Json) -> Json:
+    changed = copy.deepcopy(vm)
+    changed["spec"]["domain"]["devices"]["disks"][0]["source"]["size"] = "2Gi"
+    return changed
+
+
+async def test_whoever_may_create_pods_may_have_such_a_disk_where_the_namespace_allows_it(policies: ValidatingPolicies) -> None:
+    assert await refusal(policies, VM) == ""
+    assert await refusal(policies, VM, BARE) == ""
+    assert await refusal(policies, with_another_disk(VM), VM) == ""
+
+
+@pytest.mark.parametrize("namespace", ["default", "other"])
+async def test_a_namespace_without_the_label_has_no_such_machines(policies: ValidatingPolicies, namespace: str) -> None:
+    for old in (None, BARE):
+        assert "kubevirt.io/service-account-disks=allowed" in await refusal(policies, VM, old, namespace=namespace)
+
+
+async def test_the_right_to_make_machines_is_no_right_to_be_a_service_account(policies: ValidatingPolicies) -> None:
+    for old in (None, BARE):
+        assert "needs the right to create pods" in await refusal(policies, VM, old, user=OTHER)
+
+
+async def test_what_reads_the_token_of_somebody_elses_machine_is_not_changed_either(policies: ValidatingPolicies) -> None:
+    assert "needs the right to create pods" in await refusal(policies, with_another_disk(VM), VM, user=OTHER)
+
+
+async def test_nothing_else_is_judged(policies: ValidatingPolicies) -> None:
+    other: Json = {"user": OTHER, "namespace": "default"}
+    labelled = copy.deepcopy(VM)
+    labelled["metadata"]["labels"] = {"app": "db"}
+    assert await refusal(policies, labelled, VM, **other) == ""
+    assert await refusal(policies, BARE, **other) == ""
+    assert await refusal(policies, BARE, VM, **other) == ""
+    assert await refusal(policies, with_another_disk(BARE), BARE, **other) == ""
+    assert await refusal(policies, None, VM, **other) == ""
+    assert await refusal(policies, VM, BARE, subresource="status", **other) == ""
+    shapes: list[Json] = [{"spec": {}}, {"spec": {"domain": {"devices": {"disks": [{}]}}}}, {"metadata": {}}]
+    for each in shapes:
+        assert await refusal(policies, each, **other) == ""
