@@ -37,6 +37,15 @@ class Interface:
 
 
 @dataclass(frozen=True, slots=True)
+class Port:
+    """A port of the guest."""
+
+    protocol: str
+    """TCP or UDP."""
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
 class Wanted:
     """One interface of the machine, and the names that its parts have in the pod."""
 
@@ -52,6 +61,8 @@ class Wanted:
     tap: str = network.TAP
     network: str = ""
     """The NetworkAttachmentDefinition by which the pod has that link, namespace/name; empty: the pod's own network."""
+    ports: tuple[Port, ...] | None = None
+    """By which others reach the guest; None: all."""
 
 
 @dataclass(frozen=True, slots=True)

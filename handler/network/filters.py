@@ -14,9 +14,11 @@ What was dropped is counted: ``nsenter --net=/proc/<pid of virt-launcher>/ns/net
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from apiserver.apis.virt import network
+from handler.network.binding import Port
 
 TABLE: Final = "kubevirt"
 DHCP_PER_SECOND: Final = 20
@@ -45,8 +47,10 @@ def is_not_in_this_kernel(said: str) -> bool:
     return any(words in said for words in _NOT_IN_THIS_KERNEL)
 
 
-def rules(mac: str) -> str:
+def rules(mac: str, ports: Sequence[Port] | None = None) -> str:
     """Return the input of ``nft -f -`` for the guest with this (valid, normal) MAC address; the tap must exist.
+
+    ``ports`` are those of the pod's address that are the guest's, None for all.
 
     "table; delete; table" in one file is one transaction, whether or not the table was there: a filter in force is never away.
     """
@@ -58,7 +62,7 @@ table netdev {TABLE} {{
 table ip {TABLE} {{}}
 delete table ip {TABLE}
 table ip {TABLE} {{
-{_POD}
+{_pod(ports)}
 }}
 """
 
@@ -99,16 +103,41 @@ def _guest(mac: str) -> str:
   }}"""
 
 
-_POD: Final = f"""  counter to_pod {{}}
+def _matching(ports: Sequence[Port], protocol: str) -> tuple[str, ...]:
+    """Return what matches packets of a protocol to the ports; nothing where there are none."""
+    numbers = sorted({each.port for each in ports if each.protocol == protocol})
+    return (f"{protocol.lower()} dport {{ {', '.join(map(str, numbers))} }}",) if numbers else ()
+
+
+def _translating(matches: Iterable[str]) -> str:
+    return "".join(f"    {each} dnat to {network.GUEST}\n" for each in matches)
+
+
+_OTHER_PORTS: Final = f"""
+  counter to_other_port {{}}
+  chain forward {{
+    type filter hook forward priority 0; policy accept;
+    iifname "{network.UPLINK}" ct state established,related accept
+    iifname "{network.UPLINK}" ct status dnat accept
+    iifname "{network.UPLINK}" counter name to_other_port drop
+  }}"""
+
+
+def _pod(ports: Sequence[Port] | None) -> str:
+    if ports is None:
+        arriving: tuple[str, ...] = (f'iifname "{network.UPLINK}"',)
+        local: tuple[str, ...] = ("meta l4proto tcp",)
+    else:
+        local = _matching(ports, "TCP")
+        arriving = tuple(f'iifname "{network.UPLINK}" {each}' for each in (*local, *_matching(ports, "UDP")))
+    return f"""  counter to_pod {{}}
   counter untranslated {{}}
   chain prerouting {{
     type nat hook prerouting priority -100; policy accept;
-    iifname "{network.UPLINK}" dnat to {network.GUEST}
-  }}
+{_translating(arriving)}  }}
   chain output {{
     type nat hook output priority -100; policy accept;
-    ip daddr 127.0.0.1 meta l4proto tcp dnat to {network.GUEST}
-  }}
+{_translating(f"ip daddr 127.0.0.1 {each}" for each in local)}  }}
   chain postrouting {{
     type nat hook postrouting priority 100; policy accept;
     ip saddr 127.0.0.1 oifname "{network.BRIDGE}" snat to {network.GATEWAY}
@@ -128,4 +157,4 @@ _POD: Final = f"""  counter to_pod {{}}
     iifname "{network.BRIDGE}" ip daddr {_DHCP_SERVERS} udp dport {network.DHCP_SERVER_PORT} accept
     iifname "{network.BRIDGE}" ip daddr {network.GATEWAY} icmp type echo-request accept
     counter name to_pod drop
-  }}"""
+  }}{"" if ports is None else _OTHER_PORTS}"""

@@ -25,6 +25,8 @@ def plan(wanted: Wanted, observed: Observed) -> Plan:
     addresses = tuple(each.partition("/")[0] for each in uplink.addresses if ":" not in each)
     if not addresses:
         raise Unsupported(f"interface {wanted.uplink} of the pod has no IPv4 address")
+    if wrong := [each for each in wanted.ports or () if not 0 < each.port < 65536]:
+        raise Unsupported(f"interface {wanted.name}: {wrong[0].port} is no port")
     interface = Interface(wanted.name, wanted.mac, wanted.tap, wanted.model, addresses)
     return Plan(_script(wanted, observed, uplink), interface)
 
@@ -34,7 +36,7 @@ def _script(wanted: Wanted, observed: Observed, uplink: Link) -> str:
 ip -batch - <<'END'
 {_links(wanted, observed, uplink)}END
 nft -f - <<'END' || {{
-{filters.rules(wanted.mac)}END
+{filters.rules(wanted.mac, wanted.ports)}END
   nft list table netdev {filters.TABLE} >/dev/null 2>&1 || ip link set dev {network.TAP} down
   exit {NO_FILTER}
 }}

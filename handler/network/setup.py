@@ -10,7 +10,7 @@ from apiserver.apis.virt import attachments
 from apiserver.apis.virt.described import domain_of
 from apiserver.apis.virt.hardware import interfaces
 from handler.network import attached, binding, filters, masquerade, namespaces
-from handler.network.binding import Binding, Interface, Observed, Plan, Unsupported, Wanted
+from handler.network.binding import Binding, Interface, Observed, Plan, Port, Unsupported, Wanted
 from handler.network.macs import mac_address
 from handler.pods.process import Launcher
 
@@ -43,11 +43,17 @@ def _wanted(vm: Mapping[str, Any], interface: Mapping[str, Any], network: str) -
         mac=mac_address(vm["metadata"]["uid"], name, interface.get("mac") or ""),
         model=interface.get("model", ""),
         queues=interfaces.queues(domain_of(vm), interface.get("model", "")),
+        ports=_ports(interface),
     )
     if not network:
         return found
     link, bridge, tap = attachments.link(name), attachments.bridge(name), attachments.tap(name)
     return dataclasses.replace(found, network=network, uplink=link, bridge=bridge, tap=tap)
+
+
+def _ports(interface: Mapping[str, Any]) -> tuple[Port, ...] | None:
+    given = interfaces.ports(interface)
+    return None if given is None else tuple(Port(each["protocol"], each["port"]) for each in given)
 
 
 def plans(vm: Mapping[str, Any], observed: Observed) -> tuple[Plan, ...]:

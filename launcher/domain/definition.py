@@ -17,6 +17,8 @@ class Tap:
     mac: str
     tap: str
     model: str = "virtio"
+    name: str = ""
+    """In ``devices.interfaces``."""
 
 
 @dataclass(frozen=True, slots=True)

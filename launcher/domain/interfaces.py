@@ -17,12 +17,13 @@ _TAP: Final = re.compile(r"[A-Za-z0-9_.-]{1,15}")  # IFNAMSIZ
 
 def append(tree: Tree, definition: Definition) -> None:
     """Append an interface for every tap device that was made, and the cards of the node."""
+    states = {str(each.get("name")): each.get("state") for each in hardware.defaulted(definition.specification)}
     for tap in definition.taps:
-        _append_interface(tree.devices, tap, hardware.queues(definition.specification, tap.model))
+        _append_interface(tree.devices, tap, hardware.queues(definition.specification, tap.model), states.get(tap.name))
     passed_through.append(tree, definition, "interfaces")
 
 
-def _append_interface(devices: Element, tap: Tap, queues: int) -> None:
+def _append_interface(devices: Element, tap: Tap, queues: int, state: str | None) -> None:
     if not _MAC.fullmatch(tap.mac):
         raise InvalidSpecification(f"devices.interfaces: {tap.mac!r} is no MAC address")
     if not _TAP.fullmatch(tap.tap):
@@ -33,4 +34,6 @@ def _append_interface(devices: Element, tap: Tap, queues: int) -> None:
     SubElement(element, "model", type=word(tap.model, "devices.interfaces.model"))
     if queues > 1:
         SubElement(element, "driver", name="qemu", queues=str(queues))
+    if state:
+        SubElement(element, "link", state=word(state, "devices.interfaces.state"))
     SubElement(element, "rom", enabled="no")  # network boot is not offered, so the image needs no option ROMs

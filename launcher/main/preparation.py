@@ -62,7 +62,7 @@ class Preparation:
         if not arriving:
             await asyncio.to_thread(blank_disks.create, machine.domain)
         found = await asyncio.to_thread(files.look, machine.domain)
-        taps = {interface.name: Tap(interface.mac, interface.tap, interface.model) for interface in machine.interfaces}
+        taps = {each.name: Tap(each.mac, each.tap, each.model, each.name) for each in machine.interfaces}
         await asyncio.to_thread(zones.require, machine.domain)
         own = await asyncio.to_thread(processors.look, machine.domain)
         definition = Definition(

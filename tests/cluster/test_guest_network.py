@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from apiserver.apis.virt import names
 from tests.cluster import processes
 from tests.cluster.kube import Console, Kubectl, KubectlError, console, eventually
 from tests.cluster.manifests import migration, tiny_vm
@@ -19,7 +20,7 @@ from tests.host.launcher.sandbox import wait_for
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 
 
-def start(kubectl: Kubectl, name: str, *interfaces: dict[str, str]) -> dict[str, Any]:
+def start(kubectl: Kubectl, name: str, *interfaces: dict[str, Any]) -> dict[str, Any]:
     manifest = tiny_vm(name)
     if interfaces:
         manifest["spec"]["domain"]["devices"]["interfaces"] = list(interfaces)
@@ -67,6 +68,24 @@ def test_guests_get_their_address_from_their_own_pods_and_reach_each_other(kubec
         server.type("while :; do echo hello-from-other | nc -l -p 8080; done &\n")
         eventually(lambda: "hello-from-other" in client.run(f"nc -w 3 {address} 8080 </dev/null"), timeout=30, what="an answer")
         assert dropped(pod_of(kubectl, one), "foreign_ipv4") == 0
+
+
+def test_a_service_means_a_port_of_the_guest_by_its_name(kubectl: Kubectl) -> None:
+    """And nobody reaches another port."""
+    card = {"name": "default", "ports": [{"name": "greeting", "port": 8080}]}
+    server, _ = start(kubectl, "net-ports", card), start(kubectl, "net-asker")
+    spec = {"selector": {names.VM_NAME_LABEL: "net-ports"}, "ports": [{"port": 80, "targetPort": "greeting"}]}
+    kubectl.apply({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "greeter"}, "spec": spec})
+    service, pod = kubectl.json("get", "service", "greeter")["spec"]["clusterIP"], server["status"]["podIP"]
+    with console(kubectl, "net-ports") as guest, console(kubectl, "net-asker") as asker:
+        for each in (guest, asker):
+            each.expect("GUEST-READY", timeout=60)
+            wait_for_address(each)
+        for number in (8080, 8081):
+            guest.run(f"(while :; do echo hello-from-{number} | nc -l -p {number}; done) 2>/dev/null & true")
+        eventually(lambda: "hello-from-8080" in asker.run(f"nc -w 3 {service} 80 </dev/null"), timeout=60, what="an answer")
+        assert "hello-from-8080" in asker.run(f"nc -w 3 {pod} 8080 </dev/null")
+        assert "hello-from" not in asker.run(f"nc -w 3 {pod} 8081 </dev/null")
 
 
 def test_a_guest_that_takes_other_addresses_is_not_heard(kubectl: Kubectl) -> None:

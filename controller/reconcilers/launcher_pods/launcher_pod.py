@@ -103,6 +103,8 @@ def _pod(
     }
     if needed.devices:
         container["volumeDevices"] = list(needed.devices)
+    if needed.ports:
+        container["ports"] = list(needed.ports)
     account = service_accounts.of(domain_of(vm))
     spec: Object = {
         **(dict.fromkeys(("serviceAccountName", "serviceAccount"), account) if account else {}),  # kube-apiserver writes both

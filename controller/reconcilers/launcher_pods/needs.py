@@ -39,6 +39,8 @@ class Needs:
     """Thousandths of a processor; 0: no limit."""
     unrequested_bytes: int = 0
     """Of the guest's memory: it may be used, and no node keeps it free."""
+    ports: tuple[Object, ...] = ()
+    """Of the container."""
 
     def __add__(self, other: Needs) -> Needs:
         """Return what both need together."""
@@ -54,6 +56,7 @@ class Needs:
             self.owns_files or other.owns_files,
             self.cpu_limit_milli + other.cpu_limit_milli,
             self.unrequested_bytes + other.unrequested_bytes,
+            self.ports + other.ports,
         )
 
 

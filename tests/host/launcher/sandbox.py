@@ -8,6 +8,7 @@ import shlex
 import shutil
 import signal
 import socket
+import stat
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -77,6 +78,7 @@ class Launcher:
         virtiofsd: Path | None = None,
         filesystems: str = "",
         environment: Mapping[str, str] | None = None,
+        network: str = "",
     ) -> None:
         """Start it.
 
@@ -91,6 +93,7 @@ class Launcher:
             virtiofsd: the directory with the program that serves file systems, and what it needs, for ``/usr/libexec``.
             filesystems: size of the file system that all shared ones are on, as mount takes it; of the machine's own where nothing is said.
             environment: further variables of its container.
+            network: the name of its network namespace, in which it may open taps; the machine's own where nothing is said.
         """
         self.run_directory = directory / "run"
         self.disks = directory / "disks"
@@ -146,6 +149,7 @@ class Launcher:
             f"mount --bind {shlex.quote(str(passwd))} /etc/passwd",
             "mount -t tmpfs none /var/cache",
             f"mkdir -p {layout.KERNEL_BOOT_DIRECTORY} && mount --bind {kernel_boot}",
+            *([f"mount --bind {shlex.quote(str(self._tun(directory)))} /dev/net/tun"] if network else []),
             *(f"mkdir -p {inside} && mount --bind {shlex.quote(str(outside))} {inside}" for outside, inside in binds),
             *(f"mount -o remount,bind,ro {path}" for path in ("/run", "/var/lib", "/var/cache", "/")),  # readOnlyRootFilesystem
             f"exec setpriv --reuid {uid} --regid {uid} --clear-groups --bounding-set=-all --inh-caps=-all --no-new-privs"
@@ -155,7 +159,8 @@ class Launcher:
         ]
         with self.log.open("wb") as log:
             namespaces = ["--mount", *(["--pid", "--fork", "--kill-child"] if first else [])]
-            arguments = ["unshare", *namespaces, "--propagation", "private", "sh", "-c", "\n".join(script)]
+            inside = ["nsenter", f"--net=/run/netns/{network}"] if network else []
+            arguments = [*inside, "unshare", *namespaces, "--propagation", "private", "sh", "-c", "\n".join(script)]
             self.process = subprocess.Popen(arguments, stdout=log, stderr=log, cwd="/", start_new_session=True)
 
     def _mount(self, volume: layout.Volume, path: Path) -> None:
@@ -163,6 +168,14 @@ class Launcher:
         path.mkdir()
         subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={volume.size},mode=0777", "none", path], check=True)
         self._mounted.append(path)
+
+    @staticmethod
+    def _tun(directory: Path) -> Path:
+        """Make the device for taps, as the kubelet and virt-handler give it to a pod."""
+        node = directory / "tun"
+        os.mknod(node, 0o666 | stat.S_IFCHR, os.makedev(10, 200))
+        node.chmod(0o666)
+        return node
 
     @property
     def made(self) -> Path:

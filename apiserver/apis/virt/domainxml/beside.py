@@ -27,7 +27,7 @@ FIELDS: Final[Shape] = {
     },
     "devices": {
         "disks": dict.fromkeys(("name", "type", "device", "readOnly", "source"), _END),
-        "interfaces": dict.fromkeys(("name", "type", "mac", "network"), _END),
+        "interfaces": dict.fromkeys(("name", "type", "mac", "network", "ports"), _END),
     },
 }
 """Fields of ``spec.domain`` that mean something beside the XML; lists as their elements."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.virt.hardware import cpu, given
@@ -25,6 +26,12 @@ def _defaulted(interface: Object) -> Object:
 def emulated(domain: Domain) -> list[Object]:
     """Return the interfaces whose card is QEMU's, and not one of the node."""
     return [each for each in defaulted(domain) if each["type"] != SRIOV]
+
+
+def ports(interface: Mapping[str, Any]) -> list[Object] | None:
+    """Return the ports by which others reach the guest, each with ``protocol``; None: all."""
+    given_ports = interface.get("ports")
+    return None if given_ports is None else [{"protocol": "TCP", **given.said(each)} for each in given_ports]
 
 
 def queues(domain: Domain, model: str) -> int:

@@ -175,6 +175,7 @@ CREATIONS: Final = MappingProxyType[str, Change](
         "a readiness probe": _container_with(readinessProbe=_PROBE),
         "a startup probe": _container_with(startupProbe=_PROBE),
         "a port of the host": _container_with(ports=[{"containerPort": 22, "hostPort": 22}]),
+        "an address of the host": _container_with(ports=[{"containerPort": 22, "hostIP": "127.0.0.1"}]),
         "another directory": _container_with(workingDir="/proc"),
         "root": _pod_confined(runAsUser=0, runAsNonRoot=False),
         "root's group": _pod_confined(runAsGroup=0),

@@ -61,6 +61,7 @@ FIRST_BOOT = a_vm(
         "memory": {"guest": "128Mi"},
         "devices": {
             "graphics": [],
+            "interfaces": [{"name": "lan", "ports": [{"name": "ssh", "port": 22}, {"port": 53, "protocol": "UDP"}]}],
             "disks": [
                 {
                     "name": "seed",

@@ -19,13 +19,24 @@ from tests.unit.controller.reconcilers.builders import a_vm
 def test_what_two_need_is_the_sum_of_both() -> None:
     one = Needs(1, 2, 3, 4, {"a": 1, "b": 2}, ({"name": "v"},), ({"name": "m"},), ({"name": "d"},), owns_files=True, cpu_limit_milli=5)
     other = Needs(
-        10, 20, 30, 40, {"b": 20, "c": 30}, ({"name": "w"},), ({"name": "n"},), ({"name": "e"},), cpu_limit_milli=50, unrequested_bytes=6
+        10,
+        20,
+        30,
+        40,
+        {"b": 20, "c": 30},
+        ({"name": "w"},),
+        ({"name": "n"},),
+        ({"name": "e"},),
+        cpu_limit_milli=50,
+        unrequested_bytes=6,
+        ports=({"name": "p"},),
     )
     both = one + other
     assert (both.guest_bytes, both.overhead_bytes, both.cpu_request_milli, both.storage_bytes) == (11, 22, 33, 44)
     assert (both.cpu_limit_milli, both.unrequested_bytes) == (55, 6)
     assert both.resources == {"a": 1, "b": 22, "c": 30}
     assert [[each["name"] for each in of] for of in (both.volumes, both.mounts, both.devices)] == [["v", "w"], ["m", "n"], ["d", "e"]]
+    assert both.ports == (one + other + one).ports == ({"name": "p"},)
     assert both.owns_files
     assert (other + one).owns_files
     assert not (other + other).owns_files

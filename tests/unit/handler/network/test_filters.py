@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from handler.network import filters
+from handler.network.binding import Port
 
 MAC = "52:54:00:c0:ff:ee"
 
@@ -21,7 +22,7 @@ def test_the_guests_frames_are_judged_at_its_tap_and_dropped_unless_named() -> N
 
 
 def test_every_drop_is_counted_and_every_counter_is_used() -> None:
-    lines = [line.strip() for line in filters.rules(MAC).splitlines()]
+    lines = [line.strip() for line in filters.rules(MAC, (Port("TCP", 22),)).splitlines()]
     assert all("counter name" in line for line in lines if line.endswith(" drop"))
     declared = {line.split()[1] for line in lines if line.startswith("counter ") and line.endswith("{}")}
     assert declared == {line.split("counter name ")[1].split()[0] for line in lines if "counter name " in line}
@@ -56,3 +57,32 @@ def test_both_tables_are_replaced_in_one_transaction() -> None:
 )
 def test_what_a_kernel_lacks_is_told_from_what_passes(said: str, lacking: bool) -> None:
     assert filters.is_not_in_this_kernel(said) == lacking
+
+
+def test_without_a_list_every_port_of_the_pods_address_is_the_guests() -> None:
+    text = filters.rules(MAC)
+    assert '    iifname "eth0" dnat to 10.0.2.2\n' in text
+    assert "    ip daddr 127.0.0.1 meta l4proto tcp dnat to 10.0.2.2\n" in text
+    assert "hook forward" not in text
+
+
+def test_with_a_list_nothing_else_that_comes_to_the_pod_is_translated_or_forwarded() -> None:
+    text = filters.rules(MAC, (Port("TCP", 80), Port("UDP", 53), Port("TCP", 22), Port("TCP", 80)))
+    assert [line.strip() for line in text.splitlines() if "dnat to" in line] == [
+        'iifname "eth0" tcp dport { 22, 80 } dnat to 10.0.2.2',
+        'iifname "eth0" udp dport { 53 } dnat to 10.0.2.2',
+        "ip daddr 127.0.0.1 tcp dport { 22, 80 } dnat to 10.0.2.2",
+    ]
+    forward = text[text.index("chain forward {") :].splitlines()[1:5]
+    assert [line.strip() for line in forward] == [
+        "type filter hook forward priority 0; policy accept;",
+        'iifname "eth0" ct state established,related accept',
+        'iifname "eth0" ct status dnat accept',
+        'iifname "eth0" counter name to_other_port drop',
+    ]
+
+
+def test_an_empty_list_lets_nothing_in() -> None:
+    text = filters.rules(MAC, ())
+    assert "dnat to" not in text
+    assert "to_other_port drop" in text

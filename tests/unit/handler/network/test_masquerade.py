@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from handler.network import binding, filters, masquerade
-from handler.network.binding import Link, Observed, Unsupported, Wanted
+from handler.network.binding import Link, Observed, Port, Unsupported, Wanted
 
 UPLINK = Link("eth0", "0a:58:0a:f4:01:07", 1450, ("10.244.1.7/24",))
 EMPTY = Observed((Link("lo", "00:00:00:00:00:00", 65536, ()), UPLINK))
@@ -67,3 +67,14 @@ def test_a_pod_without_an_ipv4_uplink_is_not_supported() -> None:
 def test_others_reach_the_guest_by_the_address_of_the_pod() -> None:
     interface = masquerade.plan(WANTED, EMPTY).interface
     assert (interface.name, interface.mac, interface.tap, interface.addresses) == ("default", MAC, "tap0", ("10.244.1.7",))
+
+
+@pytest.mark.parametrize("port", [0, -1, 65536, 10**9])
+def test_what_is_no_port_is_not_told_to_nft(port: int) -> None:
+    with pytest.raises(Unsupported, match=f"interface default: {port} is no port"):
+        masquerade.plan(Wanted("default", "masquerade", MAC, "virtio", ports=(Port("TCP", port),)), EMPTY)
+
+
+def test_the_ports_that_are_the_guests_are_told_to_nft() -> None:
+    ports = (Port("TCP", 22), Port("UDP", 65535))
+    assert filters.rules(MAC, ports) in masquerade.plan(Wanted("default", "masquerade", MAC, "virtio", ports=ports), EMPTY).script

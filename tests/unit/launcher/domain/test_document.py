@@ -143,7 +143,10 @@ CASES = {
     "windows": defined(accelerator="kvm", features=FOR_WINDOWS, clock=CLOCK),
     "windows-emulated": defined(features=FOR_WINDOWS, clock=CLOCK),
     "features-off": defined(accelerator="kvm", features=OFF, clock={"timezone": "Europe/Berlin"}),
-    "emulated-card": defined(taps=(Tap("02:00:00:00:0e:01", "tap0", "e1000e"),)),
+    "emulated-card": defined(
+        taps=(Tap("02:00:00:00:0e:01", "tap0", "e1000e", "lan"),),
+        devices={"interfaces": [{"name": "lan", "model": "e1000e", "state": "down"}]},
+    ),
     "every-kind-of-disk": defined(
         devices={
             "disks": [

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final, Literal
 
 from pydantic import Field
 
-from apiserver.apis.meta.schema import Model
+from apiserver.apis.meta.schema import ATOMIC, Int32, Model
 from apiserver.apis.meta.validation import FieldError, Path, duplicate, forbidden, invalid
 from apiserver.apis.virt import attachments, network
 from apiserver.apis.virt.hardware import host_devices
@@ -14,6 +15,7 @@ from apiserver.apis.virt.hardware import interfaces as hardware
 from apiserver.apis.virt.network import EXAMPLE_MAC
 from apiserver.apis.virt.v1alpha1.domain.rules import (
     Object,
+    validate_between,
     validate_count,
     validate_device_name,
     validate_host_device,
@@ -21,6 +23,18 @@ from apiserver.apis.virt.v1alpha1.domain.rules import (
 )
 
 MAX_INTERFACES: Final = 8
+MAX_PORTS: Final = 64
+
+_PORT_NAME: Final = re.compile(r"(?=.{1,15}$)(?=[^a-z]*[a-z])(?!.*--)[a-z0-9]([a-z0-9-]*[a-z0-9])?")
+"""As in a container's ports, whose names are those of services (RFC 6335, section 5.1)."""
+
+
+class Port(Model):
+    """A port of the guest that others reach."""
+
+    name: str | None = Field(None, description="Its name in the pod, by which a Service can mean it: at most 15 of a-z, 0-9 and -.")
+    port: Int32 = Field(description="The number, 1 to 65535: the same at the pod's address and in the guest.")
+    protocol: Literal["TCP", "UDP"] | None = Field(None, description="Default TCP.")
 
 
 class Interface(Model):
@@ -47,6 +61,15 @@ class Interface(Model):
     )
     model: Literal["virtio", "e1000", "e1000e", "rtl8139"] | None = Field(None, description="The emulated card. Default virtio.")
     mac: str | None = Field(None, description=f"The card's address, like {EXAMPLE_MAC}. Default: one that follows from the machine's uid.")
+    ports: list[Port] | None = Field(
+        None,
+        description="Of type masquerade: the ports at the pod's address by which others reach the guest; everything else that comes to the "
+        "pod stays outside of it. They are the ports of the pod's container, too. Default: all ports; [] means none.",
+        json_schema_extra=ATOMIC,
+    )
+    state: Literal["up", "down"] | None = Field(
+        None, description="Whether the cable is plugged in: with down the guest sees a card without a link. Default up."
+    )
 
 
 def validate(domain: Object, path: Path) -> list[FieldError]:
@@ -67,7 +90,7 @@ def _validate_interface(interface: Object, path: Path) -> list[FieldError]:
     mac = interface.get("mac")
     if mac and (problem := network.mac_problem(mac)):
         found.append(invalid(path.child("mac"), mac, problem))
-    return found + _validate_network(interface, path)
+    return found + _validate_network(interface, path) + _validate_ports(interface, path.child("ports"))
 
 
 def _validate_device_names(domain: Object, path: Path) -> list[FieldError]:
@@ -80,6 +103,9 @@ def _validate_device_names(domain: Object, path: Path) -> list[FieldError]:
             found += [error for error in validate_host_device(each, place) if error.path.endswith(".deviceName")]
             found += [duplicate(place.child("deviceName"), given)] if given in others else []
             others.add(given)
+            found += (
+                [forbidden(place.child("state"), "may not be set for type sriov: the cable is the node's")] if each.get("state") else []
+            )
         elif given is not None:
             found.append(forbidden(place.child("deviceName"), "may be set for type sriov only"))
     return found
@@ -95,3 +121,23 @@ def _validate_network(interface: Object, path: Path) -> list[FieldError]:
     if kind == "masquerade":
         found.append(forbidden(path.child("type"), "may not be masquerade beside network: only the pod's own network can be masqueraded"))
     return found
+
+
+def _validate_ports(interface: Object, path: Path) -> list[FieldError]:
+    ports = hardware.ports(interface)
+    if ports is None:
+        return []
+    if interface["type"] != "masquerade":
+        return [forbidden(path, "may be set for type masquerade only")]
+    found = validate_count(ports, MAX_PORTS, path)
+    seen = set()
+    for position, each in enumerate(ports):
+        place, name, port = path.index(position), each.get("name"), each.get("port")
+        if port is not None:
+            found += validate_between(port, 1, 65535, place.child("port"))
+        if name is not None and not _PORT_NAME.fullmatch(name):
+            found.append(invalid(place.child("name"), name, "must be 1 to 15 of a-z, 0-9 and single -, with a letter, and no - at an end"))
+        if port is not None and (port, each["protocol"]) in seen:
+            found.append(duplicate(place, f"{port}/{each['protocol']}"))
+        seen.add((port, each["protocol"]))
+    return found + validate_unique(ports, "name", path)

@@ -374,6 +374,26 @@ def test_an_unknown_null_is_told_and_a_known_one_says_nothing() -> None:
         (_devices(interfaces=[{"name": "a", "mac": "FF:FF:FF:FF:FF:FF"}]), None),
         (_devices(interfaces=[{"name": "a", "mac": "00:00:00:00:00:00"}]), None),
         (
+            _devices(interfaces=[{"name": "a", "ports": [{"port": 0}]}]),
+            "spec.domain.devices.interfaces[0].ports[0].port: Invalid value: 0: must be greater than or equal to 1",
+        ),
+        (
+            _devices(interfaces=[{"name": "a", "ports": [{"port": 65536, "protocol": "UDP"}]}]),
+            "spec.domain.devices.interfaces[0].ports[0].port: Invalid value: 65536: must be less than or equal to 65535",
+        ),
+        (
+            _devices(interfaces=[{"name": "a", "ports": [{"port": 22}, {"port": 22, "protocol": "UDP"}, {"port": 22, "protocol": "TCP"}]}]),
+            'spec.domain.devices.interfaces[0].ports[2]: Duplicate value: "22/TCP"',
+        ),
+        (
+            _devices(interfaces=[{"name": "a", "ports": [{"name": "ssh", "port": 22}, {"name": "ssh", "port": 23}]}]),
+            'spec.domain.devices.interfaces[0].ports[1].name: Duplicate value: "ssh"',
+        ),
+        (
+            _devices(interfaces=[{"name": "a", "ports": [{"port": each} for each in range(1, 66)]}]),
+            "spec.domain.devices.interfaces[0].ports: Too many: 65: must have at most 64 items",
+        ),
+        (
             _devices(interfaces=[{"name": "a"}, {"name": "b"}]),
             "spec.domain.devices.interfaces: Forbidden: only one interface can be joined to the pod's network",
         ),
@@ -401,6 +421,19 @@ def test_what_makes_no_machine_is_refused(obj: dict[str, Any], expected: str | N
     assert len(found) == 1
     if expected is not None:
         assert found == [expected]
+
+
+@pytest.mark.parametrize(
+    ("name", "may_be"),
+    [
+        *((each, True) for each in ("a", "x-11", "0a", "abcdefghijklmno")),
+        *((each, False) for each in ("", "22", "A", "a--b", "-a", "a-", "a.b")),
+    ],
+)
+def test_ports_have_names_that_a_container_may_give_them(name: str, *, may_be: bool) -> None:
+    assert (not _errors(_devices(interfaces=[{"name": "a", "ports": [{"name": name, "port": 22}]}]))) == may_be
+    assert _errors(_devices(interfaces=[{"name": "a", "ports": [{"name": f"{name}\n", "port": 22}]}]))
+    assert _errors(_devices(interfaces=[{"name": "a", "ports": [{"name": name * 16, "port": 22}]}]))
 
 
 def test_all_that_is_wrong_is_said_at_once() -> None:
