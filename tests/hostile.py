@@ -108,6 +108,7 @@ STATUS: Final[Object] = {
     },
     "graphics": [{"type": "vnc"}],
     "vsock": {"cid": 3},
+    "imports": [{"disk": "d", "phase": "Downloading", "transferredBytes": 1, "totalBytes": 2, "failures": 1, "message": "m"}],
     "migration": {
         **dict.fromkeys(("name", "uid", "sourceNode", "sourcePod", "targetNode", "targetPod", "phase"), "x"),
         "startTime": T,

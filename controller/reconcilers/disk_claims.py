@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from apiserver.apis.meta.objects import Object, dig, is_deleting, uid_of
+from apiserver.apis.virt import disk_imports
 from apiserver.apis.virt.described import domain_of
 from apiserver.apis.virt.hardware import disks, filesystems, firmware
 
@@ -68,7 +69,18 @@ def filesystems_on_devices(vm: Object, claims: Mapping[str, Object | None]) -> t
 def _written(vm: Object) -> dict[str, bool]:
     """Return whether each claim's guest may write to it."""
     defaulted = disks.defaulted(domain_of(vm))
-    return {claim: not (each["readOnly"] or disks.is_overlaid(each)) for each in defaulted if (claim := disks.claim_of(each))}
+    return {claim: _writes(each) for each in defaulted if (claim := disks.claim_of(each))}
+
+
+def _writes(disk: Object) -> bool:
+    """Return whether the pod may write to a disk's claim: the guest, or the import of its image."""
+    return disk_imports.of(disk) is not None or not (disk["readOnly"] or disks.is_overlaid(disk))
+
+
+def imported_to_device(vm: Object, claims: Mapping[str, Object | None]) -> str:
+    """Return a claim that an image shall be imported into and that is a device, or an empty string."""
+    found = (disks.claim_of(each) or "" for each in disks.defaulted(domain_of(vm)) if disk_imports.of(each) is not None)
+    return next((each for each in found if is_block(claims.get(each))), "")
 
 
 def is_block(claim: Object | None) -> bool:

@@ -15,7 +15,7 @@ from typing import Final
 from apiserver.apis.meta import times
 from apiserver.apis.meta.lines import one_line
 from apiserver.apis.meta.objects import Object, dig
-from apiserver.apis.virt import access_credentials, cloud_init, service_accounts
+from apiserver.apis.virt import access_credentials, cloud_init, disk_imports, service_accounts
 from apiserver.apis.virt import conditions as words
 from apiserver.apis.virt.hardware import disks, filesystems
 from controller.reconcilers import pod_state
@@ -79,12 +79,22 @@ def _of_disk(disk: Object, volume: str, path: str) -> Iterable[Source]:
     source = dig(disk, "source") or {}
     if disk.get("type") in cloud_init.FILES:
         yield Source(volume, disk["type"], str(source.get("name") or ""), "", f"{path}.name")
+    elif disk_imports.of(disk) is not None:
+        yield from _of_import(disk, volume, f"{path}.import")
     elif disk.get("type") == cloud_init.SERVICE_ACCOUNT:
         yield Source(volume, cloud_init.CONFIG_MAP, service_accounts.AUTHORITY_CONFIG_MAP, service_accounts.AUTHORITY, path)
     elif disk.get("type") in cloud_init.TYPES:
         for datum in cloud_init.DATA:
             if (reference := cloud_init.reference(source, datum)) is not None:
                 yield Source(volume, cloud_init.SECRET, *reference, f"{path}.{datum}SecretRef")
+
+
+def _of_import(disk: Object, volume: str, path: str) -> Iterable[Source]:
+    kind = next(each for each in disk_imports.KINDS if (disk_imports.of(disk) or {}).get(each))
+    if secret := disk_imports.secret(disk):
+        yield Source(f"{volume}-secret", cloud_init.SECRET, secret, "", f"{path}.{kind}.secretRef.name")
+    if (authorities := disk_imports.authorities(disk)) is not None:
+        yield Source(f"{volume}-authorities", cloud_init.CONFIG_MAP, *authorities, f"{path}.{kind}.caConfigMapRef")
 
 
 def is_to_look(vm: Object, pod: Object, now: datetime) -> bool:

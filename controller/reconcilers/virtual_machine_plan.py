@@ -358,6 +358,9 @@ def _start(seen: Observed, wish: power.Power) -> tuple[Action, ...]:
         named = one_line(", ".join(on_devices), pod_state.MAX_MESSAGE)
         message = f"PersistentVolumeClaim is a block device: {named}; spec.domain.devices.filesystems needs volume mode Filesystem"
         return _wait_for_disks(seen, words.CLAIM_WITHOUT_FILES, message)
+    if claim := disk_claims.imported_to_device(seen.vm, seen.claims):
+        message = f"PersistentVolumeClaim {claim} is a block device: source.import of a disk needs volume mode Filesystem"
+        return _wait_for_disks(seen, words.CLAIM_WITHOUT_FILES, message)
     if seen.rivals:
         held = one_line(", ".join(f"{claim} by virtual machine {other}" for claim, other in seen.rivals), pod_state.MAX_MESSAGE)
         message = f"PersistentVolumeClaim in use: {held}; the virtual machine starts when that is off"

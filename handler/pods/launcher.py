@@ -82,6 +82,7 @@ class Connection:
         self._waiting: dict[int, asyncio.Future[Answer]] = {}
         self._status: messages.Status | None = None
         self._reads: frozenset[str] = frozenset()
+        self._actions: frozenset[str] = frozenset()
         self._gone = False
 
     @property
@@ -94,6 +95,10 @@ class Connection:
     def tells(self, what: str) -> bool:
         """Return whether it can be asked for by :class:`messages.Read`: launchers outlive releases."""
         return what in self._reads
+
+    def knows(self, request: type[messages.Import]) -> bool:
+        """Return whether it can be sent a request that not every release knows."""
+        return request.__name__ in self._actions
 
     async def run(self) -> None:
         """Take in what virt-launcher says, until it hangs up.
@@ -196,7 +201,7 @@ class Connection:
         if self._status is None and not isinstance(message, messages.Hello):
             raise Disconnected("virt-launcher spoke before its hello")
         if isinstance(message, messages.Hello):
-            self._reads = frozenset(message.reads)
+            self._reads, self._actions = frozenset(message.reads), frozenset(message.actions)
         if not isinstance(message, messages.Content) and (self._status is None or message.status.revision > self._status.revision):
             self._status = message.status
             self._on_status(message.status)

@@ -118,7 +118,8 @@ def running(vm: Object, observed: messages.Status, interfaces: Sequence[Interfac
         if own := next((each.addresses for each in interfaces if each.addresses and not each.network), None):
             status["podIP"] = own[0]
     status["graphics"] = [{"type": each["type"]} for each in graphics.defaulted(domain_of(vm))]
-    status.pop("vsock", None)
+    for field in ("vsock", "imports"):
+        status.pop(field, None)
     if vsock.defaulted(domain_of(vm)) and domain.cid in vsock.CIDS:
         status["vsock"] = {"cid": domain.cid}
     status["attempts"] = _with_running_time(vm, old, stamp)
@@ -238,15 +239,16 @@ def waiting_for_images(vm: Object, names: Sequence[str], now: datetime) -> Objec
 
     ``names`` are the disks as the launcher names them: only those that the machine has are believed.
     """
-    return _waiting(vm, words.DISK_IMAGE_NOT_FOUND, printable(f"{_missing_images(vm, names)}; the guest starts when it appears"), now)
+    return waiting(vm, words.DISK_IMAGE_NOT_FOUND, printable(f"{_missing_images(vm, names)}; the guest starts when it appears"), now)
 
 
 def waiting_for_room(vm: Object, message: str, now: datetime) -> Object:
     """Return the status while the pod waits for room in claims; the same content as before when it already says so."""
-    return _waiting(vm, words.CLAIM_TOO_SMALL, printable(message), now)
+    return waiting(vm, words.CLAIM_TOO_SMALL, printable(message), now)
 
 
-def _waiting(vm: Object, reason: str, message: str, now: datetime) -> Object:
+def waiting(vm: Object, reason: str, message: str, now: datetime) -> Object:
+    """Return the status while the start waits for a disk, for this reason of DisksReady=False."""
     old = vm.get("status") or {}
     generation, stamp = objects.dig(vm, "metadata", "generation") or 0, times.to_rfc3339(now)
     status = phases.enter(old, phases.SCHEDULED, now) if phases.phase_of(vm) == phases.UNKNOWN else dict(old)

@@ -35,7 +35,7 @@ from handler.network.namespaces import CommandFailed
 from handler.pods.hanging import StorageHangs
 from handler.pods.launcher import Connection, Disconnected, Pending, Refused
 from handler.pods.links import Link, Links, Who
-from handler.reconcilers import guest_plan, guest_status, guest_words, shared_filesystems, wiring
+from handler.reconcilers import guest_imports, guest_plan, guest_status, guest_words, shared_filesystems, wiring
 from handler.reconcilers.access_credentials import told as access_credentials_told
 from handler.reconcilers.guest_status import End
 from launcher.protocol import messages
@@ -133,6 +133,8 @@ class RunGuest:
         self._agreed: dict[str, tuple[Object, Object]] = {}
         """By uid of the pod: (what the server made of our last write, what we had sent). A server that stores some value in another
         spelling must not be told again and again."""
+        self._imported: set[str] = set()
+        """Uids of pods whose images were imported, or are no concern of theirs."""
         self._starting: dict[str, Pending] = {}
         """By uid of the pod: the start that its launcher has not answered yet."""
         self._told: dict[str, tuple[int, int]] = {}
@@ -196,6 +198,8 @@ class RunGuest:
             accelerator = self._accelerators.get(link.pod_uid)  # a pod that waits for an image is asked again and again, and prepared once
             if accelerator is None:
                 accelerator = self._accelerators[link.pod_uid] = await self._ports.node.give_devices(vm, link.pod_uid, connection)
+            if (rest := await self._import(vm, link, connection, accelerator)) is not None:
+                return rest  # before the pod's network becomes the guest's
             interfaces = await self._wiring.wire(vm, link.pod_uid, connection)
             machine = machine_of(vm, accelerator, interfaces, chosen_cpu.chosen(vm))
             if not await self._sync(link, connection, machine, paused=paused):
@@ -219,6 +223,27 @@ class RunGuest:
         except Refused as refused:
             return await self._not_started(vm, refused)
         return None
+
+    async def _import(self, vm: Object, link: Link, connection: Connection, accelerator: messages.Accelerator) -> Result | None:
+        """Have images imported; return None once there is nothing to wait for."""
+        if link.pod_uid in self._imported or not guest_imports.of(vm) or not connection.knows(messages.Import):
+            return None
+        now = self._ports.clock.now()
+        try:
+            await connection.call(messages.Import(machine_of(vm, accelerator, (), None)))
+        except Refused as refused:
+            if refused.reason != "NotReady":
+                raise
+            status = guest_imports.status_of(vm, refused.status, now)
+            if await self._write(vm, status):
+                for kind, reason, message in guest_imports.events(vm, status):
+                    self._say(vm, kind, reason, message)
+            return Result(requeue_after=guest_imports.SECONDS)
+        self._imported.add(link.pod_uid)
+        if guest_imports.are_told(vm):
+            self._say(vm, "Normal", guest_imports.SUCCEEDED, "the images of all disks are there")
+            await self._write(vm, guest_imports.without(guest_status.with_disks_found(vm, now)))
+        return Result(requeue_after=START_AGAIN_SECONDS) if guest_imports.are_told(vm) else None
 
     async def _sync(self, link: Link, connection: Connection, machine: messages.Machine, *, paused: bool) -> bool:
         """Have the launcher start the guest; return whether it has answered.
@@ -323,6 +348,7 @@ class RunGuest:
         self._starting = {uid: pending for uid, pending in self._starting.items() if self._ports.links.is_alive(uid)}
         self._told = {uid: counts for uid, counts in self._told.items() if self._ports.links.is_alive(uid)}
         self._answered = {uid: time for uid, time in self._answered.items() if self._ports.links.is_alive(uid)}
+        self._imported = {uid for uid in self._imported if self._ports.links.is_alive(uid)}
         self._agreed = {uid: agreed for uid, agreed in self._agreed.items() if self._ports.links.is_alive(uid)}
 
     async def _finish(self, vm: Object, end: End) -> None:

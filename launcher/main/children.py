@@ -41,14 +41,16 @@ class Children:
             loop.remove_signal_handler(signal.SIGCHLD)
 
     def start(
-        self, arguments: Sequence[str], environment: Mapping[str, str], *, output: int | None = None
+        self, arguments: Sequence[str], environment: Mapping[str, str], *, output: int | None = None, given: int | None = None
     ) -> tuple[int, asyncio.Future[int]]:
-        """Start a process in a session of its own.
+        """Start a process in a session of its own; what it writes goes to ``output``, and what it reads comes from ``given``.
 
         Returns:
             Its pid, and a future with its exit code (negative: the signal that ended it).
         """
         actions = [(os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0)]
+        if given is not None:
+            actions = [(os.POSIX_SPAWN_DUP2, given, 0)]  # type: ignore[list-item]  # tuples of either shape
         if output is not None:
             actions += [(os.POSIX_SPAWN_DUP2, output, 1), (os.POSIX_SPAWN_DUP2, output, 2)]  # type: ignore[list-item]  # tuples of either shape
         # Python ignores SIGPIPE, and a child would inherit that.

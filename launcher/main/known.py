@@ -84,6 +84,11 @@ def adopted(known: Known, machine: messages.Machine) -> Known:
     return dataclasses.replace(known, machine=machine)
 
 
+def importing(known: Known, imports: tuple[messages.ImportStatus, ...]) -> Known:
+    """Return what is known once imports are so far."""
+    return _with_status(known, imports=imports)
+
+
 def disowned(known: Known) -> Known:
     """Return what is known after a start for which nothing was made: the pod is as if it had not been asked."""
     return dataclasses.replace(known, machine=None)

@@ -16,6 +16,7 @@ from launcher.main.agent import Agent
 from launcher.main.authorized_keys import AuthorizedKeys
 from launcher.main.children import Children
 from launcher.main.console import Console
+from launcher.main.imports import Imports
 from launcher.main.known import Termination
 from launcher.main.making import Making
 from launcher.main.migrations import Migrations
@@ -64,6 +65,7 @@ class Pod:
         self._watch = Watch(hypervisor, self._record, self.console, self.ports, self._agent)
         self._filesystems = Filesystems(children, look=self._watch.look, lost=self._filesystem_lost)
         self._making = Making(hypervisor, self._record, Preparation(hypervisor, children, self._filesystems, serve_addresses))
+        self._imports = Imports(children, self._record)
         self._start = Start(hypervisor, self._watch, self.console, self.ports, self._making)
         self._suspension = Suspension(hypervisor, self._watch)
         self._migrations = Migrations(hypervisor, self._watch, self._making)
@@ -80,7 +82,10 @@ class Pod:
         """Watch the domain until it is over."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._migrations.run())
-            tasks = [group.create_task(part.run()) for part in (self._watch, self._stop, self._agent, self._keys, self._filesystems)]
+            tasks = [
+                group.create_task(part.run())
+                for part in (self._watch, self._stop, self._agent, self._keys, self._imports, self._filesystems)
+            ]
             await self._record.over.wait()
             for task in tasks:
                 task.cancel()
@@ -105,16 +110,10 @@ class Pod:
         match request:
             case messages.GetStatus():
                 return
+            case messages.Import():
+                await self._imports.ask(request.machine)
             case messages.Sync():
                 await self._start.start(request)
-            case messages.PrepareMigrationTarget():
-                await self._migrations.prepare(request)
-            case messages.Migrate():
-                await self._migrations.migrate(request.migration_uid)
-            case messages.AbortMigration():
-                await self._migrations.abort(request.migration_uid)
-            case messages.ReleaseMigration():
-                await self._migrations.release(request)
             case messages.Shutdown():
                 if requests.has_guest(self._record.known, "shut down"):
                     self._stop.request(max(request.grace_seconds, 0.0))
@@ -124,6 +123,21 @@ class Pod:
                 await self._suspension.suspend()
             case messages.Resume():
                 await self._suspension.resume()
+            case _:
+                await self._migrate(request)
+
+    async def _migrate(
+        self, request: messages.PrepareMigrationTarget | messages.Migrate | messages.AbortMigration | messages.ReleaseMigration
+    ) -> None:
+        match request:
+            case messages.PrepareMigrationTarget():
+                await self._migrations.prepare(request)
+            case messages.Migrate():
+                await self._migrations.migrate(request.migration_uid)
+            case messages.AbortMigration():
+                await self._migrations.abort(request.migration_uid)
+            case messages.ReleaseMigration():
+                await self._migrations.release(request)
 
     async def _domain_xml(self) -> str:
         return requests.given_xml(self._record.known)

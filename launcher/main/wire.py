@@ -76,7 +76,7 @@ class Server:
             next(iter(self._connections)).abort()  # the oldest: a client that comes back must not be locked out by its former lives
         connection = _Connection(writer, self._status)
         self._connections[connection] = None
-        connection.send(messages.Hello(messages.PROTOCOL, self._version, self._status(), tuple(self._reads)))
+        connection.send(messages.Hello(messages.PROTOCOL, self._version, self._status(), tuple(self._reads), messages.LATER_ACTIONS))
         try:
             async with asyncio.TaskGroup() as group:
                 sending = group.create_task(connection.run())

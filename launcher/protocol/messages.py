@@ -83,6 +83,18 @@ class GetStatus:
 
 
 @dataclass(frozen=True, slots=True)
+class Import:
+    """Brings the images of disks into claims that have none (``source.import``), before anything else is done in the pod.
+
+    Answered when all are there. Refused with ``NotReady`` until then: it goes on by itself, ``Status.imports`` has how far it is, and the
+    request can be sent again. A launcher whose ``Hello.actions`` does not name it was born before it, and may not be asked.
+    """
+
+    machine: Machine
+    """Without interfaces: they are made later."""
+
+
+@dataclass(frozen=True, slots=True)
 class Sync:
     """Makes the domain and starts it, once in the life of a pod: a second one changes nothing, whatever it holds.
 
@@ -177,7 +189,9 @@ class Read:
     what: str
 
 
-Action = GetStatus | Sync | Shutdown | Destroy | Suspend | Resume | PrepareMigrationTarget | Migrate | AbortMigration | ReleaseMigration
+Action = (
+    GetStatus | Import | Sync | Shutdown | Destroy | Suspend | Resume | PrepareMigrationTarget | Migrate | AbortMigration | ReleaseMigration
+)
 Request = Action | Read
 
 
@@ -276,6 +290,26 @@ class AuthorizedKeysStatus:
     """Of ``failed``: what is in the way, for people; in part the guest's word."""
 
 
+ImportPhase = Literal["Pending", "Downloading", "Converting", "Retrying", "Succeeded"]
+"""``Pending``: another one comes first. ``Retrying``: it failed, and is tried again later."""
+
+
+@dataclass(frozen=True, slots=True)
+class ImportStatus:
+    """The import of a disk's image."""
+
+    disk: str
+    phase: ImportPhase = "Pending"
+    transferred_bytes: int = 0
+    """Of the file as it is at its source."""
+    total_bytes: int = 0
+    """Of the same; 0: nobody knows."""
+    failures: int = 0
+    """So often it was tried in vain."""
+    message: str = ""
+    """Why the last try failed."""
+
+
 @dataclass(frozen=True, slots=True)
 class Status:
     """Everything observed. Whoever has only just connected needs nothing more."""
@@ -305,6 +339,8 @@ class Status:
     """Names of file systems that nobody serves any more: their files cannot be used until the machine is started again."""
     migrations: tuple[MigrationStatus, ...] = ()
     """Newest last, at most four."""
+    imports: tuple[ImportStatus, ...] = ()
+    """Imports that ``Import`` asked for, in the machine's order; none of images that were there."""
     not_migratable: str = ""
     """Why a migration would be refused; empty when nothing is known to stand in its way."""
 
@@ -322,6 +358,8 @@ class Hello:
     status: Status
     reads: tuple[str, ...] = ()
     """Names that ``Read`` may ask for."""
+    actions: tuple[str, ...] = ()
+    """Requests that it knows beyond those of its first release."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -375,6 +413,9 @@ class Content:
     text: str
     """JSON or XML, as ``Read.what`` has it; at most ``codec.MAX_CONTENT_BYTES`` on the wire."""
 
+
+LATER_ACTIONS: Final = (Import.__name__,)
+"""``Hello.actions`` of this release."""
 
 FromLauncher = Hello | StatusChanged | Reply | Refusal | Content
 FromHandler = Call

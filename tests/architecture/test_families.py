@@ -26,6 +26,7 @@ SHARED = {
         "cpu_names",
         "cpu_numa",
         "disk_driver",
+        "disk_import",
         "disk_io_tune",
         "document",
         "downward_api",

@@ -12,7 +12,7 @@ import grimp
 import pytest
 
 PROJECT = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-OURS = ("apiserver", "controller", "handler", "launcher", "storage", "certs")
+OURS = ("apiserver", "controller", "handler", "launcher", "importer", "storage", "certs")
 PROCESSES = {
     "apiserver.server.__main__": "api",
     "controller.manager.__main__": "controller",

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("apiserver", "controller", "handler", "launcher", "storage", "certs")
+PACKAGES = ("apiserver", "controller", "handler", "launcher", "importer", "storage", "certs")
 VAGUE = {"utils", "util", "common", "helpers", "helper", "misc", "base"}
 
 

@@ -38,6 +38,8 @@ class FakeLauncher:
         self.missing: tuple[str, ...] = ()
         self.full = False
         """Disks without an image: the next starts are refused with ``NotReady``."""
+        self.importing: tuple[messages.ImportStatus, ...] = ()
+        """Imports that are not done: requests for them are refused with ``NotReady``."""
         self.relapse = ""
         """What stops the guest again as soon as it is resumed."""
         self.starting: asyncio.Event | None = None
@@ -101,7 +103,7 @@ class FakeLauncher:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         receiver = codec.requests()
         self.hellos += 1
-        writer.write(codec.encode(messages.Hello(messages.PROTOCOL, "fake", self.status, tuple(self.texts))))
+        writer.write(codec.encode(messages.Hello(messages.PROTOCOL, "fake", self.status, tuple(self.texts), messages.LATER_ACTIONS)))
         self._writers.add(writer)
         try:
             while data := await reader.read(1 << 16):
@@ -140,6 +142,8 @@ class FakeLauncher:
                 return self._start(request)
             case messages.GetStatus():
                 return None
+            case messages.Import():
+                return self._import()
             case messages.PrepareMigrationTarget() | messages.Migrate() | messages.AbortMigration() | messages.ReleaseMigration():
                 return self._migrate(request)
             case _ if domain is None:
@@ -187,6 +191,11 @@ class FakeLauncher:
             self.change(started=True, domain=domain)
             self.migration(request.migration_uid, "incoming", "succeeded")
         return None
+
+    def _import(self) -> tuple[messages.RefusalReason, str] | None:
+        if self.importing != self.status.imports:
+            self.change(imports=self.importing)
+        return ("NotReady", "images are imported") if any(each.phase != "Succeeded" for each in self.importing) else None
 
     def _start(self, request: messages.Sync) -> tuple[messages.RefusalReason, str] | None:
         if self.status.started or self.status.ending is not None:

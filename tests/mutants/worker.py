@@ -33,7 +33,7 @@ from typing import Final, TextIO
 import pytest
 
 OPTIONS: Final = ("-x", "-q", "--tb=line", "--assert=plain", "-p", "no:cacheprovider", "-p", "no:xdist", "-p", "no:schemathesis")
-OURS: Final = ("apiserver", "controller", "handler", "launcher", "storage", "certs")
+OURS: Final = ("apiserver", "controller", "handler", "launcher", "importer", "storage", "certs")
 SLOWER: Final = 4
 """Tests that take this many times what they took without a change will not end: the change is noticed."""
 SPARE_CPU_SECONDS: Final = 1

@@ -22,6 +22,24 @@ def wait_for_dns(seconds: int = 120) -> None:
     kubectl.run("rollout", "status", "deployment/coredns", "--namespace=kube-system", f"--timeout={seconds}s", timeout_seconds=seconds + 10)
 
 
+def apply_network_policies() -> None:
+    """Let what enforces NetworkPolicies read them, pods and namespaces."""
+    user, group = "network-policies", "rbac.authorization.k8s.io"
+    reads = {"verbs": ["list", "watch"]}
+    rules = [
+        {"apiGroups": [""], "resources": ["pods", "namespaces"], **reads},
+        {"apiGroups": ["networking.k8s.io"], "resources": ["networkpolicies"], **reads},
+    ]
+    role: dict[str, object] = {"apiVersion": f"{group}/v1", "kind": "ClusterRole", "metadata": {"name": user}, "rules": rules}
+    binding = {
+        **{key: value for key, value in role.items() if key != "rules"},
+        "kind": "ClusterRoleBinding",
+        "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": user},
+        "subjects": [{"apiGroup": group, "kind": "User", "name": user}],
+    }
+    kubectl.apply(json.dumps({"apiVersion": "v1", "kind": "List", "items": [role, binding]}))
+
+
 def apply_storage() -> None:
     """Create the class ``shared`` with a handful of volumes; the class is not the default one.
 

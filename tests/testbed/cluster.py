@@ -71,6 +71,8 @@ def up() -> None:
         with progress.step("Kubelets"):
             for node in layout.NODES:
                 nodes.start_kubelet(node)
+                nodes.start_network_policies(node)
+            addons.apply_network_policies()
             addons.apply_storage()
             addons.apply_dns()
             _wait_until_nodes_are_ready()

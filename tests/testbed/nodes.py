@@ -1,5 +1,6 @@
-"""The nodes: namespaces, container runtime, kubelet, kube-proxy."""
+"""The nodes: namespaces, container runtime, kubelet, kube-proxy, and what enforces NetworkPolicies."""
 
+import hashlib
 import json
 import os
 import pathlib
@@ -21,7 +22,7 @@ def _holder(node: layout.Node) -> str:
 
 def process_names(node: layout.Node) -> list[str]:
     """Return the names of the node's processes in the order in which they are ended."""
-    return [f"{node.name}-{program}" for program in ("kubelet", "kube-proxy", "containerd")] + [_holder(node)]
+    return [f"{node.name}-{program}" for program in ("kubelet", "kube-proxy", "network-policies", "containerd")] + [_holder(node)]
 
 
 def inside(node: layout.Node) -> list[str]:
@@ -125,6 +126,22 @@ def start_kubelet(node: layout.Node) -> None:
             "--metrics-bind-address=127.0.0.1:10249",
         ],
     )
+
+
+def start_network_policies(node: layout.Node) -> None:
+    """Start what enforces NetworkPolicies for the node's pods."""
+    python = [os.path.realpath(sys.executable), "-m", "tests.testbed.networkpolicies.engine"]
+    command = [*inside(node), *python, node.name, digest_of_network_policies()]
+    environment = {"PYTHONPATH": str(layout.REPOSITORY), "PATH": f"{os.environ['PATH']}:/usr/sbin:/sbin"}
+    processes.ensure(f"{node.name}-network-policies", command, environment=environment)
+
+
+def digest_of_network_policies() -> str:
+    """Return eight hexadecimal digits that change with the program: as a word of its command they make a changed one start anew."""
+    content = hashlib.sha256()
+    for file in sorted((layout.SOURCES / "networkpolicies").glob("*.py")):
+        content.update(file.read_bytes())
+    return content.hexdigest()[:8]
 
 
 def _write(path: pathlib.Path, content: str) -> None:

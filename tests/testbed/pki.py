@@ -37,6 +37,7 @@ def ensure() -> None:
         "kube-controller-manager": "/CN=system:kube-controller-manager",
         "kube-scheduler": "/CN=system:kube-scheduler",
         "kube-proxy": "/CN=system:kube-proxy",
+        "network-policies": "/CN=network-policies",
     }
     for name, subject in users.items():
         ensure_user(name, subject)

@@ -32,11 +32,15 @@ DISKS_NOT_READY: Final = "DisksNotReady"
 CLAIM_NOT_FOUND: Final = "ClaimNotFound"
 """Reason of DisksReady=False, by virt-controller: a PersistentVolumeClaim does not exist yet."""
 CLAIM_WITHOUT_FILES: Final = "ClaimIsBlock"
-"""Reason of DisksReady=False, by virt-controller: the claim for the firmware's state, or for a file system, has none."""
+"""Reason of DisksReady=False, by virt-controller: the claim for the firmware's state, for a file system, or for an import, has none."""
 DISK_IN_USE: Final = "DiskInUse"
 """Reason of DisksReady=False, by virt-controller: a machine that is on has one of the claims, and one of the two writes to it."""
 DISK_IMAGE_NOT_FOUND: Final = "DiskImageNotFound"
 """Reason of DisksReady=False, by virt-handler: the claim is mounted, and whoever fills it has not made its image yet."""
+IMPORTING: Final = "Importing"
+"""Reason of DisksReady=False, by virt-handler: the image of a disk is imported into its claim."""
+IMPORT_FAILED: Final = "ImportFailed"
+"""Reason of DisksReady=False, by virt-handler: that did not succeed, and is tried again."""
 CLAIM_TOO_SMALL: Final = "ClaimTooSmall"
 """Reason of DisksReady=False, by virt-handler: a claim has too little room for the blank disk that is to be created in it."""
 NOT_FOUND_OF: Final[Mapping[str, str]] = {"Secret": "SecretNotFound", "ConfigMap": "ConfigMapNotFound"}
@@ -72,10 +76,13 @@ def paused(message: str) -> str:
     return f"paused: {message}" if message else "paused"
 
 
+_OF_IMAGES: Final = frozenset({DISK_IMAGE_NOT_FOUND, CLAIM_TOO_SMALL, IMPORTING, IMPORT_FAILED})
+
+
 def waits_for_image(vm: Mapping[str, Any]) -> bool:
-    """Whether the pod of a machine waits for the image of a disk to appear in its claim, or for room to create one."""
+    """Whether the pod of a machine waits for the image of a disk to appear in its claim, or to be imported, or for room to create one."""
     found = objects.condition(objects.dig(vm, "status", "conditions"), DISKS_READY)
-    return found is not None and found.get("status") == "False" and found.get("reason") in (DISK_IMAGE_NOT_FOUND, CLAIM_TOO_SMALL)
+    return found is not None and found.get("status") == "False" and found.get("reason") in _OF_IMAGES
 
 
 def waits_for_network(vm: Mapping[str, Any]) -> bool:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from apiserver.apis.meta.objects import controller_of, dig, name_of, namespace_of, uid_of
-from apiserver.apis.virt import access_credentials, attachments, cloud_init, phases, service_accounts
+from apiserver.apis.virt import access_credentials, attachments, cloud_init, disk_imports, phases, service_accounts
 from apiserver.apis.virt.described import domain_of
 from apiserver.apis.virt.hardware import disks, filesystems, firmware
 
@@ -71,6 +71,14 @@ def _of_disk(disk: Object) -> Iterator[Content]:
         yield Content(kind, str(source.get("reference") or ""))
     elif claim := disks.claim_of(disk):
         yield Content(disks.CLAIM, claim)
+        yield from _of_import(disk)
+
+
+def _of_import(disk: Object) -> Iterator[Content]:
+    if secret := disk_imports.secret(disk):
+        yield Content(cloud_init.SECRET, secret)
+    if (authorities := disk_imports.authorities(disk)) is not None:
+        yield Content(cloud_init.CONFIG_MAP, authorities[0])
 
 
 def _of_filesystem(filesystem: Object) -> Content:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from apiserver.apis.meta.objects import Object, dig
-from apiserver.apis.virt import cloud_init, layout, service_accounts
+from apiserver.apis.virt import cloud_init, disk_imports, layout, service_accounts
 from apiserver.apis.virt.hardware import disks, network_disks
 from controller.reconcilers import disk_claims
 from controller.reconcilers.launcher_pods import downward_api
@@ -134,5 +134,23 @@ def _disk(disk: Object, volume: str, claims: Claims, domain: Object) -> Needs:
     volumes = ({"name": volume, "persistentVolumeClaim": {"claimName": claim}},)
     if disk_claims.is_block(claims.get(claim)):
         return Needs(volumes=volumes, devices=({"name": volume, "devicePath": path},))
-    mount = {"name": volume, "mountPath": path} | ({"readOnly": True} if disk["readOnly"] or disks.is_overlaid(disk) else {})
-    return Needs(volumes=volumes, mounts=(mount,), owns_files=True)
+    only_read = disk_imports.of(disk) is None and (disk["readOnly"] or disks.is_overlaid(disk))
+    mount = {"name": volume, "mountPath": path} | ({"readOnly": True} if only_read else {})
+    return Needs(volumes=volumes, mounts=(mount,), owns_files=True) + _import(disk, volume)
+
+
+def _import(disk: Object, volume: str) -> Needs:
+    """Return what the import of a disk's image is given; it takes no more memory than the guest, which is not there yet."""
+    total = Needs()
+    if secret := disk_imports.secret(disk):
+        total += _for_import(f"{volume}-secret", layout.IMPORT_SECRETS_DIRECTORY, disk, {"secret": {"name": secret}})
+    if (authorities := disk_imports.authorities(disk)) is not None:
+        name, key = authorities
+        source = {"configMap": {"name": name, "items": [{"key": key, "path": disk_imports.AUTHORITIES_KEY}]}}
+        total += _for_import(f"{volume}-authorities", layout.IMPORT_AUTHORITIES_DIRECTORY, disk, source)
+    return total
+
+
+def _for_import(volume: str, directory: str, disk: Object, source: Object) -> Needs:
+    mount = {"name": volume, "mountPath": f"{directory}/{disk['name']}", "readOnly": True}
+    return Needs(volumes=(projected(volume, source),), mounts=(mount,))

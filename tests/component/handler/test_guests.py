@@ -16,9 +16,9 @@ from handler.devices.ownership import NotTheDevice
 from handler.network.binding import Unsupported
 from handler.network.namespaces import CommandFailed
 from handler.pods import links
-from handler.reconcilers import guest_status, run_guest, wiring
+from handler.reconcilers import guest_imports, guest_status, run_guest, wiring
 from launcher.protocol import messages
-from tests.component.handler.world import VMS, World, eventually, phase_is
+from tests.component.handler.world import EVENTS, VMS, World, eventually, phase_is
 from tests.unit.handler.reconcilers.builders import NOW, a_request, a_vm
 
 
@@ -391,6 +391,51 @@ async def test_a_claim_with_too_little_room_is_told_once_and_waited_for(world: W
 
     assert world.writes() == 2
     assert world.events().count("ClaimTooSmall") == 1
+
+
+async def a_machine_with(world: World, disk: dict[str, Any]) -> None:
+    """Store a machine with this one disk."""
+    vm = a_vm()
+    vm["spec"]["domain"]["devices"]["disks"] = [disk]
+    del vm["metadata"]["resourceVersion"]
+    await world.api.put(VMS, vm)
+
+
+async def test_images_are_imported_before_the_network_is_the_guests(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guest_imports, "SECONDS", 0.02)
+    given = {"name": "c", "import": {"http": {"url": "http://images.example/a.img?signature=s"}}}
+    disk = {"name": "root", "type": "PersistentVolumeClaim", "source": given}
+    await a_machine_with(world, disk)
+    launcher = await world.launcher("pod-1")
+    launcher.importing = (messages.ImportStatus("root", "Downloading", 1 << 20, 4 << 20),)
+    async with world.handler() as handler:
+        await eventually(lambda: len(launcher.received) > 3)
+        assert world.status()["imports"] == [{"disk": "root", "phase": "Downloading", "transferredBytes": 1 << 20, "totalBytes": 4 << 20}]
+        assert {each["type"]: (each["status"], each["reason"]) for each in world.status()["conditions"]} == {
+            "DisksReady": ("False", "Importing"),
+            "Ready": ("False", "DisksNotReady"),
+        }
+        assert (handler.node.wired, launcher.starts, world.writes()) == (0, 0, 1)
+        launcher.importing = (messages.ImportStatus("root", "Retrying", 1 << 20, 4 << 20, 1, "the connection ended"),)
+        await eventually(lambda: "ImportFailed" in world.events())
+        launcher.importing = (messages.ImportStatus("root", "Succeeded"),)
+        await eventually(lambda: phase_is(world, "Running"))
+
+    assert "imports" not in world.status()
+    assert (handler.node.given, handler.node.wired, launcher.starts) == (1, 1, 1)
+    assert [each for each in world.events() if each.startswith("Import")] == ["ImportStarted", "ImportFailed", "ImportSucceeded"]
+    assert not any("signature" in str(each) for each in (world.status(), world.api.all(EVENTS)))
+
+
+async def test_a_launcher_that_knows_no_imports_is_not_asked_for_one(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(messages, "LATER_ACTIONS", ())
+    disk = {"name": "root", "type": "PersistentVolumeClaim", "source": {"name": "c", "import": {"http": {"url": "http://h/"}}}}
+    await a_machine_with(world, disk)
+    launcher = await world.launcher("pod-1")
+    async with world.handler():
+        await eventually(lambda: phase_is(world, "Running"))
+
+    assert not any(isinstance(each, messages.Import) for each in launcher.received)
 
 
 async def test_a_restarted_handler_goes_on_waiting_and_says_nothing_twice(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

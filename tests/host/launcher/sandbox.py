@@ -52,7 +52,7 @@ def a_machine(name: str = "testvm", **domain: Any) -> messages.Machine:
 def install(target: Path) -> None:
     """Copy what virt-launcher imports to ``target``, compiled as in the image."""
     top = Path(launcher.__file__).parents[1]
-    for name in ("launcher", "apiserver/apis"):
+    for name in ("launcher", "importer", "apiserver/apis"):
         shutil.copytree(top / name, target / name, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(top / "apiserver/__init__.py", target / "apiserver")
     for path in Path(libvirt.__file__).parent.glob("libvirt*"):
@@ -100,9 +100,12 @@ class Launcher:
         self.images = directory / "images"
         self.sources = directory / "sources"
         self.access_credentials = directory / "access-credentials"
+        self.import_secrets = directory / "import-secrets"
+        self.import_authorities = directory / "import-authorities"
         self.state = state or directory / "state"
         self.filesystems = directory / "filesystems"
-        for path in (self.disks, self.images, self.sources, self.access_credentials, self.filesystems, self.state):
+        mounted = (self.images, self.sources, self.access_credentials, self.import_secrets, self.import_authorities, self.filesystems)
+        for path in (self.disks, *mounted, self.state):
             path.mkdir(parents=True, exist_ok=path == state)
             os.chown(path, layout.USER_ID, layout.USER_ID)
         if disks:
@@ -132,6 +135,8 @@ class Launcher:
             (self.sources, layout.SOURCES_DIRECTORY),
             (self.access_credentials, layout.ACCESS_CREDENTIALS_DIRECTORY),
             (self.filesystems, layout.FILESYSTEMS_DIRECTORY),
+            (self.import_secrets, layout.IMPORT_SECRETS_DIRECTORY),
+            (self.import_authorities, layout.IMPORT_AUTHORITIES_DIRECTORY),
             (directory / made.name, made.directory),
             (self.state, layout.STATE_DIRECTORY),
             *([(self._hugepages, layout.HUGEPAGES_DIRECTORY)] if hugepages else []),

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from apiserver.apis.meta import quantity
 from apiserver.apis.meta.objects import Object
-from apiserver.apis.virt import cloud_init
+from apiserver.apis.virt import cloud_init, disk_imports
 from apiserver.apis.virt.hardware import cpu, disk_io_tune, given, network_disks
 from apiserver.apis.virt.hardware.given import Domain
 
@@ -103,6 +103,8 @@ def _in_bytes(disk: Object) -> Object:
     found = {**disk, "ioTune": disk_io_tune.limits(disk)} if disk.get("ioTune") else disk
     if size := created_bytes(found):
         found = {**found, "source": {**found["source"], "create": {"size": size}}}
+    if (given := disk_imports.of(found)) is not None and given.get("size") is not None:
+        found = {**found, "source": {**found["source"], "import": {**given, "size": disk_imports.size(given)}}}
     if not is_overlaid(found):
         return found
     return {**found, "source": {**(found.get("source") or {}), "size" if found["type"] == EMPTY else "sizeLimit": overlay_bytes(found)}}

@@ -48,9 +48,10 @@ class Rights:
     """Of the current attempt, each once."""
 
 
-_WAITING: Final = Rights(PHASE_FIELDS | {"conditions"}, frozenset({words.READY, words.DISKS_READY, words.NETWORK_READY}))
+_WAITING: Final = Rights(PHASE_FIELDS | {"conditions", "imports"}, frozenset({words.READY, words.DISKS_READY, words.NETWORK_READY}))
 _REPORTING: Final = Rights(
-    PHASE_FIELDS | {"conditions", "observedGeneration", "attempts", "domain", "interfaces", "guest", "graphics", "vsock", "podIP"},
+    PHASE_FIELDS
+    | {"conditions", "observedGeneration", "attempts", "domain", "interfaces", "guest", "graphics", "vsock", "imports", "podIP"},
     frozenset(
         {
             words.READY,

@@ -31,6 +31,7 @@ MAX_CONDITIONS: Final = 16
 MAX_INTERFACES: Final = 8
 MAX_ADDRESSES: Final = 32
 MAX_GRAPHICS: Final = 2
+MAX_IMPORTS: Final = 26
 MAX_CPU_FEATURES: Final = 32
 DOMAIN_TYPES: Final = ("kvm", "qemu")
 
@@ -224,6 +225,17 @@ _GUEST: Final = _record(
 )
 
 
+_IMPORT: Final = _record(
+    {
+        "disk": _text(names.label_errors),
+        "transferredBytes": _COUNT,
+        "totalBytes": _COUNT,
+        "failures": _COUNT,
+        "message": _MESSAGE,
+    }
+)
+
+
 def _anything(_value: Any, _old: Any, _place: Place) -> Iterable[FieldError]:  # noqa: ANN401 - any JSON value
     """Accept every value: the schema has judged it."""
     return ()
@@ -249,6 +261,7 @@ _MACHINE: Final = _record(
             }
         ),
         "interfaces": _list(MAX_INTERFACES, _INTERFACE),
+        "imports": _list(MAX_IMPORTS, _IMPORT),
         "guest": _GUEST,
         "graphics": _list(MAX_GRAPHICS, _anything),
         "vsock": _record({"cid": _number(vsock.CIDS.start, vsock.CIDS.stop - 1)}),

@@ -150,6 +150,21 @@ class InterfaceStatus(Model):
     ip_addresses: list[str] | None = Field(None, alias="ipAddresses", description="All of its addresses.", json_schema_extra=ATOMIC)
 
 
+class ImportStatus(Model):
+    """The import of a disk's image into its claim."""
+
+    disk: str = Field(description="The disk's name in the spec.")
+    phase: Literal["Pending", "Downloading", "Converting", "Retrying", "Succeeded"] | None = Field(
+        None,
+        description="How far it is. Pending: another one comes first. Converting: it was downloaded, and is made a raw disk. Retrying: it "
+        "failed, and is tried again, at most five minutes later each time.",
+    )
+    transferred_bytes: Int64 | None = Field(None, description="Bytes that were downloaded, of the file as it is at its source.")
+    total_bytes: Int64 | None = Field(None, description="Bytes of that file; absent where the server does not say.")
+    failures: Int32 | None = Field(None, description="How often it was tried in vain.")
+    message: str | None = Field(None, description="Why the last try failed, for people.")
+
+
 class GuestAgent(Model):
     """The QEMU guest agent."""
 
@@ -250,6 +265,9 @@ class VirtualMachineStatus(Model):
     )
     domain: DomainStatus | None = Field(None, description="The domain as libvirt sees it.")
     interfaces: list[InterfaceStatus] | None = Field(None, description="Network interfaces as they are.", json_schema_extra=ATOMIC)
+    imports: list[ImportStatus] | None = Field(
+        None, description="Images that are downloaded into claims before the first start, until the guest runs.", json_schema_extra=ATOMIC
+    )
     guest: GuestStatus | None = Field(
         None, description="What the guest says of itself, while its agent has said something; guestinfo, a subresource, has more."
     )

@@ -95,6 +95,23 @@ def test_machines_share_a_claim_for_their_firmware_but_no_directory_in_it(
     assert disk_claims.contested(mine, theirs) == contested
 
 
+def with_import(claim: str) -> dict[str, object]:
+    source = {"name": claim, "import": {"http": {"url": "http://h/"}}}
+    return a_vm(domain={"devices": {"disks": [{"type": "PersistentVolumeClaim", "device": "cdrom", "source": source}]}})
+
+
+def test_who_imports_into_a_claim_writes_to_it() -> None:
+    assert disk_claims.contested(with_import("root"), with_disks(root=True)) == ("root",)
+    assert disk_claims.contested(with_disks(root=True), with_import("root")) == ("root",)
+
+
+def test_an_image_is_imported_into_no_device() -> None:
+    block, files = ({"spec": {"volumeMode": each}} for each in ("Block", "Filesystem"))
+    assert disk_claims.imported_to_device(with_import("Root"), {"root": block}) == "root"
+    assert disk_claims.imported_to_device(with_import("root"), {"root": files}) == ""
+    assert disk_claims.imported_to_device(with_disks(root=False), {"root": block}) == ""
+
+
 def test_a_claim_for_the_firmware_is_one_of_the_machine() -> None:
     vm = with_state("State")
     assert disk_claims.claims_of(vm) == disk_claims.missing(vm, {}) == ("state",)

@@ -89,6 +89,28 @@ FIRST_BOOT = a_vm(
     },
 )
 FIRST_BOOT["metadata"] |= {"labels": {"app": "db"}, "annotations": {"example.com/role": "replica"}}
+IMPORTED = a_vm(
+    domain={
+        "memory": {"guest": "128Mi"},
+        "devices": {
+            "graphics": [],
+            "disks": [
+                {"name": "plain", "type": "PersistentVolumeClaim", "source": {"name": "one", "import": {"http": {"url": "http://h/i"}}}},
+                {
+                    "name": "cd",
+                    "type": "PersistentVolumeClaim",
+                    "device": "cdrom",
+                    "source": {
+                        "name": "two",
+                        "import": {
+                            "http": {"url": "https://h/", "secretRef": {"name": "login"}, "caConfigMapRef": {"name": "ca", "key": "k"}}
+                        },
+                    },
+                },
+            ],
+        },
+    }
+)
 TOKEN = a_vm(
     domain={
         "memory": {"guest": "128Mi"},
@@ -230,6 +252,7 @@ PODS = {
     "disks": launcher_pod(DISKS, 2, CLAIMS, SETTINGS, Placement(kvm=True, avoid_nodes=("node1", "node2"))),
     "service-account": launcher_pod(TOKEN, 1, {}, SETTINGS, Placement()),
     "first-boot": launcher_pod(FIRST_BOOT, 1, {}, SETTINGS, Placement()),
+    "imported": launcher_pod(IMPORTED, 1, {}, SETTINGS, Placement()),
     "persistent-uefi-and-tpm": launcher_pod(UEFI, 1, {}, SETTINGS, Placement()),
     "copied": launcher_pod(COPIED, 1, {}, SETTINGS, Placement()),
     "placed": launcher_pod(PLACED, 1, {}, SETTINGS, Placement()),

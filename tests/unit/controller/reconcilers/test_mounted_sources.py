@@ -15,7 +15,7 @@ from controller.reconcilers.observed import Observed
 from controller.reconcilers.settings import Settings
 from controller.reconcilers.virtual_machine_plan import plan
 from tests.unit.controller.reconcilers.builders import a_pod, a_vm, an_attempt
-from tests.unit.controller.reconcilers.test_launcher_pod import FILESYSTEMS, FIRST_BOOT
+from tests.unit.controller.reconcilers.test_launcher_pod import FILESYSTEMS, FIRST_BOOT, IMPORTED
 
 BOUND = datetime(2026, 1, 1, tzinfo=UTC)
 """The moment at which ``a_pod`` got its node."""
@@ -30,13 +30,14 @@ def an_event(volume: str, words: str, last: str = "2026-01-01T00:10:00Z") -> dic
     return trim_event({"message": f'MountVolume.SetUp failed for volume "{volume}" : {words}', "lastTimestamp": last})
 
 
-def test_what_is_mounted_is_known_by_the_volume_that_the_pod_has_for_it() -> None:
-    volumes = {each["name"]: each for each in launcher_pod(FIRST_BOOT, 1, {}, Settings("x"), Placement())["spec"]["volumes"]}
-    for source in of(FIRST_BOOT):
+@pytest.mark.parametrize("vm", [FIRST_BOOT, IMPORTED], ids=["first-boot", "imported"])
+def test_what_is_mounted_is_known_by_the_volume_that_the_pod_has_for_it(vm: dict[str, Any]) -> None:
+    volumes = {each["name"]: each for each in launcher_pod(vm, 1, {}, Settings("x"), Placement())["spec"]["volumes"]}
+    for source in of(vm):
         mounted = [next(iter(each.items())) for each in volumes[source.volume]["projected"]["sources"]]
         assert (source.kind.lower(), source.name) in [(kind.lower(), each["name"]) for kind, each in mounted]
     projected = [source for each in volumes.values() if "projected" in each for source in each["projected"]["sources"]]
-    assert len(of(FIRST_BOOT)) == sum("downwardAPI" not in each for each in projected)  # the pod's own fields are always there
+    assert len(of(vm)) == sum("downwardAPI" not in each for each in projected)  # the pod's own fields are always there
 
 
 def test_the_authority_that_stands_beside_a_token_may_be_missing() -> None:
@@ -253,3 +254,11 @@ def test_without_a_word_from_the_kubelet_a_slow_pod_is_told_as_any_other() -> No
     ready = condition(written(planned(pending(), pod, 61)), "Ready")
     assert ready is not None
     assert (ready["reason"], name_of(pod) in ready["message"]) == ("ContainerCreating", True)
+
+
+def test_what_an_import_needs_and_is_not_there_is_told_by_its_field() -> None:
+    http = "spec.domain.devices.disks[1].source.import.http"
+    found = fault(IMPORTED, [an_event("disk-1-secret", 'secret "login" not found')])
+    assert found == ("SecretNotFound", f"{http}.secretRef.name: Secret login not found{ENDING}")
+    found = fault(IMPORTED, [an_event("disk-1-authorities", "references non-existent config key: k")])
+    assert found == ("ConfigMapNotFound", f"{http}.caConfigMapRef: ConfigMap ca has no key k{ENDING}")

@@ -317,3 +317,14 @@ def test_a_claim_without_a_file_system_cannot_keep_the_state_of_the_firmware() -
     assert (told["status"], told["reason"]) == ("False", "ClaimIsBlock")
     assert "spec.domain.firmware.persistentState" in told["message"]
     assert "CreatePod" not in kinds(actions)
+
+
+def test_an_image_for_a_device_is_told_before_the_start() -> None:
+    source = {"name": "root", "import": {"http": {"url": "http://h/"}}}
+    domain = {"memory": {"guest": "128Mi"}, "devices": {"disks": [{"type": "PersistentVolumeClaim", "source": source}]}}
+    actions = plan(seen(a_vm(domain=domain), claims={"root": {"spec": {"volumeMode": "Block"}}}))
+    told = condition(written(actions)["conditions"], "DisksReady")
+    assert told is not None
+    assert (told["status"], told["reason"]) == ("False", "ClaimIsBlock")
+    assert "source.import of a disk needs volume mode Filesystem" in told["message"]
+    assert "CreatePod" not in kinds(actions)

@@ -37,10 +37,12 @@ statuses = st.builds(
     migrations=st.lists(st.builds(messages.MigrationStatus, text, message=text, iteration=integers, start_time=seconds), max_size=4).map(
         tuple
     ),
+    imports=st.lists(st.builds(messages.ImportStatus, text, transferred_bytes=integers, message=text), max_size=3).map(tuple),
     not_migratable=text,
 )
 requests = st.one_of(
     st.just(messages.GetStatus()),
+    st.builds(messages.Import, machines),
     st.builds(messages.Sync, machines),
     st.builds(messages.Shutdown, seconds),
     st.just(messages.Destroy()),
@@ -54,7 +56,7 @@ requests = st.one_of(
 )
 calls = st.builds(messages.Call, integers, requests)
 answers = st.one_of(
-    st.builds(messages.Hello, integers, text, statuses, st.lists(text, max_size=3).map(tuple)),
+    st.builds(messages.Hello, integers, text, statuses, st.lists(text, max_size=3).map(tuple), st.lists(text, max_size=3).map(tuple)),
     st.builds(messages.Content, integers, text),
     st.builds(messages.StatusChanged, statuses),
     st.builds(messages.Reply, integers, statuses),
@@ -90,7 +92,7 @@ def test_answers_survive_any_chunking(sent: list[messages.FromLauncher], cuts: l
 
 
 def test_every_message_has_a_strategy_here() -> None:
-    assert len(get_args(messages.Request)) == 11
+    assert len(get_args(messages.Request)) == 12
     assert len(get_args(messages.FromLauncher)) == 5
 
 

@@ -79,15 +79,19 @@ def _validate_datum(source: Object, datum: str, path: Path) -> list[FieldError]:
 
 def _validate_reference(given: Object, path: Path) -> list[FieldError]:
     found = validate_object_name("Secret", given.get("name") or "", path.child("name"))
-    key = given.get("key")
+    return found + validate_key(given.get("key"), path.child("key"))
+
+
+def validate_key(key: str | None, path: Path) -> list[FieldError]:
+    """Return what is wrong with a key of a Secret or ConfigMap; None: the default one."""
     if key is None:
-        return found
+        return []
     if len(key) > MAX_KEY:
-        return [*found, too_long(path.child("key"), MAX_KEY)]
+        return [too_long(path, MAX_KEY)]
     if not _KEY.fullmatch(key) or key == "." or key.startswith(".."):
         text = "must consist of alphanumeric characters, '-', '_' or '.', and not begin with '..'"
-        found.append(invalid(path.child("key"), key, text))
-    return found
+        return [invalid(path, key, text)]
+    return []
 
 
 def _validate_inline(source: Object, datum: str, path: Path) -> list[FieldError]:

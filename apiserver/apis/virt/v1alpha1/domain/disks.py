@@ -13,9 +13,18 @@ from apiserver.apis.meta.schema import Int32, Model, Quantity
 from apiserver.apis.meta.validation import FieldError, Path, duplicate, forbidden, invalid, not_supported, required, too_long
 from apiserver.apis.virt import cloud_init as made
 from apiserver.apis.virt.hardware import disks as hardware
-from apiserver.apis.virt.v1alpha1.domain import cloud_init, disk_driver, disk_io_tune, downward_api, network_disks, service_accounts
+from apiserver.apis.virt.v1alpha1.domain import (
+    cloud_init,
+    disk_driver,
+    disk_import,
+    disk_io_tune,
+    downward_api,
+    network_disks,
+    service_accounts,
+)
 from apiserver.apis.virt.v1alpha1.domain.cloud_init import SecretKey
 from apiserver.apis.virt.v1alpha1.domain.disk_driver import BlockSize, DiskDriver
+from apiserver.apis.virt.v1alpha1.domain.disk_import import DiskImport
 from apiserver.apis.virt.v1alpha1.domain.disk_io_tune import IoTune
 from apiserver.apis.virt.v1alpha1.domain.downward_api import DownwardItem
 from apiserver.apis.virt.v1alpha1.domain.images import PullPolicy
@@ -41,7 +50,7 @@ _SERIAL: Final = re.compile(r"[A-Za-z0-9_.+-]*")
 _WWN: Final = re.compile(r"[0-9a-fA-F]{16}")
 _NO_MEDIUM: Final = "only a cdrom may have neither type nor source"
 _FIELDS_OF_SOURCES: Final = {
-    "PersistentVolumeClaim": {"name", "ephemeral", "sizeLimit", "create"},
+    "PersistentVolumeClaim": {"name", "ephemeral", "sizeLimit", "create", "import"},
     hardware.EMPTY: {"size"},
     "Image": {"reference", "path", "pullPolicy", "sizeLimit"},
     made.NO_CLOUD: cloud_init.FIELDS,
@@ -86,6 +95,14 @@ class DiskSource(NetworkSource, TokenSource):
         description="PersistentVolumeClaim: a blank disk is created in a claim that holds none, before the first start: a sparse file "
         "disk.img. What is there already is used as it is, of whatever size: nothing is overwritten, and nothing grows. Of a block "
         "device it says the least size. Default: the start waits for an image.",
+    )
+    import_: DiskImport | None = Field(
+        None,
+        alias="import",
+        description="PersistentVolumeClaim: the image of the disk is downloaded into a claim that holds none, before the first start, and "
+        "becomes its file disk.img: raw or qcow2, as it is or compressed with gzip, xz or bzip2. What is there already is used as it is. "
+        "The claim needs volume mode Filesystem, and for a qcow2 image room beside the disk. status.imports tells how far it is. "
+        "Default: the start waits for an image.",
     )
     size: Quantity | None = Field(None, description="EmptyDisk: its size, of which all is requested of the node's disk for the pod.")
     volume_label: str | None = Field(
@@ -258,6 +275,8 @@ def _validate_overlay(disk: Object, path: Path) -> list[FieldError]:
     if disk["type"] == hardware.EMPTY:
         return _validate_empty(disk, path)
     found = _validate_creation(disk, path) if disk["type"] == hardware.CLAIM and source.get("create") else []
+    if disk["type"] == hardware.CLAIM and source.get("import") is not None:
+        found += _validate_import(source, path)
     field, limit = path.child("sizeLimit"), source.get("sizeLimit")
     if limit is None or disk["type"] not in ("Image", "PersistentVolumeClaim"):
         return found
@@ -272,6 +291,14 @@ def _validate_creation(disk: Object, path: Path) -> list[FieldError]:
     found = validate_amount(disk["source"]["create"]["size"], MIN_OVERLAY, MAX_OVERLAY, path.child("create", "size"))
     if disk["readOnly"] or disk["source"].get("ephemeral"):
         found.append(forbidden(path.child("create"), "what is created would be blank for ever: the guest cannot write to it"))
+    return found
+
+
+def _validate_import(source: Object, path: Path) -> list[FieldError]:
+    found = disk_import.validate(source["import"], path.child("import"))
+    for other in ("create", "ephemeral"):
+        if source.get(other):
+            found.append(forbidden(path.child(other), "may not be set together with import"))
     return found
 
 

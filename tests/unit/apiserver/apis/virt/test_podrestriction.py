@@ -29,6 +29,13 @@ DISKS: Final = (
     {"type": "CloudInitNoCloud", "source": {"userDataSecretRef": {"name": "first"}, "networkDataSecretRef": {"name": "net", "key": "k"}}},
     {"type": "CloudInitConfigDrive", "source": {"userData": "#cloud-config"}},
     {"device": "cdrom"},
+    {
+        "type": "PersistentVolumeClaim",
+        "source": {
+            "name": "filled",
+            "import": {"http": {"url": "https://h/", "secretRef": {"name": "login"}, "caConfigMapRef": {"name": "authorities"}}},
+        },
+    },
 )
 VM: Final = a_vm(
     accessCredentials=[{"sshPublicKey": {"source": {"secret": {"secretName": "keys"}}, "propagationMethod": {"noCloud": {}}}}],
@@ -72,11 +79,12 @@ def test_what_a_machine_names_is_all_that_its_pod_mounts() -> None:
     mounted = {
         Content("PersistentVolumeClaim", "myvolumeclaim"),
         Content("PersistentVolumeClaim", "untyped"),
+        Content("PersistentVolumeClaim", "filled"),
         Content("PersistentVolumeClaim", "state"),
         Content("Image", "registry.example/os:v1"),
         Content("Image", "registry.example/kernel:v1"),
-        *(Content("Secret", each) for each in ("answers", "first", "net", "keys")),
-        Content("ConfigMap", "settings"),
+        *(Content("Secret", each) for each in ("answers", "first", "net", "keys", "login")),
+        *(Content("ConfigMap", each) for each in ("settings", "authorities")),
     }
     assert podrestriction.named_by(VM) == mounted
     pod = made(VM)[0]

@@ -25,10 +25,10 @@ FOLLOWERS = {
     phases.UNKNOWN: {"Unknown", "Scheduled", "Running", "Stopping", "Stopped", "Succeeded", "Failed"},
 }
 RESULTS = {"Stopped": "Stopped", "Succeeded": "Succeeded", "Failed": "Failed"}
-REPORT = {"observedGeneration", "conditions", "domain", "interfaces", "guest", "graphics", "vsock"}
+REPORT = {"observedGeneration", "conditions", "domain", "interfaces", "guest", "graphics", "vsock", "imports"}
 MAY: dict[str, set[str]] = {
-    "Scheduled": {"conditions"},
-    "Unknown": {"conditions"},
+    "Scheduled": {"conditions", "imports"},
+    "Unknown": {"conditions", "imports"},
     "Running": REPORT,
     "Stopping": REPORT,
     "Stopped": {"observedGeneration", "conditions"},
@@ -44,6 +44,7 @@ SAMPLES: dict[str, Any] = {
     "domain": {"state": "paused"},
     "graphics": [{"type": "spice"}],
     "guest": {"hostname": "h"},
+    "imports": [{"disk": "d"}],
     "interfaces": [{"name": "default"}],
     "migration": {"name": "m", "uid": "mig-1"},
     "nodeName": "n2",
@@ -57,7 +58,7 @@ SAMPLES: dict[str, Any] = {
     "runStrategyGeneration": 7,
     "vsock": {"cid": 4},
 }
-PLACE = ("nodeName", "podIP", "domain", "interfaces", "guest", "graphics", "vsock")
+PLACE = ("nodeName", "podIP", "domain", "interfaces", "guest", "graphics", "vsock", "imports")
 
 
 def a_write(node: str, old: dict[str, Any], new: dict[str, Any], migration: dict[str, Any] | None = None) -> machines.MachineWrite:
@@ -212,6 +213,7 @@ def test_an_end_takes_the_place_away(field: str) -> None:
         "guest": {},
         "graphics": [{"type": "vnc"}],
         "vsock": {"cid": 3},
+        "imports": [{"disk": "root"}],
     }
     old = stored("Running", **of)
     new = written(old, "Succeeded", **{field: old["status"][field]})

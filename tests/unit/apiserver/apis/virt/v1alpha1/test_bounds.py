@@ -32,6 +32,16 @@ def created(size: str, **fields: Any) -> dict[str, Any]:
     return disk(type="PersistentVolumeClaim", source={"name": "a", "create": {"size": size}, **of_source}, **fields)
 
 
+def imported(url: str = "https://h/i", **fields: Any) -> dict[str, Any]:
+    """A disk whose image is imported; ``fields`` are of the import, and ``http`` and ``source`` are further fields of these."""
+    http, source = fields.pop("http", {}), fields.pop("source", {})
+    return disk(type="PersistentVolumeClaim", source={"name": "a", "import": {"http": {"url": url, **http}, **fields}, **source})
+
+
+IMPORT = "devices.disks[0].source.import"
+SHA256 = "0123456789abcdefABCDEF" + "0" * 42
+
+
 def driver(*, device: str = "disk", read_only: bool = False, **said: str) -> dict[str, Any]:
     """A disk with a driver."""
     return disk(device=device, readOnly=read_only or device == "cdrom", driver=said)
@@ -370,6 +380,38 @@ def dedicated(**of: Any) -> dict[str, Any]:
         (disks(created("1Gi")), disks(created("1Gi", ephemeral=True)), "devices.disks[0].source.create"),
         (disks(created("1Gi")), disks(created("1Gi", sizeLimit="1Gi")), "devices.disks[0].source.sizeLimit"),
         (disks(created("1Gi")), disks(disk(source={"reference": "a", "create": {"size": "1Gi"}})), "devices.disks[0].source.create"),
+        (disks(imported()), disks(imported("ftp://h/i")), f"{IMPORT}.http.url"),
+        (disks(imported("http://h")), disks(imported("https://")), f"{IMPORT}.http.url"),
+        (disks(imported("https://[fd00::1]:8443/i")), disks(imported("https://[fd00::1/i")), f"{IMPORT}.http.url"),
+        (disks(imported("https://h:65535/i")), disks(imported("https://h:65536/i")), f"{IMPORT}.http.url"),
+        (disks(imported("https://h/@")), disks(imported("https://user:password@h/i")), f"{IMPORT}.http.url"),
+        (disks(imported("https://h/?a=%20")), disks(imported("https://h/a b")), f"{IMPORT}.http.url"),
+        (disks(imported("https://h/" + "i" * 2038)), disks(imported("https://h/" + "i" * 2039)), f"{IMPORT}.http.url"),
+        (disks(imported(checksum=f"sha256:{SHA256}")), disks(imported(checksum=f"sha256:{SHA256}0")), f"{IMPORT}.checksum"),
+        (disks(imported(checksum=f"sha512:{SHA256 * 2}")), disks(imported(checksum=f"sha512:{SHA256}")), f"{IMPORT}.checksum"),
+        (disks(imported()), disks(imported(checksum=SHA256)), f"{IMPORT}.checksum"),
+        (disks(imported()), disks(imported(checksum="md5:")), f"{IMPORT}.checksum"),
+        (disks(imported(size="1Mi")), disks(imported(size="1048575")), f"{IMPORT}.size"),
+        (disks(imported(size="64Ti")), disks(imported(size="65Ti")), f"{IMPORT}.size"),
+        (
+            disks(imported(http={"secretRef": {"name": "s"}})),
+            disks(imported(http={"secretRef": {"name": "S"}})),
+            f"{IMPORT}.http.secretRef.name",
+        ),
+        (
+            disks(imported(http={"caConfigMapRef": {"name": "c"}})),
+            disks(imported("http://h/i", http={"caConfigMapRef": {"name": "c"}})),
+            f"{IMPORT}.http.caConfigMapRef",
+        ),
+        (
+            disks(imported(http={"caConfigMapRef": {"name": "c", "key": "k"}})),
+            disks(imported(http={"caConfigMapRef": {"name": "c", "key": "../k"}})),
+            f"{IMPORT}.http.caConfigMapRef.key",
+        ),
+        (disks(imported()), disks(disk(type="PersistentVolumeClaim", source={"name": "a", "import": {}})), f"{IMPORT}.http"),
+        (disks(imported()), disks(imported(source={"ephemeral": True})), "devices.disks[0].source.ephemeral"),
+        (disks(imported()), disks(imported(source={"create": {"size": "1Gi"}})), "devices.disks[0].source.create"),
+        (disks(imported()), disks(disk(type="EmptyDisk", source={"size": "1Gi", "import": {"http": {"url": "http://h/"}}})), IMPORT),
         (disks(*[disk()] * 26), disks(*[disk()] * 27), "devices.disks"),
         ({"devices": {"consoles": [{"type": "pty"}] * 4}}, {"devices": {"consoles": [{"type": "pty"}] * 5}}, "devices.consoles"),
         (

@@ -43,6 +43,7 @@ MACHINE: Json = {
     },
     "graphics": [{"type": "vnc"}],
     "vsock": {"cid": 2**32 - 2},
+    "imports": [{"disk": "root", "phase": "Retrying", "transferredBytes": 1, "totalBytes": 2, "failures": 3, "message": "why"}],
     "migration": {"name": "m", "uid": UID, "sourceNode": "node1", "sourcePod": "p1", "targetNode": "node2", "targetPod": "p2",
                   "startTime": MOMENT, "endTime": MOMENT, "phase": "Succeeded"},
     "request": {"action": "Start", "time": MOMENT, "runStrategy": "Always", "generation": 3, "attempt": 2},
@@ -103,6 +104,11 @@ MACHINE_CASES: dict[tuple[Any, ...], list[Any]] = {
     ("conditions", 0, "observedGeneration"): [-1],
     ("attempts", 0, "number"): [0, -1],
     ("vsock", "cid"): [2, -1, 2**32 - 1],
+    ("imports", 0, "disk"): ["a.b", "A", "x" * 64],
+    ("imports", 0, "transferredBytes"): [-1],
+    ("imports", 0, "totalBytes"): [-1],
+    ("imports", 0, "failures"): [-1],
+    ("imports", 0, "message"): HOSTILE_WORDS,
     ("attempts", 0, "generation"): [-1],
     ("attempts", 0, "stopTime"): HOSTILE_TIMES,
     ("attempts", 1, "podName"): HOSTILE_NAMES,
@@ -242,6 +248,7 @@ def test_a_hostile_value_is_named_bounded_and_if_it_was_there_before_endured(
         ("phaseTransitionTimestamps", {"phase": "Running", "time": MOMENT}, 20),
         ("interfaces", {"name": "a"}, 8),
         ("graphics", {"type": "vnc"}, 2),
+        ("imports", {"disk": "a"}, 26),
     ],
 )
 def test_lists_are_bounded_and_too_long_ones_may_only_shrink(field: str, element: Json, limit: int) -> None:

@@ -1,0 +1,7 @@
+"""virt-importer: downloads the image of a disk into a claim, once.
+
+A process of its own in the launcher pod, started by virt-launcher before there is a network, a domain or a guest: it reads what strangers
+wrote, so what it may take of memory and of the claim is bounded, and it judges formats by their headers before any tool sees them.
+``python -m importer`` reads a plan (``importer.plan``) from its standard input and tells how far it is on its standard output, in lines of
+JSON (``importer.telling``). It is made of the standard library alone: every node has its image.
+"""

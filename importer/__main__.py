@@ -1,0 +1,37 @@
+"""``python -m importer``: see ``importer``."""
+
+from __future__ import annotations
+
+import os
+import resource
+import sys
+from typing import Final
+
+from importer import importing, plan
+from importer.failures import ImportFailed
+from importer.telling import Telling
+
+MEMORY_BYTES: Final = 1 << 30
+"""Address space: what Python and OpenSSL map, a piece of everything, and the dictionary of xz."""
+
+
+def main() -> int:
+    """Import once; return 0 when the disk is there."""
+    os.umask(0o007)
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    told = Telling()
+    try:
+        importing.run(plan.read(sys.stdin.buffer.read(plan.MAX_BYTES)), told)
+    except ImportFailed as error:
+        told.failed(str(error))
+        return 1
+    except MemoryError:
+        told.failed("the image takes more memory to read than an import may have")
+        return 1
+    told.succeeded()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,78 @@
+"""Addresses of images: which are followed, and how they are shown."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import urljoin, urlsplit
+
+from importer.failures import ImportFailed
+
+MAX_SHOWN: Final = 256
+"""Characters of an address in a message."""
+PORTS: Final = {"http": 80, "https": 443}
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """A URL in parts."""
+
+    scheme: str
+    host: str
+    port: int
+    target: str
+    """Path and query, as the request line has them."""
+
+    @property
+    def origin(self) -> tuple[str, str, int]:
+        """Return what credentials are for."""
+        return self.scheme, self.host, self.port
+
+    def __str__(self) -> str:
+        """Return it as it may be shown: a query can be a signature."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        port = "" if self.port == PORTS[self.scheme] else f":{self.port}"
+        return f"{self.scheme}://{host}{port}{self.target.partition('?')[0]}"[:MAX_SHOWN]
+
+    @property
+    def full(self) -> str:
+        """Return it whole."""
+        return f"{self.scheme}://{f'[{self.host}]' if ':' in self.host else self.host}:{self.port}{self.target}"
+
+
+def parse(url: str) -> Address:
+    """Return a URL in parts.
+
+    Raises:
+        ImportFailed: it is none of http or https, or has credentials in it.
+    """
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError as error:
+        raise ImportFailed("the URL is none") from error
+    if parts.scheme not in PORTS:
+        raise ImportFailed("the URL is neither http nor https")
+    if parts.username is not None or parts.password is not None:
+        raise ImportFailed("the URL has credentials in it")
+    if not parts.hostname or not url.isascii() or any(not "!" <= each <= "~" for each in url):
+        raise ImportFailed("the URL has no host, or characters that a URL cannot have")
+    target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    return Address(parts.scheme, parts.hostname, port or PORTS[parts.scheme], target)
+
+
+def redirected(address: Address, location: str) -> Address:
+    """Return where an answer sends us.
+
+    Raises:
+        ImportFailed: there we do not go.
+    """
+    try:
+        found = parse(urljoin(address.full, location))
+    except ImportFailed as error:
+        raise ImportFailed(f"{address} redirects to where an import does not follow: {error}") from None
+    except ValueError:
+        raise ImportFailed(f"{address} redirects to what is no URL") from None
+    if address.scheme == "https" and found.scheme != "https":
+        raise ImportFailed(f"{address} redirects to {found}, which is not encrypted")
+    return found

@@ -1,0 +1,163 @@
+"""The claim that an image comes into: a file is written aside, and renamed when it is whole.
+
+``disk.img`` is the mark of a finished import: one that is there is never touched, whoever made it. All else of ours in the claim begins
+with ``.disk.img.`` and is made anew by the next try, so that a process that was killed at any moment leaves nothing that is taken for a
+disk.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from importer.failures import ImportFailed
+
+IMAGE: Final = "disk.img"
+PARTIAL: Final = ".disk.img.import"
+"""The disk while it is made; locked as long as somebody makes it."""
+SOURCE: Final = ".disk.img.import-source"
+"""An image that has to be converted."""
+BLOCK: Final = 4096
+"""A disk has a whole number of these, whatever blocks its guest is told of."""
+HOLE: Final = 64 << 10
+_MODE: Final = 0o660
+_ZEROS: Final = bytes(HOLE)
+_NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+
+
+class Taken(ImportFailed):
+    """The claim has a disk."""
+
+
+class File:
+    """A file that is written from its beginning to its end, with holes where there are zeros."""
+
+    def __init__(self, path: Path) -> None:
+        """Open it, empty.
+
+        Raises:
+            OSError: that cannot be.
+        """
+        self.path = path
+        self.size = 0
+        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, _MODE)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None) -> None:
+        os.close(self._file)
+
+    def lock(self) -> None:
+        """Keep every other import out of the claim.
+
+        Raises:
+            ImportFailed: one is at it.
+        """
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            here, there = os.fstat(self._file), os.lstat(self.path)
+        except (BlockingIOError, FileNotFoundError) as error:
+            raise ImportFailed("another import into the claim goes on") from error
+        if (here.st_dev, here.st_ino) != (there.st_dev, there.st_ino):
+            raise ImportFailed("another import into the claim has just ended")
+
+    def begin(self) -> None:
+        """Forget what an earlier try wrote."""
+        os.ftruncate(self._file, 0)
+        os.lseek(self._file, 0, os.SEEK_SET)
+        self.size = 0
+
+    def write(self, piece: bytes) -> None:
+        """Append."""
+        view = memoryview(piece)
+        while view:
+            block = view[: HOLE - self.size % HOLE]
+            if block == _ZEROS[: len(block)]:
+                os.lseek(self._file, len(block), os.SEEK_CUR)
+            else:
+                _write_all(self._file, block)
+            self.size += len(block)
+            view = view[len(block) :]
+
+    def head(self, length: int) -> bytes:
+        """Return the first bytes."""
+        return os.pread(self._file, length, 0)
+
+    def grown(self, size: int) -> int:
+        """Make it at least so large, and a whole number of blocks; return the bytes that it has then."""
+        self.size = -(-max(size, self.size, os.fstat(self._file).st_size) // BLOCK) * BLOCK
+        os.ftruncate(self._file, self.size)
+        return self.size
+
+    def sync(self) -> None:
+        """Have it on the disk."""
+        os.fsync(self._file)
+
+
+def _write_all(file: int, block: memoryview) -> None:
+    while block:
+        block = block[os.write(file, block) :]
+
+
+def is_taken(directory: Path) -> bool:
+    """Return whether the claim has a disk, or something of that name."""
+    return os.path.lexists(directory / IMAGE)
+
+
+def capacity(directory: Path) -> int:
+    """Return the bytes of the claim's file system: no disk in it can be larger."""
+    found = os.statvfs(directory)
+    return found.f_blocks * found.f_frsize
+
+
+@contextlib.contextmanager
+def full_is_told(directory: Path) -> Iterator[None]:
+    """Say what a failed write means.
+
+    Raises:
+        ImportFailed: the claim has no room, or cannot be written.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.errno in _NO_ROOM:
+            needed = "it has to be larger than the disk, and a qcow2 image needs room beside it"
+            raise ImportFailed(f"the claim is full ({capacity(directory)} bytes): {needed}") from error
+        raise ImportFailed(f"the claim cannot be written: {error.strerror or error}") from error
+
+
+def finish(directory: Path, file: File) -> None:
+    """Give the partial file its name, for good.
+
+    Raises:
+        Taken: somebody else's has it; it stays.
+        OSError: that cannot be.
+    """
+    file.sync()
+    partial, image = directory / PARTIAL, directory / IMAGE
+    try:
+        os.link(partial, image)  # unlike a rename it overwrites nothing
+    except FileExistsError as error:
+        partial.unlink(missing_ok=True)
+        raise Taken("the claim has got a disk meanwhile") from error
+    except OSError:  # a file system without links
+        if is_taken(directory):
+            raise Taken("the claim has got a disk meanwhile") from None
+        partial.rename(image)
+    partial.unlink(missing_ok=True)
+    _sync_directory(directory)
+
+
+def _sync_directory(directory: Path) -> None:
+    opened = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)

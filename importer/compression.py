@@ -1,0 +1,107 @@
+"""Compressed images, read piece by piece: what comes out is never more at a time than a piece, however little went in."""
+
+from __future__ import annotations
+
+import bz2
+import lzma
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final, Protocol
+
+from importer.failures import ImportFailed
+
+PIECE: Final = 1 << 20
+"""Bytes that come out at once, at most."""
+LZMA_BYTES: Final = 128 << 20
+"""Memory of xz: its highest setting takes 65 MiB."""
+_GZIP: Final = 31
+"""zlib's word for a gzip header and trailer."""
+
+
+class _Decompressor(Protocol):
+    """The shape of those of bz2 and lzma."""
+
+    @property
+    def eof(self) -> bool: ...
+    @property
+    def needs_input(self) -> bool: ...
+    @property
+    def unused_data(self) -> bytes: ...
+    def decompress(self, data: bytes, max_length: int) -> bytes: ...
+
+
+class _Gzip:
+    """zlib's decompressor, in that shape."""
+
+    def __init__(self) -> None:
+        self._inner = zlib.decompressobj(_GZIP)
+
+    @property
+    def eof(self) -> bool:
+        return self._inner.eof
+
+    @property
+    def needs_input(self) -> bool:
+        return not self._inner.unconsumed_tail
+
+    @property
+    def unused_data(self) -> bytes:
+        return self._inner.unused_data
+
+    def decompress(self, data: bytes, max_length: int) -> bytes:
+        return self._inner.decompress(self._inner.unconsumed_tail + data, max_length)
+
+
+_KINDS: Final[tuple[tuple[bytes, str, Callable[[], _Decompressor]], ...]] = (
+    (b"\x1f\x8b", "gzip", _Gzip),
+    (b"\xfd7zXZ\0", "xz", lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=LZMA_BYTES)),
+    (b"BZh", "bzip2", bz2.BZ2Decompressor),
+)
+MAGIC_BYTES: Final = max(len(magic) for magic, _, _ in _KINDS)
+
+
+def decompressed(pieces: Iterable[bytes], head: bytes) -> Iterator[bytes]:
+    """Yield what ``pieces``, which begin with ``head``, are when they are decompressed; as they are when they are not compressed.
+
+    Raises:
+        ImportFailed: what is compressed is damaged, or ends too early.
+    """
+    for magic, name, make in _KINDS:
+        if head.startswith(magic):
+            return _decompressed(pieces, magic, name, make)
+    return iter(pieces)
+
+
+def _decompressed(pieces: Iterable[bytes], magic: bytes, name: str, make: Callable[[], _Decompressor]) -> Iterator[bytes]:
+    decompressor, rest = make(), b""
+    begun, ended = False, False
+    try:
+        for piece in pieces:
+            data = rest + piece
+            rest = b""
+            while True:
+                if ended:  # behind one stream can be the next, or zeros that fill a block
+                    data = data if begun else data.lstrip(b"\0")
+                    if len(data) < len(magic):
+                        rest = data
+                        break
+                    if not data.startswith(magic):
+                        raise ImportFailed(f"the image is {name} with something else behind it")
+                    decompressor, ended = make(), False
+                begun = True
+                if out := decompressor.decompress(data, PIECE):
+                    yield out
+                data = b""
+                if decompressor.eof:
+                    data, ended, begun = decompressor.unused_data, True, False
+                elif decompressor.needs_input:
+                    break
+    except (zlib.error, lzma.LZMAError, OSError, EOFError, ValueError) as error:
+        raise ImportFailed(f"the image is damaged: {name}: {error}") from error
+    if not ended or rest.strip(b"\0"):
+        raise ImportFailed(f"the image is damaged: {name}: it ends too early")
+
+
+def is_compressed(head: bytes) -> bool:
+    """Return whether an image begins as one that would be decompressed."""
+    return any(head.startswith(magic) for magic, _, _ in _KINDS)

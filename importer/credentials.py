@@ -1,0 +1,61 @@
+"""Credentials for a server, out of a mounted Secret."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final
+
+from importer.addresses import Address
+from importer.failures import ImportFailed
+
+MAX_BYTES: Final = 16 << 10
+"""Of a value."""
+
+
+def value(secret: Path | None, key: str) -> str:
+    """Return the value of a key without a line's end; empty where there is none.
+
+    Raises:
+        ImportFailed: it is no text that a header can carry; the message names the key.
+    """
+    if secret is None:
+        return ""
+    try:
+        with (secret / key).open("rb") as file:
+            found = file.read(MAX_BYTES + 1)
+    except FileNotFoundError:
+        return ""
+    except OSError as error:
+        raise ImportFailed(f"the key {key} of the Secret cannot be read: {error.strerror}") from None
+    text = found.rstrip(b"\r\n")
+    if len(found) > MAX_BYTES or any(not 0x20 <= each < 0x7F and each < 0x80 for each in text):
+        raise ImportFailed(f"the value of the key {key} of the Secret is too long, or has control characters")
+    try:
+        return text.decode()
+    except UnicodeDecodeError:
+        raise ImportFailed(f"the value of the key {key} of the Secret is no text") from None
+
+
+def of_http(secret: Path | None, first: Address) -> Callable[[Address], Mapping[str, str]]:
+    """Return what gives each request its headers: credentials go to the server that is named, and to none that it redirects to.
+
+    Raises:
+        ImportFailed: there is a Secret without what is needed.
+    """
+    header = _authorization(secret) if secret is not None else ""
+    return lambda address: {"Authorization": header} if header and address.origin == first.origin else {}
+
+
+def _authorization(secret: Path) -> str:
+    if token := value(secret, "token"):
+        return f"Bearer {token}"
+    if user := value(secret, "username"):
+        return basic(user, value(secret, "password"))
+    raise ImportFailed("the Secret of secretRef has neither username (and password) nor token")
+
+
+def basic(user: str, password: str) -> str:
+    """Return the value of Authorization for a user and a password."""
+    return "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()

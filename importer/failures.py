@@ -1,0 +1,7 @@
+"""The failure of an import."""
+
+from __future__ import annotations
+
+
+class ImportFailed(Exception):
+    """An import that cannot be finished; the message says why, for people, and holds no credentials and no query of a URL."""

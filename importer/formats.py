@@ -1,0 +1,124 @@
+"""Formats of images, judged by their first bytes and nothing else. Pure.
+
+Only raw and qcow2 are taken, and of qcow2 only what refers to no other file: https://www.qemu.org/docs/master/interop/qcow2.html.
+Whatever else is known by its first bytes is refused by name, so that nobody boots from a container format as if it were a disk.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+from importer.failures import ImportFailed
+
+Format = Literal["raw", "qcow2"]
+
+HEAD_BYTES: Final = 1 << 16
+"""As many first bytes are looked at: all header extensions of an image are among them."""
+MAX_EXTENSIONS: Final = 64
+QCOW2_MAGIC: Final = b"QFI\xfb"
+
+_REFUSED: Final = (
+    (0, b"KDMV", "VMDK"),
+    (0, b"COWD", "VMDK"),
+    (0, b"# Disk Descriptor", "VMDK"),
+    (0, b"vhdxfile", "VHDX"),
+    (0, b"conectix", "VHD"),
+    (0x40, b"\x7f\x10\xda\xbe", "VDI"),
+    (0, b"QED\0", "QED"),
+    (0, b"WithoutFreeSpace", "Parallels"),
+    (0, b"WithouFreSpacExt", "Parallels"),
+    (0, b"Bochs Virtual HD Image", "Bochs"),
+    (0, b"OOOM", "a container of disk images"),
+    (0, b"LUKS\xba\xbe", "LUKS, which is encrypted"),
+    (0, b"PK\x03\x04", "zip"),
+    (0, b"7z\xbc\xaf\x27\x1c", "7z"),
+    (0, b"Rar!\x1a\x07", "rar"),
+    (0, b"\x28\xb5\x2f\xfd", "zstd"),
+    (0, b"\x04\x22\x4d\x18", "lz4"),
+    (0x101, b"ustar", "tar"),
+)
+"""(offset, bytes, name) of what is no disk that a guest could have as it is."""
+_PAGES: Final = (b"<!doctype", b"<html", b"<?xml", b"{")
+
+_HEADER_2: Final = 72
+_HEADER_3: Final = 104
+"""Bytes of the headers of versions 2 and 3."""
+_KNOWN_FEATURES: Final = {0: "dirty", 3: "compression type", 4: "extended L2 entries"}
+_CORRUPT: Final = 1
+_EXTERNAL_DATA: Final = 2
+_EXTENSION_END: Final = 0
+_EXTENSION_DATA_FILE: Final = 0x44415441
+_EXTENSION_ENCRYPTION: Final = 0x0537BE77
+
+
+def of(head: bytes) -> Format:
+    """Return the format of an image that begins so.
+
+    Raises:
+        ImportFailed: it is none that is taken.
+    """
+    if head.startswith(QCOW2_MAGIC):
+        return "qcow2"
+    for offset, magic, name in _REFUSED:
+        if head[offset : offset + len(magic)] == magic:
+            raise ImportFailed(f"the image is {name}: it has to be raw or qcow2, as it is or compressed with gzip, xz or bzip2")
+    if head.lstrip()[:16].lower().startswith(_PAGES):
+        raise ImportFailed("what came is a text and no image: the address may be that of a page, or of an error")
+    return "raw"
+
+
+def qcow2_size(head: bytes) -> int:
+    """Return the bytes of the disk in a qcow2 image that begins so.
+
+    Raises:
+        ImportFailed: it refers to other files, is encrypted or damaged, or has something that we do not know.
+    """
+    if len(head) < _HEADER_2 or not head.startswith(QCOW2_MAGIC):
+        raise ImportFailed("the qcow2 image has no header")
+    version = _number(head, 4, 4)
+    if version not in (2, 3):
+        raise ImportFailed(f"the qcow2 image is of version {version}, and 2 and 3 are known")
+    if version == 3 and (len(head) < _HEADER_3 or _number(head, 100, 4) < _HEADER_3):
+        raise ImportFailed("the qcow2 image has no whole header")
+    if _number(head, 8, 8) or _number(head, 16, 4):
+        raise ImportFailed("the qcow2 image has a backing file; only an image that is whole in itself is imported (qemu-img convert)")
+    if _number(head, 32, 4):
+        raise ImportFailed("the qcow2 image is encrypted")
+    if not 9 <= _number(head, 20, 4) <= 21:
+        raise ImportFailed("the qcow2 image has clusters of an impossible size")
+    if version == 3:
+        _judge_features(_number(head, 72, 8))
+    _judge_extensions(head, _number(head, 100, 4) if version == 3 else _HEADER_2)
+    if not (size := _number(head, 24, 8)):
+        raise ImportFailed("the qcow2 image holds an empty disk")
+    return size
+
+
+def _judge_features(features: int) -> None:
+    if features >> _CORRUPT & 1:
+        raise ImportFailed("the qcow2 image is marked as corrupt")
+    if features >> _EXTERNAL_DATA & 1:
+        raise ImportFailed("the qcow2 image has its data in another file")
+    unknown = [bit for bit in range(64) if features >> bit & 1 and bit not in _KNOWN_FEATURES]
+    if unknown:
+        raise ImportFailed(f"the qcow2 image has incompatible features that are not known here: bit {unknown[0]}")
+
+
+def _judge_extensions(head: bytes, offset: int) -> None:
+    """Look at the header extensions, which follow the header."""
+    for _ in range(MAX_EXTENSIONS):
+        if offset + 8 > len(head):
+            raise ImportFailed("the qcow2 image has more header extensions than are read here")
+        kind, length = _number(head, offset, 4), _number(head, offset + 4, 4)
+        if kind == _EXTENSION_END:
+            return
+        if kind == _EXTENSION_DATA_FILE:
+            raise ImportFailed("the qcow2 image has its data in another file")
+        if kind == _EXTENSION_ENCRYPTION:
+            raise ImportFailed("the qcow2 image is encrypted")
+        offset += 8 + (length + 7) // 8 * 8
+    raise ImportFailed("the qcow2 image has more header extensions than are read here")
+
+
+def _number(head: bytes, offset: int, length: int) -> int:
+    return int.from_bytes(head[offset : offset + length], "big")

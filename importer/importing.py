@@ -1,0 +1,119 @@
+"""One import from its beginning to its end."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from importer import claim, compression, conversion, formats, sources
+from importer.failures import ImportFailed
+from importer.plan import Plan
+from importer.telling import Telling
+
+SLACK: Final = 64 << 20
+"""Bytes that may come beyond those of the disk: what is compressed can be larger, by headers and padding."""
+
+
+def run(plan: Plan, told: Telling) -> None:
+    """Bring an image into a claim that has none.
+
+    Raises:
+        ImportFailed: with the reason; the claim is as it was.
+    """
+    if claim.is_taken(plan.directory):
+        return
+    with claim.full_is_told(plan.directory), claim.File(plan.directory / claim.PARTIAL) as disk:
+        disk.lock()
+        try:
+            disk.begin()
+            if not claim.is_taken(plan.directory):
+                _fill(plan, disk, told)
+                claim.finish(plan.directory, disk)
+        except claim.Taken:
+            return
+        finally:
+            (plan.directory / claim.PARTIAL).unlink(missing_ok=True)
+            (plan.directory / claim.SOURCE).unlink(missing_ok=True)
+
+
+def _fill(plan: Plan, disk: claim.File, told: Telling) -> None:
+    limit = _limit(plan)
+    expected = hashlib.new(plan.checksum[0]) if plan.checksum else None
+    received = _received(sources.pieces(plan, told), expected, limit)
+    head, received = _peek(received, compression.MAGIC_BYTES)
+    head, pieces = _peek(compression.decompressed(received, head), formats.HEAD_BYTES)
+    if compression.is_compressed(head):
+        raise ImportFailed("the image is compressed twice")
+    if formats.of(head) == "raw":
+        _write(disk, pieces, limit)
+        _verify(plan, expected)
+    else:
+        _write_converted(plan, disk, pieces, limit, expected, told)
+    if not disk.grown(plan.size or 0):
+        raise ImportFailed("the image is empty")
+
+
+def _write_converted(
+    plan: Plan, disk: claim.File, pieces: Iterable[bytes], limit: int, expected: hashlib._Hash | None, told: Telling
+) -> None:
+    path = plan.directory / claim.SOURCE
+    with claim.File(path) as image:
+        image.begin()
+        _write(image, pieces, claim.capacity(plan.directory))
+        image.grown(0)
+        head = image.head(formats.HEAD_BYTES)
+    _verify(plan, expected)
+    size = formats.qcow2_size(head)
+    if size > limit:
+        raise ImportFailed(f"the image holds a disk of {size} bytes, and {_of_limit(plan, limit)}")
+    told.converting()
+    conversion.convert(plan.qemu_img, path, disk.path, -(-size // claim.BLOCK) * claim.BLOCK)
+    path.unlink()
+
+
+def _limit(plan: Plan) -> int:
+    """Return how large the disk may be."""
+    capacity = claim.capacity(plan.directory)
+    if plan.size is not None and plan.size > capacity:
+        raise ImportFailed(f"size is {plan.size} bytes, and the claim has {capacity}")
+    return plan.size or capacity
+
+
+def _of_limit(plan: Plan, limit: int) -> str:
+    return f"size is {limit}" if plan.size else f"the claim has {limit}"
+
+
+def _received(pieces: Iterable[bytes], expected: hashlib._Hash | None, limit: int) -> Iterator[bytes]:
+    total = 0
+    for piece in pieces:
+        total += len(piece)
+        if total > limit + SLACK:
+            raise ImportFailed(f"the image has more than {limit} bytes")
+        if expected is not None:
+            expected.update(piece)
+        yield piece
+
+
+def _peek(pieces: Iterable[bytes], length: int) -> tuple[bytes, Iterator[bytes]]:
+    """Return the first bytes, and all of them."""
+    iterator, head = iter(pieces), b""
+    while len(head) < length and (piece := next(iterator, b"")):
+        head += piece
+    return head, itertools.chain((head,), iterator)
+
+
+def _write(file: claim.File, pieces: Iterable[bytes], limit: int) -> None:
+    for piece in pieces:
+        if file.size + len(piece) > limit:
+            raise ImportFailed(f"the image holds more than {limit} bytes, which is what the claim, or size, has room for")
+        file.write(piece)
+
+
+def _verify(plan: Plan, found: hashlib._Hash | None) -> None:
+    if plan.checksum is None or found is None:
+        return
+    algorithm, digest = plan.checksum
+    if found.hexdigest() != digest:
+        raise ImportFailed(f"the checksum is not the one that is expected: the file has {algorithm}:{found.hexdigest()}")

@@ -1,0 +1,56 @@
+"""What is to be imported: the document that virt-launcher writes to our standard input."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from importer.failures import ImportFailed
+
+MAX_BYTES: Final = 1 << 16
+"""Of the document."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """One import."""
+
+    directory: Path
+    """The mounted claim."""
+    source: dict[str, Any]
+    """``source.import`` of the disk, as virt-api stores it."""
+    size: int | None = None
+    """Bytes of the disk; None: those of the image."""
+    secret: Path | None = None
+    """The directory of the mounted Secret."""
+    authorities: Path | None = None
+    """The file with certificates of authorities to trust, in place of the usual ones."""
+    qemu_img: str = "/usr/bin/qemu-img"
+
+    @property
+    def checksum(self) -> tuple[str, str] | None:
+        """Return algorithm and digest in lower case, or None."""
+        algorithm, _, digest = str(self.source.get("checksum") or "").partition(":")
+        return (algorithm, digest.lower()) if digest else None
+
+
+def read(document: bytes) -> Plan:
+    """Return the plan that a document holds.
+
+    Raises:
+        ImportFailed: it is none.
+    """
+    try:
+        given = json.loads(document)
+        return Plan(
+            directory=Path(given["directory"]),
+            source=dict(given["source"]),
+            size=None if given.get("size") is None else int(given["size"]),
+            secret=Path(given["secret"]) if given.get("secret") else None,
+            authorities=Path(given["authorities"]) if given.get("authorities") else None,
+            **({"qemu_img": str(given["qemuImg"])} if given.get("qemuImg") else {}),
+        )
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise ImportFailed(f"virt-launcher's plan cannot be read: {type(error).__name__}") from error

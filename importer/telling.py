@@ -1,0 +1,57 @@
+"""Words to virt-launcher: lines of JSON on the standard output.
+
+``{"phase": "Downloading", "bytes": 1048576, "total": 4194304}`` while it goes on (``total`` is null where nobody knows), the last line is
+``{"result": "Succeeded"}`` or ``{"result": "Failed", "message": …}``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+DOWNLOADING: Final = "Downloading"
+CONVERTING: Final = "Converting"
+SECONDS: Final = 2.0
+"""Between two lines of the same phase."""
+MAX_MESSAGE: Final = 1024
+
+
+class Telling:
+    """Writes what is worth a line."""
+
+    def __init__(self, output: int = 1, clock: Callable[[], float] = time.monotonic) -> None:
+        """Write to the file descriptor ``output``."""
+        self._output = output
+        self._clock = clock
+        self._done: tuple[int, int | None] = (0, None)
+        self._told_at: float | None = None
+
+    def downloaded(self, done: int, total: int | None) -> None:
+        """Tell how many bytes came, of how many."""
+        self._done = (done, total)
+        if self._told_at is None or self._clock() - self._told_at >= SECONDS:
+            self._progress(DOWNLOADING)
+
+    def converting(self) -> None:
+        """Tell that all came, and is made a disk."""
+        self._progress(CONVERTING)
+
+    def succeeded(self) -> None:
+        """Tell that the disk is there."""
+        if self._told_at is not None:
+            self._progress(DOWNLOADING)
+        self._write({"result": "Succeeded"})
+
+    def _progress(self, phase: str) -> None:
+        self._told_at = self._clock()
+        self._write({"phase": phase, "bytes": self._done[0], "total": self._done[1]})
+
+    def failed(self, message: str) -> None:
+        """Tell why it is not."""
+        self._write({"result": "Failed", "message": message[:MAX_MESSAGE]})
+
+    def _write(self, document: dict[str, Any]) -> None:
+        os.write(self._output, json.dumps(document).encode() + b"\n")

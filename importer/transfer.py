@@ -1,0 +1,172 @@
+"""A download over HTTP, which goes on where it was broken off as long as the server says that it is the same file."""
+
+from __future__ import annotations
+
+import http.client
+import re
+import ssl
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from importer import addresses
+from importer.addresses import Address
+from importer.failures import ImportFailed
+
+CHUNK: Final = 256 << 10
+SECONDS: Final = 60.0
+"""For a connection, and for the next bytes."""
+MAX_REDIRECTS: Final = 5
+MAX_RESUMES: Final = 16
+"""Broken connections in a row, without a mebibyte between them."""
+PROGRESS: Final = 1 << 20
+MAX_BYTES: Final = 1 << 60
+
+_RANGE: Final = re.compile(r"bytes (\d{1,19})-\d{1,19}/(\d{1,19})")
+_REDIRECTS: Final = (301, 302, 303, 307, 308)
+_BROKEN: Final = (OSError, http.client.HTTPException)
+"""What a connection can end with; TimeoutError and everything of TLS are OSError."""
+
+Headers = Callable[[Address], Mapping[str, str]]
+"""Returns the headers with credentials for a request to an address."""
+
+
+@dataclass(slots=True)
+class Body:
+    """A response whose content is read."""
+
+    address: Address
+    response: http.client.HTTPResponse
+    connection: http.client.HTTPConnection
+    total: int | None
+    """Bytes of the whole file."""
+    validator: str
+    """An entity tag by which a server knows the file again; empty: it gave none."""
+
+
+class Transfer:
+    """Downloads of one import."""
+
+    def __init__(self, headers: Headers, authorities: Path | None = None, seconds: float = SECONDS) -> None:
+        """Trust these authorities; None: the usual ones.
+
+        Raises:
+            ImportFailed: their certificates cannot be read.
+        """
+        self._headers = headers
+        self._seconds = seconds
+        try:
+            self._tls = ssl.create_default_context(cafile=str(authorities) if authorities else None)
+        except (OSError, ValueError) as error:
+            raise ImportFailed("the certificates of caConfigMapRef cannot be read: PEM is expected") from error
+
+    def get(self, url: str, extra: Mapping[str, str] | None = None) -> Body:
+        """Begin to read a file; ``extra`` are further headers.
+
+        Raises:
+            ImportFailed: the server does not give it.
+        """
+        address = addresses.parse(url)
+        for _ in range(MAX_REDIRECTS + 1):
+            connection, response = self._request(address, {**self._headers(address), **(extra or {})})
+            if response.status not in _REDIRECTS:
+                return _judged(address, connection, response)
+            location = response.headers.get("Location")
+            connection.close()
+            if not location:
+                raise ImportFailed(f"{address} answers {response.status} without saying where to")
+            address = addresses.redirected(address, location)
+        raise ImportFailed(f"{address}: more than {MAX_REDIRECTS} redirects")
+
+    def pieces(self, url: str, told: Callable[[int, int | None], None]) -> Iterator[bytes]:
+        """Yield the bytes of a file; ``told`` hears how many there were of how many.
+
+        Raises:
+            ImportFailed: it does not come, or not whole.
+        """
+        body = self.get(url)
+        total, validator = body.total, body.validator
+        done = marked = broken = 0
+        while True:
+            told(done, total)
+            try:
+                data = body.response.read(CHUNK)
+            except _BROKEN as error:
+                data, why = b"", _words(error)
+            else:
+                why = "the connection ended"
+            if data:
+                done += len(data)
+                if total is not None and done > total:
+                    raise ImportFailed(f"{body.address} sends more than it said")
+                yield data
+                continue
+            body.connection.close()
+            if total is None and why == "the connection ended" and _is_whole(body.response):
+                return
+            if done == total:
+                return
+            marked, broken = (done, 1) if done - marked >= PROGRESS else (marked, broken + 1)
+            if total is None or not validator or broken > MAX_RESUMES:
+                raise ImportFailed(f"{body.address}: {why} after {done} of {'unknown' if total is None else total} bytes")
+            body = self._resumed(url, done, total, validator)
+
+    def _resumed(self, url: str, done: int, total: int, validator: str) -> Body:
+        body = self.get(url, {"Range": f"bytes={done}-", "If-Range": validator})
+        found = _RANGE.fullmatch(body.response.headers.get("Content-Range") or "")
+        if body.response.status != 206 or found is None or int(found[1]) != done or int(found[2]) != total:
+            body.connection.close()
+            raise ImportFailed(f"{body.address}: the connection ended after {done} bytes, and the server does not go on from there")
+        return body
+
+    def _request(self, address: Address, headers: Mapping[str, str]) -> tuple[http.client.HTTPConnection, http.client.HTTPResponse]:
+        connection: http.client.HTTPConnection
+        if address.scheme == "https":
+            connection = http.client.HTTPSConnection(address.host, address.port, timeout=self._seconds, context=self._tls)
+        else:
+            connection = http.client.HTTPConnection(address.host, address.port, timeout=self._seconds)
+        try:
+            connection.request("GET", address.target, headers={"Accept-Encoding": "identity", "User-Agent": "virt-importer", **headers})
+            return connection, connection.getresponse()
+        except _BROKEN as error:
+            connection.close()
+            raise ImportFailed(f"{address}: {_words(error)}") from None
+        except ValueError:  # of http.client: characters that no header can have
+            connection.close()
+            raise ImportFailed(f"{address}: the credentials have characters that HTTP cannot carry") from None
+
+
+def _judged(address: Address, connection: http.client.HTTPConnection, response: http.client.HTTPResponse) -> Body:
+    if response.status not in (200, 206):
+        connection.close()
+        raise ImportFailed(f"{address} answers {response.status} {_HINTS.get(response.status, '')}".rstrip())
+    tag = response.headers.get("ETag") or ""
+    validator = tag if tag.startswith('"') and tag.isascii() and len(tag) < 256 else ""  # a weak one does not mean the same bytes
+    length = response.headers.get("Content-Length") or ""
+    total = int(length) if length.isascii() and length.isdigit() and len(length) < 19 else None
+    if response.status == 206 or total is None or "chunked" in (response.headers.get("Transfer-Encoding") or "").lower():
+        return Body(address, response, connection, None, validator)
+    return Body(address, response, connection, total, validator)
+
+
+_HINTS: Final = {
+    401: "(secretRef has to name a Secret with username and password, or token)",
+    403: "(the server does not let these credentials read it)",
+    404: "(there is no such file)",
+}
+
+
+def _is_whole(response: http.client.HTTPResponse) -> bool:
+    """Return whether the end of a response of unknown length was its end: chunks say so, a closed connection says nothing."""
+    return "chunked" in (response.headers.get("Transfer-Encoding") or "").lower()
+
+
+def _words(error: Exception) -> str:
+    if isinstance(error, TimeoutError):
+        return "no answer in time"
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"its certificate is not to be trusted: {error.verify_message}"
+    if isinstance(error, OSError):
+        return (error.strerror or type(error).__name__)[:128]
+    return type(error).__name__

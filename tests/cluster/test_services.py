@@ -1,0 +1,155 @@
+"""Services lead to the pod in which the guest runs, and to no other."""
+
+from __future__ import annotations
+
+import json
+import urllib.request
+from collections import Counter
+from datetime import datetime
+from typing import Any
+
+import pytest
+
+from apiserver.apis.meta.objects import condition
+from apiserver.apis.virt import names
+from tests.cluster.kube import Kubectl, console, eventually, forwarded
+from tests.cluster.manifests import migration, tiny_vm
+from tests.cluster.serving import PORT, a_client, a_service, address_of, fetched, serve
+from tests.cluster.test_testbed import a_pod
+from tests.testbed import kubectl as testbed_kubectl
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(420)]
+
+SETTLED_SECONDS = 30
+"""After a hand-over: until kubelets, kube-proxies and the slowest connection have done with it, with much to spare."""
+ASK = 'while true; do if error=$(fetch "http://$ADDRESS/" 2>&1 >/dev/null); then echo ok; else echo "failed: $error"; fi; sleep 0.1; done'
+
+
+def a_machine(name: str) -> dict[str, Any]:
+    vm = tiny_vm(name)
+    vm["metadata"]["labels"] = {"app": name}
+    return vm
+
+
+def is_ready(pod: dict[str, Any]) -> bool:
+    return (condition(pod["status"].get("conditions"), "Ready") or {}).get("status") == "True"
+
+
+def addresses_of(kubectl: Kubectl, service: str) -> set[str]:
+    """Return the addresses to which connections of a Service go."""
+    slices = kubectl.json("get", "endpointslices", "-l", f"kubernetes.io/service-name={service}")["items"]
+    found = [each for one in slices for each in one.get("endpoints") or () if each["conditions"].get("ready")]
+    return {address for each in found for address in each["addresses"]}
+
+
+def said(kubectl: Kubectl, pod: str) -> tuple[str, str]:
+    """Return status and reason of the condition that the pod's readiness gate waits for."""
+    found = condition(kubectl.json("get", "pod", pod)["status"].get("conditions"), names.GUEST_RUNNING_GATE) or {}
+    return found.get("status", ""), found.get("reason", "")
+
+
+def test_a_service_leads_to_a_guest_while_it_runs(kubectl: Kubectl) -> None:
+    kubectl.apply(a_service("served", "served"), a_client("asks"), a_machine("served"))
+
+    def running() -> dict[str, Any] | None:
+        pods = kubectl.json("get", "pods", "-l", "vm.kubevirt.io/name=served")["items"]
+        vm: dict[str, Any] = kubectl.json("get", "vm", "served")  # after the pods: what they are follows from it
+        if vm.get("status", {}).get("phase") == "Running":
+            return vm
+        assert not any(is_ready(each) for each in pods)
+        return None
+
+    vm = eventually(running, timeout=120, what="a running guest")
+    pod = vm["status"]["podName"]
+    eventually(lambda: said(kubectl, pod) == ("True", "GuestRunning"), timeout=30, what="the pod's condition")
+    address = address_of(kubectl, pod)
+    eventually(lambda: addresses_of(kubectl, "served") == {address}, timeout=30, what="the Service's address")
+    with console(kubectl, "served") as guest:
+        guest.expect("GUEST-READY", timeout=90)
+        serve(guest, "from-the-guest")
+    address_of(kubectl, "asks")
+    eventually(lambda: "from-the-guest" in fetched(kubectl, "asks", "http://served/").stdout, timeout=60, what="an answer by the Service")
+    with forwarded(kubectl, f"pod/{pod}", PORT) as port, urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=30) as answer:
+        assert b"from-the-guest" in answer.read()
+    if testbed_kubectl.is_own_cluster():  # as the kubelet probes: from the node itself
+        assert probed(vm["status"]["nodeName"], address) == "from-the-guest"
+
+    kubectl("virt", "pause", "served")
+    eventually(lambda: said(kubectl, pod) == ("False", "GuestPaused"), timeout=30, what="the pod's condition of a paused guest")
+    eventually(lambda: addresses_of(kubectl, "served") == set(), timeout=30, what="a Service without a guest")
+    kubectl("virt", "unpause", "served")
+    eventually(lambda: addresses_of(kubectl, "served") == {address}, timeout=30, what="the Service's address again")
+    eventually(lambda: "from-the-guest" in fetched(kubectl, "asks", "http://served/").stdout, timeout=60, what="an answer again")
+
+
+def probed(node: str, address: str) -> str:
+    from tests.testbed import progress  # of the test bed alone
+
+    return progress.output_of(["ip", "netns", "exec", node, "busybox", "wget", "-q", "-O", "-", f"http://{address}:{PORT}/"]).strip()
+
+
+def test_no_connection_goes_to_the_pod_that_waits_for_the_guest(kubectl: Kubectl) -> None:
+    """What fails, fails while the guest itself changes its place; the counts are printed."""
+    kubectl.apply(a_service("moving", "moving"), a_machine("moving"))
+    kubectl("wait", "vm", "moving", "--for=condition=Ready", "--timeout=120s", timeout=130)
+    with console(kubectl, "moving") as guest:
+        guest.expect("GUEST-READY", timeout=90)
+        serve(guest, "from-the-guest")
+    client = a_pod("loops", "sh", "-c", ASK, restart="Always")
+    service = kubectl.json("get", "service", "moving")["spec"]["clusterIP"]
+    client["spec"]["containers"][0]["env"] = [{"name": "ADDRESS", "value": service}]
+    kubectl.create(client)
+    eventually(lambda: kubectl("logs", "loops", "--tail=10").split() == ["ok"] * 10, timeout=90, what="ten answers")
+    begun = now(kubectl)
+
+    made = kubectl.create(migration("moving"))["metadata"]["name"]
+    kubectl("wait", "migration", made, "--for=jsonpath={.status.phase}=Succeeded", "--timeout=150s", timeout=160)
+    moved = kubectl.json("get", "migration", made)["status"]
+    at = {each["phase"]: instant(each["time"]) for each in moved["phaseTransitionTimestamps"]}
+    eventually(
+        lambda: sum(time > at["Succeeded"] and word == "ok" for time, word in attempts(kubectl)) >= 20,
+        timeout=120,
+        what="20 answers after it",
+    )
+    eventually(lambda: (now(kubectl) - at["Succeeded"]).total_seconds() > SETTLED_SECONDS + 3, timeout=120, what="the end of it")
+
+    seen = [(time, word) for time, word in attempts(kubectl) if time > begun]
+    failed = [(time, word) for time, word in seen if word != "ok"]
+    before = [word for time, word in seen if time < at["Running"]]
+    told = {
+        "attempts": len(seen),
+        "failed": len(failed),
+        "kinds": dict(Counter(word.rpartition(": ")[2] for _, word in failed)),
+        "seconds from the begin of the move to its end": (at["Succeeded"] - at["Running"]).total_seconds(),
+        "seconds from the end of the move to the last failure": max(
+            ((time - at["Succeeded"]).total_seconds() for time, _ in failed), default=0.0
+        ),
+    }
+    print(json.dumps(told))
+    assert len(before) >= 5
+    assert [word for word in before if word != "ok"] == [], told
+    assert [word for time, word in failed if (time - at["Succeeded"]).total_seconds() > SETTLED_SECONDS] == [], told
+    source, target = said_of(kubectl, moved["sourcePod"]), said_of(kubectl, moved["targetPod"])
+    assert target == ("True", "GuestRunning")
+    assert source in {("False", "GuestElsewhere"), None}  # it is deleted meanwhile
+
+
+def said_of(kubectl: Kubectl, pod: str) -> tuple[str, str] | None:
+    return said(kubectl, pod) if kubectl.try_run("get", "pod", pod).returncode == 0 else None
+
+
+def attempts(kubectl: Kubectl) -> list[tuple[datetime, str]]:
+    """Return when each attempt of the client ended, and how."""
+    lines = (line.partition(" ") for line in kubectl("logs", "loops", "--timestamps").splitlines())
+    return [(instant(time), word) for time, _, word in lines if word == "ok" or word.startswith("failed")]
+
+
+def instant(time: str) -> datetime:
+    """Return an RFC 3339 time; of more than microseconds the rest is cut off."""
+    seconds, _, fraction = time.removesuffix("Z").partition(".")
+    return datetime.fromisoformat(f"{seconds}.{(fraction + '000000')[:6]}+00:00")
+
+
+def now(kubectl: Kubectl) -> datetime:
+    """Return when the client's last attempt ended: a time by the clock of the attempts."""
+    return attempts(kubectl)[-1][0]

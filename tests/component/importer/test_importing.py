@@ -1,0 +1,292 @@
+"""``python -m importer`` as virt-launcher starts it, against a server on loopback that does what servers do."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import lzma
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from importer import claim
+from tests.fakes.image_server import Files, authority_of, certificate, serving
+
+MIB = 1 << 20
+IMAGE = b"boot" + bytes(MIB) + random.Random(1).randbytes(2 * MIB) + bytes(MIB) + b"end" + bytes(4089)
+ROOT = Path(__file__).parents[3]
+
+pytestmark = pytest.mark.timeout(300)
+
+
+@pytest.fixture
+def files() -> Files:
+    return Files({"/disk.img": IMAGE})
+
+
+@pytest.fixture
+def url(files: Files) -> Iterator[str]:
+    with serving(files) as served:
+        yield served
+
+
+@pytest.fixture
+def volume(tmp_path: Path) -> Path:
+    path = tmp_path / "claim"
+    path.mkdir()
+    return path
+
+
+def start(volume: Path, source: dict[str, Any], **more: Any) -> subprocess.Popen[bytes]:
+    plan = {"directory": str(volume), "source": source, **more}
+    process = subprocess.Popen([sys.executable, "-m", "importer"], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert process.stdin is not None
+    process.stdin.write(json.dumps(plan).encode())
+    process.stdin.close()
+    process.stdin = None
+    return process
+
+
+def run(volume: Path, source: dict[str, Any], **more: Any) -> str:
+    """Return why an import failed; empty: it did not."""
+    process = start(volume, source, **more)
+    output, _ = process.communicate(timeout=240)
+    last = json.loads(output.splitlines()[-1])
+    assert (process.returncode == 0) == (last["result"] == "Succeeded")
+    assert process.returncode in (0, 1)
+    if process.returncode:
+        assert not any(path.name.startswith(claim.PARTIAL) for path in volume.iterdir())
+    return str(last.get("message", ""))
+
+
+def disk(volume: Path) -> bytes:
+    assert [path.name for path in volume.iterdir()] == [claim.IMAGE]
+    return (volume / claim.IMAGE).read_bytes()
+
+
+def qcow2(tmp_path: Path, *options: str, data: bytes = IMAGE) -> bytes:
+    raw, image = tmp_path / "raw", tmp_path / "image.qcow2"
+    raw.write_bytes(data)
+    subprocess.run(["qemu-img", "convert", "-f", "raw", "-O", "qcow2", *options, raw, image], check=True)
+    return image.read_bytes()
+
+
+def test_a_raw_image_becomes_the_disk_with_holes_where_it_has_zeros(volume: Path, url: str) -> None:
+    assert run(volume, {"http": {"url": f"{url}/disk.img?signature=1"}, "checksum": f"sha256:{hashlib.sha256(IMAGE).hexdigest()}"}) == ""
+    assert disk(volume) == IMAGE
+    assert (volume / claim.IMAGE).stat().st_blocks * 512 < len(IMAGE) - MIB
+
+
+@pytest.mark.parametrize("compress", [gzip.compress, lzma.compress])
+def test_what_is_compressed_is_decompressed(volume: Path, url: str, files: Files, compress: Any) -> None:
+    files.content["/disk.img"] = packed = compress(IMAGE)
+
+    assert run(volume, {"http": {"url": f"{url}/disk.img"}, "checksum": f"sha512:{hashlib.sha512(packed).hexdigest()}"}) == ""
+    assert disk(volume) == IMAGE
+
+
+@pytest.mark.parametrize("options", [(), ("-c",), ("-o", "compat=0.10"), ("-o", "extended_l2=on")])
+def test_a_qcow2_image_is_converted(volume: Path, url: str, files: Files, tmp_path: Path, options: tuple[str, ...]) -> None:
+    files.content["/a.qcow2.gz"] = gzip.compress(qcow2(tmp_path, *options))
+
+    assert run(volume, {"http": {"url": f"{url}/a.qcow2.gz"}}) == ""
+    assert disk(volume) == IMAGE
+
+
+def test_a_disk_is_grown_to_the_size_that_is_asked_for_and_to_whole_blocks(volume: Path, url: str, files: Files) -> None:
+    assert run(volume, {"http": {"url": f"{url}/disk.img"}}, size=8 * MIB) == ""
+    assert disk(volume) == IMAGE.ljust(8 * MIB, b"\0")
+    (volume / claim.IMAGE).unlink()
+    files.content["/odd"] = b"\1" * 513
+    assert run(volume, {"http": {"url": f"{url}/odd"}}) == ""
+    assert disk(volume) == (b"\1" * 513).ljust(claim.BLOCK, b"\0")
+
+
+def test_a_disk_that_is_there_is_never_touched(volume: Path, url: str, files: Files) -> None:
+    (volume / claim.IMAGE).write_bytes(b"a guest's")
+
+    assert run(volume, {"http": {"url": f"{url}/disk.img"}}) == ""
+    assert disk(volume) == b"a guest's"
+    assert not files.asked
+
+
+def test_a_disk_that_comes_meanwhile_is_never_touched(volume: Path, url: str, files: Files) -> None:
+    files.hang = threading.Event()
+    process = start(volume, {"http": {"url": f"{url}/disk.img"}})
+    wait_for(volume / claim.PARTIAL)
+    (volume / claim.IMAGE).write_bytes(b"a guest's")
+    files.hang.set()
+    files.hang = None
+    process.communicate(timeout=240)
+
+    assert process.returncode == 0
+    assert disk(volume) == b"a guest's"
+
+
+def wait_for(path: Path) -> None:
+    deadline = time.monotonic() + 60
+    while not path.exists() or not path.stat().st_size:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_a_second_import_into_the_claim_is_refused_and_one_that_was_killed_begins_anew(volume: Path, url: str, files: Files) -> None:
+    files.hang = threading.Event()
+    process = start(volume, {"http": {"url": f"{url}/disk.img"}})
+    wait_for(volume / claim.PARTIAL)
+    second = start(volume, {"http": {"url": f"{url}/disk.img"}})
+    output, _ = second.communicate(timeout=240)
+    assert "another import" in output.decode()
+
+    process.send_signal(signal.SIGKILL)
+    process.communicate(timeout=60)
+    files.hang.set()
+    files.hang = None
+    assert (volume / claim.PARTIAL).exists()
+    assert not (volume / claim.IMAGE).exists()
+    assert run(volume, {"http": {"url": f"{url}/disk.img"}}) == ""
+    assert disk(volume) == IMAGE
+
+
+def test_a_connection_that_breaks_is_resumed_where_it_was(volume: Path, url: str, files: Files) -> None:
+    files.cuts = 3
+
+    assert run(volume, {"http": {"url": f"{url}/disk.img"}, "checksum": f"sha256:{hashlib.sha256(IMAGE).hexdigest()}"}) == ""
+    assert disk(volume) == IMAGE
+    assert [headers.get("Range") for _, headers in files.asked] == [None, *(f"bytes={each << 18}-" for each in (1, 2, 3))]
+
+
+@pytest.mark.parametrize("chunked", [False, True])
+def test_one_that_cannot_be_resumed_is_told(volume: Path, url: str, files: Files, *, chunked: bool) -> None:
+    files.cuts, files.tag, files.chunked = 1, "", chunked
+
+    assert "/disk.img: " in (message := run(volume, {"http": {"url": f"{url}/disk.img"}}))
+    assert f"after {1 << 18} of" in message
+
+
+def test_a_server_that_resumes_another_file_is_not_believed(volume: Path, url: str, files: Files) -> None:
+    files.cuts, files.ranges = 1, False
+
+    assert "does not go on from there" in run(volume, {"http": {"url": f"{url}/disk.img"}})
+
+
+def test_an_answer_in_chunks_is_whole_when_the_last_one_came(volume: Path, url: str, files: Files) -> None:
+    files.chunked = True
+    assert run(volume, {"http": {"url": f"{url}/disk.img"}}) == ""
+    assert disk(volume) == IMAGE
+
+
+def test_an_answer_of_unknown_length_is_not_believed_to_be_whole(volume: Path, url: str, files: Files) -> None:
+    files.length = False
+
+    assert "of unknown bytes" in run(volume, {"http": {"url": f"{url}/disk.img"}})
+
+
+def test_a_wrong_checksum_is_told(volume: Path, url: str) -> None:
+    message = run(volume, {"http": {"url": f"{url}/disk.img"}, "checksum": f"sha256:{'0' * 64}"})
+
+    assert message.endswith(f"sha256:{hashlib.sha256(IMAGE).hexdigest()}")
+
+
+@pytest.mark.parametrize(("status", "words"), [(404, "no such file"), (401, "secretRef"), (403, "403"), (500, "answers 500"), (503, "503")])
+def test_a_refusal_is_told_with_the_address_and_without_its_query(volume: Path, url: str, files: Files, status: int, words: str) -> None:
+    files.statuses = [status]
+    message = run(volume, {"http": {"url": f"{url}/disk.img?X-Amz-Signature=secret"}})
+
+    assert words in message
+    assert f"{url}/disk.img " in message
+    assert "secret=" not in message
+    assert "Signature" not in message
+
+
+def test_nobody_there_is_told(volume: Path) -> None:
+    assert run(volume, {"http": {"url": "http://127.0.0.1:1/disk.img"}}) == "http://127.0.0.1:1/disk.img: Connection refused"
+
+
+def test_redirects_are_followed_but_not_for_ever_and_not_with_credentials(volume: Path, url: str, files: Files, tmp_path: Path) -> None:
+    (tmp_path / "secret").mkdir()
+    (tmp_path / "secret" / "username").write_text("user\n")
+    (tmp_path / "secret" / "password").write_text("pass")
+    files.redirects = {"/loop": "/loop"}
+    assert "redirects" in run(volume, {"http": {"url": f"{url}/loop"}})
+    files.authorization = "Basic dXNlcjpwYXNz"
+    assert "401" in run(volume, {"http": {"url": f"{url}/disk.img"}})
+    other = Files({"/x": IMAGE})
+    with serving(other) as elsewhere:
+        files.redirects = {"/disk.img": f"{elsewhere}/x"}
+        assert run(volume, {"http": {"url": f"{url}/disk.img"}}, secret=str(tmp_path / "secret")) == ""
+    assert disk(volume) == IMAGE
+    assert [headers.get("Authorization") for _, headers in other.asked] == [None]
+
+
+def test_a_token_is_sent_and_a_secret_without_any_is_told(volume: Path, url: str, files: Files, tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.mkdir()
+    files.authorization = "Bearer abc"
+    assert "neither username" in run(volume, {"http": {"url": f"{url}/disk.img"}}, secret=str(secret))
+    (secret / "token").write_text("a\nb")
+    message = run(volume, {"http": {"url": f"{url}/disk.img"}}, secret=str(secret))
+    assert message == "the value of the key token of the Secret is too long, or has control characters"
+    (secret / "token").write_text("abc\n")
+    assert run(volume, {"http": {"url": f"{url}/disk.img"}}, secret=str(secret)) == ""
+
+
+def test_a_server_is_verified_by_the_authority_that_is_given(volume: Path, files: Files, tmp_path: Path) -> None:
+    pair = certificate(tmp_path / "pair.pem")
+    authority = tmp_path / "ca.crt"
+    authority.write_bytes(authority_of(pair))
+    files.redirects = {"/down": "http://127.0.0.1:1/disk.img"}
+    with serving(files, pair) as url:
+        assert "not to be trusted" in run(volume, {"http": {"url": f"{url}/disk.img"}})
+        (tmp_path / "none").write_text("none")
+        assert "PEM" in run(volume, {"http": {"url": f"{url}/disk.img"}}, authorities=str(tmp_path / "none"))
+        assert "not encrypted" in run(volume, {"http": {"url": f"{url}/down"}}, authorities=str(authority))
+        assert run(volume, {"http": {"url": f"{url}/disk.img"}}, authorities=str(authority)) == ""
+    assert disk(volume) == IMAGE
+
+
+def test_hostile_images_are_refused(volume: Path, url: str, files: Files, tmp_path: Path) -> None:
+    plain = qcow2(tmp_path)
+    backed, external = tmp_path / "backed.qcow2", tmp_path / "external.qcow2"
+    subprocess.run(["qemu-img", "create", "-q", "-f", "qcow2", "-u", "-b", "/etc/passwd", "-F", "raw", backed, "1M"], check=True)
+    subprocess.run(
+        ["qemu-img", "create", "-q", "-f", "qcow2", "-o", f"data_file={tmp_path}/data,data_file_raw=on", external, "1M"], check=True
+    )
+    huge = bytearray(plain)
+    huge[24:32] = (1 << 62).to_bytes(8, "big")
+    looping = bytearray(plain)
+    looping[40:48] = (1).to_bytes(8, "big")  # its table is in its header
+    cases = {
+        "backing file": backed.read_bytes(),
+        "data in another file": external.read_bytes(),
+        "holds a disk of": bytes(huge),
+        "qemu-img": bytes(looping),
+        "empty": b"",
+        "compressed twice": gzip.compress(gzip.compress(IMAGE)),
+        "VMDK": b"KDMV" + bytes(5000),
+        "a text": b"<html>" + bytes(5000),
+        "size is 1048576": plain,
+    }
+    for words, data in cases.items():
+        files.content["/x"] = data
+        more = {"size": MIB} if words.startswith("size") else {}
+        assert words in run(volume, {"http": {"url": f"{url}/x"}}, **more), words
+        assert not list(volume.iterdir())
+
+
+def test_a_bomb_ends_at_the_size_of_the_disk(volume: Path, url: str, files: Files) -> None:
+    files.content["/bomb"] = gzip.compress(gzip.compress(bytes(256 * MIB)), mtime=0)
+    assert "compressed twice" in run(volume, {"http": {"url": f"{url}/bomb"}})
+    files.content["/bomb"] = gzip.compress(bytes(256 * MIB))
+
+    assert "holds more than" in run(volume, {"http": {"url": f"{url}/bomb"}}, size=4 * MIB)
+    assert not list(volume.iterdir())

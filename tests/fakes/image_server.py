@@ -1,0 +1,152 @@
+"""A server of files on loopback that misbehaves as it is told."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import http.server
+import ipaddress
+import ssl
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+STOPS = 1 << 18
+"""Bytes after which a server that hangs up does so."""
+
+
+@dataclass
+class Files:
+    """Files by path, and how each request for them fails."""
+
+    content: dict[str, bytes] = field(default_factory=dict)
+    redirects: dict[str, str] = field(default_factory=dict)
+    statuses: list[int] = field(default_factory=list)
+    """Statuses of the next answers."""
+    cuts: int = 0
+    """So many of the next answers end early."""
+    ranges: bool = True
+    tag: str = '"one"'
+    length: bool = True
+    chunked: bool = False
+    hang: threading.Event | None = None
+    """Until it is set, an answer stops in its middle."""
+    authorization: str = ""
+    asked: list[tuple[str, dict[str, str]]] = field(default_factory=list)
+    """Paths and headers of the requests."""
+
+
+class _Handler(http.server.BaseHTTPRequestHandler):
+    files: Files
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002  # the base class' name
+        del format, args
+
+    def do_GET(self) -> None:
+        files = self.files
+        files.asked.append((self.path, dict(self.headers)))
+        path = self.path.partition("?")[0]
+        self.close_connection = True
+        if files.statuses:
+            return self.answer(files.statuses.pop(0))
+        if files.authorization and self.headers.get("Authorization") != files.authorization:
+            return self.answer(401)
+        if path in files.redirects:
+            return self.answer(302, Location=files.redirects[path])
+        if path not in files.content:
+            return self.answer(404)
+        return self.give(files.content[path])
+
+    def answer(self, status: int, **headers: str) -> None:
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def give(self, data: bytes) -> None:
+        files, start, total = self.files, 0, len(data)
+        asked = self.headers.get("Range")
+        if asked and files.ranges and self.headers.get("If-Range") == files.tag:
+            start = int(asked.removeprefix("bytes=").removesuffix("-"))
+        self.send_response(206 if start else 200)
+        if files.tag:
+            self.send_header("ETag", files.tag)
+        if start:
+            self.send_header("Content-Range", f"bytes {start}-{total - 1}/{total}")
+        if files.chunked:
+            self.send_header("Transfer-Encoding", "chunked")
+        elif files.length:
+            self.send_header("Content-Length", str(total - start))
+        self.end_headers()
+        data = data[start:]
+        if files.cuts:
+            files.cuts -= 1
+            self.body(data[:STOPS], whole=False)
+        elif files.hang is not None:
+            self.body(data[:STOPS], whole=False)
+            self.wfile.flush()
+            files.hang.wait(60)
+        else:
+            self.body(data, whole=True)
+
+    def body(self, data: bytes, *, whole: bool) -> None:
+        with contextlib.suppress(OSError):
+            if self.files.chunked:
+                self.wfile.write(f"{len(data):x}\r\n".encode() + data + b"\r\n" + (b"0\r\n\r\n" if whole else b""))
+            else:
+                self.wfile.write(data)
+
+
+@contextlib.contextmanager
+def serving(files: Files, certificate: Path | None = None) -> Iterator[str]:
+    """Serve; the value is the address without a path."""
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"files": files}))
+    server.daemon_threads = True
+    if certificate is not None:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(certificate)
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield f"{'https' if certificate else 'http'}://127.0.0.1:{server.server_address[1]}"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def certificate(path: Path) -> Path:
+    """Write a key and a certificate for the loopback, which is its own authority."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "test")])
+    now = dt.datetime.now(dt.UTC)
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(now - dt.timedelta(days=1))
+        .not_valid_after(now + dt.timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    secret = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    path.write_bytes(secret + made.public_bytes(serialization.Encoding.PEM))
+    return path
+
+
+def authority_of(pair: Path) -> bytes:
+    """Return the certificate alone."""
+    mark = b"-----BEGIN CERTIFICATE"
+    return mark + pair.read_bytes().partition(mark)[2]

@@ -1,0 +1,79 @@
+"""Images that are downloaded into claims by virt-launcher as in its pod, and the guest that starts from one."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from apiserver.apis.virt import layout
+from launcher.protocol import messages
+from tests.fakes.image_server import Files, authority_of, certificate, serving
+from tests.host.launcher.sandbox import Launcher, a_machine
+
+pytestmark = pytest.mark.host
+
+MIB = 1 << 20
+
+
+def a_qcow2_image(directory: Path, content: str) -> bytes:
+    raw, image = directory / "raw", directory / "image.qcow2"
+    raw.write_bytes(content.encode().ljust(2 * MIB, b"\0"))
+    subprocess.run(["qemu-img", "convert", "-f", "raw", "-O", "qcow2", raw, image], check=True)
+    return image.read_bytes()
+
+
+def progress(status: messages.Status) -> dict[str, str]:
+    return {each.disk: each.phase for each in status.imports}
+
+
+@pytest.mark.timeout(300)
+def test_a_guest_starts_from_an_image_that_was_imported(start: Callable[[], Launcher], tmp_path: Path) -> None:
+    pod = start()
+    data = gzip.compress(a_qcow2_image(tmp_path, "from-the-server"))
+    files = Files({"/a.qcow2.gz": data}, authorization="Basic dXNlcjpwYXNz", statuses=[503])
+    pair = certificate(tmp_path / "pair.pem")
+    claim, secret, authorities = (each / "root" for each in (pod.disks, pod.import_secrets, pod.import_authorities))
+    for path in (claim, secret, authorities):
+        path.mkdir()
+    (secret / "username").write_text("user")
+    (secret / "password").write_text("pass\n")
+    (authorities / "ca.crt").write_bytes(authority_of(pair))
+    subprocess.run(["chown", "-R", "107:107", pod.disks], check=True)
+    with serving(files, pair) as url, pod.client() as client, pod.console() as viewer:
+        given = {
+            "http": {"url": f"{url}/a.qcow2.gz?signature=s", "secretRef": {"name": "s"}, "caConfigMapRef": {"name": "c", "key": "k"}},
+            "checksum": f"sha256:{hashlib.sha256(data).hexdigest()}",
+            "size": "4Mi",
+        }
+        source = {"name": "c", "import": given}
+        machine = a_machine(
+            devices={"disks": [{"name": "root", "type": "PersistentVolumeClaim", "source": source}], "graphics": [], "interfaces": []}
+        )
+        answer = client.call(messages.Import(machine))
+        assert isinstance(answer, messages.Refusal)
+        assert (answer.reason, answer.disks) == ("NotReady", ("root",))
+        retrying = client.until(lambda status: progress(status) == {"root": "Retrying"}, 120).imports[0]
+        assert retrying.message == f"{url}/a.qcow2.gz answers 503"
+        assert retrying.failures == 1
+        done = client.until(lambda status: progress(status) == {"root": "Succeeded"}, 120).imports[0]
+        assert (done.transferred_bytes, done.total_bytes, done.message) == (len(data), len(data), "")
+        assert [path.name for path in claim.iterdir()] == [layout.DISK_IMAGE]
+        assert (claim / layout.DISK_IMAGE).stat().st_uid == layout.USER_ID
+        client.ask(messages.Import(machine))
+        client.ask(messages.Sync(machine))
+        viewer.expect("GUEST-READY", 120)
+        assert viewer.sh("head -c 15 /dev/vda; cat /sys/block/vda/size") == f"from-the-server{4 << 11}"
+        viewer.sh("echo written-over-it | dd of=/dev/vda conv=fsync")
+    assert (claim / layout.DISK_IMAGE).read_bytes().startswith(b"written-over-it")
+
+    again = start()
+    claim.rename(again.disks / "root")
+    with again.client() as client:
+        assert client.ask(messages.Import(machine)).imports == ()
+    assert (again.disks / "root" / layout.DISK_IMAGE).read_bytes().startswith(b"written-over-it")
+    assert len(files.asked) == 2

@@ -1,0 +1,176 @@
+"""The rules of the test bed's NetworkPolicies on real packets: two pods of a node, which are bridged, and a routed one of another."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from tests.testbed.networkpolicies import ruleset
+from tests.testbed.networkpolicies.ruleset import Pod, Seen
+
+pytestmark = [pytest.mark.host, pytest.mark.timeout(180)]
+
+SERVE = """
+import selectors, socket
+chosen = selectors.DefaultSelector()
+for port in (80, 81):
+    chosen.register(socket.create_server(("", port)), selectors.EVENT_READ)
+print("listening", flush=True)
+while True:
+    for key, _ in chosen.select():
+        key.fileobj.accept()[0].close()
+"""
+ASK = """
+import json, socket, sys
+found = {}
+for address, port, patience in json.loads(sys.argv[1]):
+    try:
+        socket.create_connection((address, port), timeout=patience).close()
+        found[f"{address}:{port}"] = True
+    except OSError as error:
+        found[f"{address}:{port}"] = False
+print(json.dumps(found))
+"""
+ADDRESSES = {"web": "10.9.1.2", "db": "10.9.1.3", "far": "10.9.2.4"}
+PODS = (
+    Pod("shop", "web", "here", {"app": "web"}, (ADDRESSES["web"],)),
+    Pod("shop", "db", "here", {"app": "db"}, (ADDRESSES["db"],)),
+    Pod("bank", "far", "there", {"app": "far"}, (ADDRESSES["far"],)),
+)
+CLOSED_SECONDS, OPEN_SECONDS = 1.0, 30.0
+
+
+def run(*words: str, stdin: str = "") -> str:
+    done = subprocess.run(words, input=stdin, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, (words, done.stderr)
+    return done.stdout
+
+
+@dataclass
+class World:
+    """A node with a bridge, its pods, and a pod that is routed to."""
+
+    prefix: str
+
+    def inside(self, name: str, *words: str, stdin: str = "") -> str:
+        return run("ip", "netns", "exec", f"{self.prefix}-{name}", *words, stdin=stdin)
+
+    def load(self, *policies: dict[str, Any]) -> None:
+        seen = Seen(PODS, {"shop": {"team": "a"}, "bank": {"team": "b"}}, policies)
+        self.inside("node", "nft", "-f", "-", stdin=ruleset.script(seen, "here"))
+
+    def check(self, source: str, *, reached: set[str], closed: set[str]) -> None:
+        """Ask from a pod: ``name:port``."""
+        wanted = {
+            f"{ADDRESSES[each.partition(':')[0]]}:{each.partition(':')[2]}": open_
+            for open_, some in ((True, reached), (False, closed))
+            for each in some
+        }
+        asked = [[*key.split(":"), OPEN_SECONDS if open_ else CLOSED_SECONDS] for key, open_ in wanted.items()]
+        assert json.loads(self.inside(source, sys.executable, "-c", ASK, json.dumps(asked))) == wanted
+
+
+@pytest.fixture(scope="module")
+def world() -> Iterator[World]:
+    here = World(f"kvp{secrets.token_hex(2)}")
+    names = ("node", *ADDRESSES)
+    servers: list[subprocess.Popen[str]] = []
+    try:
+        for name in names:
+            run("ip", "netns", "add", f"{here.prefix}-{name}")
+            here.inside(name, "ip", "link", "set", "lo", "up")
+        here.inside("node", "ip", "link", "add", "cni0", "type", "bridge")
+        here.inside("node", "ip", "address", "add", "10.9.1.1/24", "dev", "cni0")
+        here.inside("node", "ip", "link", "set", "cni0", "up")
+        here.inside("node", "sysctl", "-qw", "net.ipv4.ip_forward=1")
+        for name, address in ADDRESSES.items():
+            here.inside("node", "ip", "link", "add", f"to-{name}", "type", "veth", "peer", "name", "eth0", "netns", f"{here.prefix}-{name}")
+            gateway = f"{address.rpartition('.')[0]}.1"
+            if name == "far":
+                here.inside("node", "ip", "address", "add", f"{gateway}/24", "dev", f"to-{name}")
+            else:
+                here.inside("node", "ip", "link", "set", f"to-{name}", "master", "cni0")
+            here.inside("node", "ip", "link", "set", f"to-{name}", "up")
+            here.inside(name, "ip", "address", "add", f"{address}/24", "dev", "eth0")
+            here.inside(name, "ip", "link", "set", "eth0", "up")
+            here.inside(name, "ip", "route", "add", "default", "via", gateway)
+            command = ["ip", "netns", "exec", f"{here.prefix}-{name}", sys.executable, "-c", SERVE]
+            servers.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
+            stdout = servers[-1].stdout
+            assert stdout is not None
+            assert stdout.readline() == "listening\n"
+        yield here
+    finally:
+        for each in servers:
+            each.kill()
+            each.communicate()
+        for name in names:
+            subprocess.run(["ip", "netns", "delete", f"{here.prefix}-{name}"], check=False, capture_output=True)
+
+
+def a_policy(name: str, app: str, **spec: Any) -> dict[str, Any]:
+    return {"metadata": {"namespace": "shop", "name": name}, "spec": {"podSelector": {"matchLabels": {"app": app}}, **spec}}
+
+
+def test_policies_count_for_packets_that_are_bridged_and_for_those_that_are_routed(world: World) -> None:
+    everything = {"web:80", "web:81"}
+    world.load()
+    world.check("db", reached=everything, closed=set())
+    world.check("far", reached=everything, closed=set())
+
+    world.load(a_policy("nobody", "web", policyTypes=["Ingress"]))
+    world.check("db", reached=set(), closed=everything)
+    world.check("far", reached=set(), closed=everything)
+    world.check("web", reached={"db:80", "far:80"}, closed=set())  # the other direction, answers included
+    world.check("node", reached=everything, closed=set())  # a node reaches its pods
+
+    world.load(
+        a_policy("nobody", "web", policyTypes=["Ingress"]),
+        a_policy("db", "web", ingress=[{"from": [{"podSelector": {"matchLabels": {"app": "db"}}}], "ports": [{"port": 80}]}]),
+    )
+    world.check("db", reached={"web:80"}, closed={"web:81"})
+    world.check("far", reached=set(), closed=everything)
+
+    world.load(a_policy("bank", "web", ingress=[{"from": [{"namespaceSelector": {"matchLabels": {"team": "b"}}}]}]))
+    world.check("db", reached=set(), closed={"web:80"})
+    world.check("far", reached=everything, closed=set())
+
+    blocks = [{"ipBlock": {"cidr": "10.9.0.0/16", "except": ["10.9.2.0/24"]}}]
+    world.load(a_policy("block", "web", ingress=[{"from": blocks, "ports": [{"port": 81, "endPort": 90}]}]))
+    world.check("db", reached={"web:81"}, closed={"web:80"})
+    world.check("far", reached=set(), closed={"web:81"})
+
+    world.load(a_policy("out", "web", policyTypes=["Egress"], egress=[{"to": [{"namespaceSelector": {}}], "ports": [{"port": 80}]}]))
+    world.check("web", reached={"db:80", "far:80"}, closed={"db:81", "far:81"})
+    world.check("db", reached=everything, closed=set())
+
+    world.load(a_policy("silent", "web", policyTypes=["Egress"]), a_policy("deaf", "db", policyTypes=["Ingress"]))
+    world.check("web", reached=set(), closed={"db:80", "far:80"})
+    world.check("far", reached=everything, closed={"db:80"})
+
+    world.load()
+    world.check("far", reached={"web:80", "db:81"}, closed=set())
+
+
+def test_rules_of_every_kind_are_loaded(world: World) -> None:
+    ports = [{"protocol": each} for each in ("TCP", "UDP", "SCTP")] + [
+        {"port": 5, "endPort": 9, "protocol": each} for each in ("TCP", "UDP", "SCTP")
+    ]
+    peers: list[dict[str, Any]] = [
+        {"podSelector": {}},
+        {"ipBlock": {"cidr": "0.0.0.0/0", "except": ["10.0.0.0/8"]}},
+        {"ipBlock": {"cidr": "::/0", "except": ["fd00::/8"]}},
+    ]
+    rules = [{"from": peers, "to": peers, "ports": ports}]
+    named = Pod("shop", "six", "here", {}, ("10.9.1.9", "fd00::9"), (("http", "TCP", 80),))
+    policy = {"metadata": {"namespace": "shop", "name": "p"}, "spec": {"ingress": rules, "egress": [*rules, {"ports": [{"port": "http"}]}]}}
+    world.inside("node", "nft", "-f", "-", stdin=ruleset.script(Seen((*PODS, named), {}, [policy]), "here"))
+    assert "sctp dport 5-9" in world.inside("node", "nft", "list", "table", "inet", ruleset.TABLE)
+    world.load()

@@ -1,0 +1,86 @@
+"""Compressed images, whole, damaged, and made to burst."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import lzma
+import zlib
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from importer import compression
+from importer.failures import ImportFailed
+
+DATA = bytes(range(256)) * 5000
+KINDS = {"gzip": gzip.compress, "xz": lzma.compress, "bzip2": bz2.compress}
+
+
+def cut(data: bytes, length: int) -> Iterator[bytes]:
+    return (data[start : start + length] for start in range(0, len(data), length))
+
+
+def out(data: bytes, length: int = 1000) -> bytes:
+    return b"".join(compression.decompressed(cut(data, length), data[: compression.MAGIC_BYTES]))
+
+
+@pytest.mark.parametrize("compress", KINDS.values(), ids=KINDS)
+@pytest.mark.parametrize("length", [1, 7, 1000, 1 << 22])
+def test_what_went_in_comes_out(compress: Callable[[bytes], bytes], length: int) -> None:
+    data = DATA if length > 1 else DATA[:20000]
+
+    assert out(compress(data), length) == data
+
+
+def test_what_is_not_compressed_stays() -> None:
+    assert out(DATA) == DATA
+
+
+@pytest.mark.parametrize("compress", KINDS.values(), ids=KINDS)
+def test_streams_behind_each_other_are_one(compress: Callable[[bytes], bytes]) -> None:
+    assert out(compress(b"one") + compress(b"two") + bytes(512), 3) == b"onetwo"
+
+
+@pytest.mark.parametrize("compress", KINDS.values(), ids=KINDS)
+@pytest.mark.parametrize("end", [-1, -9, 12])
+def test_one_that_ends_too_early_is_noticed(compress: Callable[[bytes], bytes], end: int) -> None:
+    with pytest.raises(ImportFailed, match="damaged"):
+        out(compress(DATA)[:end])
+
+
+@pytest.mark.parametrize("compress", KINDS.values(), ids=KINDS)
+def test_one_with_something_behind_it_is_noticed(compress: Callable[[bytes], bytes]) -> None:
+    with pytest.raises(ImportFailed, match="something else behind"):
+        out(compress(DATA) + b"something")
+
+
+@pytest.mark.parametrize("compress", KINDS.values(), ids=KINDS)
+def test_a_flipped_byte_is_noticed(compress: Callable[[bytes], bytes]) -> None:
+    data = bytearray(compress(DATA))
+    data[len(data) // 2] ^= 0x55
+
+    with pytest.raises(ImportFailed, match="damaged"):
+        out(bytes(data))
+
+
+@pytest.mark.parametrize("compress", KINDS.values(), ids=KINDS)
+def test_a_bomb_comes_out_in_small_pieces(compress: Callable[[bytes], bytes]) -> None:
+    bomb = compress(bytes(64 << 20))
+    pieces = compression.decompressed(iter([bomb]), bomb)
+
+    assert all(len(next(pieces)) <= compression.PIECE for _ in range(10))
+
+
+def test_xz_that_asks_for_much_memory_is_refused() -> None:
+    filters = [{"id": lzma.FILTER_LZMA2, "dict_size": 1 << 30, "mode": lzma.MODE_FAST, "mf": lzma.MF_HC3, "nice_len": 4}]
+    greedy = lzma.compress(b"x", filters=filters)
+
+    with pytest.raises(ImportFailed, match="xz"):
+        out(greedy)
+
+
+def test_zlib_without_a_header_is_no_gzip() -> None:
+    data = zlib.compress(DATA)
+
+    assert out(data) == data

@@ -1,0 +1,151 @@
+"""Imports as the launcher carries them out, with programs in the importer's place that say what it might."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from launcher.main import imports
+from launcher.main.children import Children
+from launcher.main.imports import Imports, Places
+from launcher.main.record import Record
+from launcher.main.refusal import Refused
+from launcher.protocol import messages
+from tests.unit.launcher.main.world import MACHINE, World
+
+SAYS_DONE = 'print(\'{"phase": "Downloading", "bytes": 5, "total": 9}\'); print(\'{"result": "Succeeded"}\')'
+
+
+def a_machine(*names: str, **given: Any) -> messages.Machine:
+    disks = [{"name": each, "type": "PersistentVolumeClaim", "source": {"name": each, "import": {"http": {"url": "http://h/"}, **given}}}
+             for each in names]  # fmt: skip
+    return messages.Machine("default", "testvm", "u-1", {"memory": {"guest": "128Mi"}, "devices": {"disks": disks}}, "qemu")
+
+
+class Pod:
+    """The imports of a pod, and what is known of them."""
+
+    def __init__(self, directory: Path) -> None:
+        self.places = Places(directory / "disks", directory / "secrets", directory / "authorities")
+        self.record = Record(qemu_log=lambda _: directory / "log", status_changed=lambda: None)
+        self.children = Children()
+        self.imports = Imports(self.children, self.record, self.places)
+
+    @property
+    def told(self) -> list[tuple[str, str]]:
+        return [(each.disk, each.phase) for each in self.record.known.status.imports]
+
+    async def until(self, *wanted: tuple[str, str]) -> None:
+        async with asyncio.timeout(40):
+            while self.told != list(wanted):
+                await asyncio.sleep(0.01)
+
+
+@pytest.fixture
+async def pod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Pod]:
+    monkeypatch.setattr(imports, "BACKOFF_SECONDS", (0.01,))
+    made = Pod(tmp_path)
+    with made.children.reaping():
+        async with asyncio.TaskGroup() as group:
+            task = group.create_task(made.imports.run())
+            yield made
+            task.cancel()
+
+
+def play(monkeypatch: pytest.MonkeyPatch, program: str) -> None:
+    monkeypatch.setattr(imports, "COMMAND", (sys.executable, "-S", "-c", program))
+
+
+async def refused(pod: Pod, machine: messages.Machine) -> Refused:
+    with pytest.raises(Refused) as found:
+        await pod.imports.ask(machine)
+    return found.value
+
+
+async def test_a_machine_without_imports_waits_for_nothing(pod: Pod) -> None:
+    await pod.imports.ask(MACHINE)
+    assert pod.told == []
+
+
+async def test_a_claim_that_has_a_disk_is_left_alone(pod: Pod, monkeypatch: pytest.MonkeyPatch) -> None:
+    play(monkeypatch, "raise SystemExit(1)")
+    (pod.places.disks / "a").mkdir(parents=True)
+    (pod.places.disks / "a" / "disk.img").symlink_to("/nowhere")
+    await pod.imports.ask(a_machine("a"))
+    assert pod.told == []
+
+
+async def test_imports_run_to_their_end_and_the_request_is_refused_until_then(pod: Pod, monkeypatch: pytest.MonkeyPatch) -> None:
+    play(monkeypatch, f"import sys; sys.stdin.read(); {SAYS_DONE}")
+    answer = await refused(pod, a_machine("a", "b"))
+    assert (answer.reason, answer.disks) == ("NotReady", ("a", "b"))
+    await pod.until(("a", "Succeeded"), ("b", "Succeeded"))
+    assert [(each.transferred_bytes, each.total_bytes) for each in pod.record.known.status.imports] == [(5, 9)] * 2
+    await pod.imports.ask(a_machine("a", "b"))
+
+
+async def test_the_importer_is_given_its_plan(pod: Pod, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    play(monkeypatch, f"import sys; open({str(tmp_path / 'plan')!r}, 'w').write(sys.stdin.read()); {SAYS_DONE}")
+    given = {"url": "http://h/", "secretRef": {"name": "s"}, "caConfigMapRef": {"name": "c", "key": "k"}}
+    await refused(pod, a_machine("a", http=given, size="1Gi"))
+    await pod.until(("a", "Succeeded"))
+    assert json.loads((tmp_path / "plan").read_text()) == {
+        "directory": str(pod.places.disks / "a"),
+        "source": {"http": given, "size": "1Gi"},
+        "size": 1 << 30,
+        "secret": str(pod.places.secrets / "a"),
+        "authorities": str(pod.places.authorities / "a" / "ca.crt"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("program", "words"),
+    [
+        ('print(\'{"result": "Failed", "message": "no such file"}\'); raise SystemExit(1)', "no such file"),
+        ('print(\'{"result": "Failed", "message": "a\\\\u001b[31m\\\\nb"}\'); raise SystemExit(1)', "a"),
+        ("raise SystemExit(3)", "the importer ended with 3"),
+        ("import os; os.kill(os.getpid(), 9)", "the importer ended with -9"),
+        (SAYS_DONE + "; raise SystemExit(1)", "the importer ended with 1"),
+        ("print('x' * 100000)", "the importer ended with 0"),
+        ("print('[]'); print('{\"phase\": \"Downloading\"}'); print('{\"phase\": [], \"bytes\": 1}'); print('null')", "the importer ended"),
+    ],
+)
+async def test_what_fails_is_told_and_tried_again(pod: Pod, monkeypatch: pytest.MonkeyPatch, program: str, words: str) -> None:
+    play(monkeypatch, program)
+    await refused(pod, a_machine("a"))
+    async with asyncio.timeout(40):
+        while pod.record.known.status.imports[0].failures < 2:
+            await asyncio.sleep(0.01)
+    (status,) = pod.record.known.status.imports
+    assert status.message.startswith(words)
+    assert status.message.isprintable()
+    play(monkeypatch, SAYS_DONE)
+    await pod.until(("a", "Succeeded"))
+    assert pod.record.known.status.imports[0].message == ""
+
+
+async def test_the_end_of_the_pod_ends_an_import(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    play(monkeypatch, 'import time; print(\'{"phase": "Converting", "bytes": 0, "total": null}\', flush=True); time.sleep(600)')
+    pod = Pod(tmp_path)
+    with pod.children.reaping():
+        async with asyncio.TaskGroup() as group:
+            task = group.create_task(pod.imports.run())
+            await refused(pod, a_machine("a"))
+            await pod.until(("a", "Converting"))
+            pid = next(iter(pod.children._waiting))
+            task.cancel()
+        async with asyncio.timeout(20):
+            while Path(f"/proc/{pid}").exists():
+                await asyncio.sleep(0.01)
+
+
+async def test_a_pod_whose_guest_runs_imports_nothing(world: World) -> None:
+    await world.pod.handle(messages.Sync(MACHINE))
+    await world.pod.handle(messages.Import(a_machine("a")))
+    assert world.status.imports == ()
