@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from apiserver.apis.meta.objects import Object
-from apiserver.apis.virt import names, network
+from apiserver.apis.virt import attachments, names, network
 from apiserver.apis.virt.domainstates import DomainState
 from apiserver.client.rest import Client
 from handler import node as nodes
@@ -40,7 +40,8 @@ class PureNode:
         return "qemu"
 
     async def prepare_network(self, vm: Mapping[str, Any], connection: Connection) -> tuple[Interface, ...]:
-        observed = Observed((Link(network.UPLINK, "02:00:00:00:00:05", 1500, ("10.244.0.5/24",)),))
+        further = (Link(attachments.link(each.interface), each.mac, 1500, ()) for each in attachments.of(vm))
+        observed = Observed((Link(network.UPLINK, "02:00:00:00:00:05", 1500, ("10.244.0.5/24",)), *further))
         return tuple(plan.interface for plan in setup.plans(vm, observed))
 
 
