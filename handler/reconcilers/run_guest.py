@@ -329,6 +329,8 @@ class RunGuest:
             return rest
         if not await self._write(vm, status):
             return Result(requeue_after=self._bucket(vm).delay(_elapsed()))
+        if lost := shared_filesystems.loss(vm, status):
+            self._say(vm, "Warning", conditions.FILESYSTEM_LOST, lost)
         if phases.phase_of(vm) == phases.SCHEDULED and not power.has_run(vm):  # it may be in that phase again by an edit of the status
             kind = "KVM" if observed.domain is not None and observed.domain.type == "kvm" else "emulation"
             self._say(vm, "Normal", "Started", f"the guest runs ({kind})")

@@ -34,3 +34,10 @@ def told(vm: Object, status: Object, observed: messages.Status, now: datetime) -
     condition: Object = {"type": words.FILESYSTEMS_READY, "status": state, "reason": reason, "message": message}
     condition["observedGeneration"] = objects.dig(vm, "metadata", "generation") or 0
     return {**status, "conditions": objects.with_condition(status.get("conditions"), condition, now=times.to_rfc3339(now))}
+
+
+def loss(vm: Object, status: Object) -> str:
+    """Return the message of the condition where it is another one than of the stored machine, and says that something is lost; or empty."""
+    before, after = (objects.condition(each.get("conditions"), words.FILESYSTEMS_READY) or {} for each in (vm.get("status") or {}, status))
+    is_news = after.get("status") == "False" and after.get("message") != before.get("message")
+    return str(after.get("message")) if is_news else ""

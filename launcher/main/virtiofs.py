@@ -178,6 +178,7 @@ def command(share: Share, max_files: int) -> list[str]:
     uid = layout.USER_ID
     options = [f"--shared-dir={share.directory}", f"--socket-path={share.socket}", "--sandbox=none", "--log-level=info"]
     options += ["--inode-file-handles=never", f"--rlimit-nofile={max_files}"]
+    options += ["--thread-pool-size=0"]  # threads of a pool call unshare(2), which the seccomp profile of restricted pods has not
     for which in ("uid", "gid"):  # whoever it is in the guest is we here, and we are root there
         options += [f"--translate-{which}=squash-guest:0:{uid}:{_EVERYBODY}", f"--translate-{which}=host:{uid}:0:1"]
     return [VIRTIOFSD, *options, *(["--readonly"] if share.read_only else [])]

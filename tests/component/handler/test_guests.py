@@ -288,6 +288,27 @@ async def test_a_watchdog_that_fires_in_a_guest_that_goes_on_is_told(world: Worl
     assert "Rebooted" not in world.events()
 
 
+async def test_a_file_system_that_nobody_serves_any_more_is_told_once_and_the_guest_goes_on(world: World) -> None:
+    await world.vm()
+    filesystems = [{"name": "data", "type": "ConfigMap", "source": {"name": "c"}}]
+    await world.api.edit(VMS, "default", "testvm", lambda obj: obj["spec"]["domain"]["devices"].update(filesystems=filesystems))
+    launcher = await world.launcher("pod-1")
+    async with world.handler():
+        await eventually(lambda: objects.is_true(world.status().get("conditions"), "FilesystemsReady"))
+        launcher.change(lost_filesystems=("data",))
+        await eventually(lambda: "FilesystemLost" in world.events())
+        launcher.change(reboots=1)
+        await eventually(lambda: "Rebooted" in world.events())
+        found = objects.condition(world.status()["conditions"], "FilesystemsReady") or {}
+        assert (found["status"], found["reason"]) == ("False", "FilesystemLost")
+        assert phase_is(world, "Running")
+        assert [each["count"] for each in world.api.all("/api/v1/events") if each["reason"] == "FilesystemLost"] == [1]
+        launcher.end("shutdown")
+        launcher.exit()
+        await eventually(lambda: phase_is(world, "Succeeded"))
+    assert objects.condition(world.status()["conditions"], "FilesystemsReady") is None
+
+
 async def test_reboots_are_told_and_those_before_this_process_are_not(world: World) -> None:
     await world.vm()
     launcher = await world.launcher("pod-1")

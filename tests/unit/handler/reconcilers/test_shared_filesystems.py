@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from apiserver.apis.meta.objects import condition
-from handler.reconcilers.shared_filesystems import told
+from handler.reconcilers.shared_filesystems import loss, told
 from launcher.protocol.messages import Status
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -36,3 +36,13 @@ def test_a_file_system_that_nobody_serves_is_a_condition(lost: tuple[str, ...], 
 def test_nothing_is_said_of_a_machine_without_any_or_of_a_guest_that_goes() -> None:
     for vm, status in ((a_vm(), Status(1, lost_filesystems=("x",))), (a_vm("x"), Status(1, stopping=True))):
         assert told(vm, {"a": 1}, status, NOW) == {"a": 1}
+
+
+def test_a_loss_is_news_once() -> None:
+    vm, one, two = a_vm("one", "two"), Status(1, lost_filesystems=("one",)), Status(2, lost_filesystems=("one", "two"))
+    served, first = told(vm, {}, Status(0), NOW), told(vm, {}, one, NOW)
+    assert (loss(vm, served), loss(vm, {})) == ("", "")
+    assert loss(vm, first).startswith("file system one: ")
+    stored = {**vm, "status": first}
+    assert loss(stored, first) == ""
+    assert loss(stored, told(stored, first, two, NOW)).startswith("file system one, two: ")
