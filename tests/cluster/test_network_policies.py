@@ -82,7 +82,7 @@ def test_a_guest_is_reached_by_whom_its_policies_name_and_reaches_whom_they_name
         kept_off(other, "guest-of-honour", address)
         reached(kubectl, "friend", address)
         assert "from-the-guest" in fetched(kubectl, "friend", "http://guarded/").stdout
-        assert sees("stranger")  # the other direction is free, with its answers
+        eventually(lambda: sees("stranger"), timeout=60, what="the other direction, with its answers")
         kubectl.apply(a_policy("honour", "guarded", ingress=[{"from": [in_namespace]}]))
         reached(other, "guest-of-honour", address)
 
