@@ -30,9 +30,13 @@ class Address:
 
     def __str__(self) -> str:
         """Return it as it may be shown: a query can be a signature."""
+        return f"{self.scheme}://{self.host_header}{self.target.partition('?')[0]}"[:MAX_SHOWN]
+
+    @property
+    def host_header(self) -> str:
+        """Return what the header Host has."""
         host = f"[{self.host}]" if ":" in self.host else self.host
-        port = "" if self.port == PORTS[self.scheme] else f":{self.port}"
-        return f"{self.scheme}://{host}{port}{self.target.partition('?')[0]}"[:MAX_SHOWN]
+        return host if self.port == PORTS[self.scheme] else f"{host}:{self.port}"
 
     @property
     def full(self) -> str:

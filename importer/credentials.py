@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable, Mapping
+from datetime import datetime
 from pathlib import Path
 from typing import Final
 
+from importer import signing
 from importer.addresses import Address
 from importer.failures import ImportFailed
 
@@ -46,6 +48,26 @@ def of_http(secret: Path | None, first: Address) -> Callable[[Address], Mapping[
     """
     header = _authorization(secret) if secret is not None else ""
     return lambda address: {"Authorization": header} if header and address.origin == first.origin else {}
+
+
+def of_s3(secret: Path | None, region: str, first: Address, now: Callable[[], datetime]) -> Callable[[Address], Mapping[str, str]]:
+    """Return what gives each request to an object store its signature; without a Secret it has none, as for a public bucket.
+
+    Raises:
+        ImportFailed: there is a Secret without what is needed.
+    """
+    if secret is None:
+        return lambda _: {}
+    keys = signing.Keys(value(secret, "accessKeyId"), value(secret, "secretKey"), value(secret, "sessionToken"))
+    if not keys.access or not keys.secret:
+        raise ImportFailed("the Secret of secretRef has not both accessKeyId and secretKey")
+
+    def headers(address: Address) -> Mapping[str, str]:
+        if address.origin != first.origin:
+            return {}
+        return signing.headers(keys, region, address.host_header, address.target.partition("?")[0], now())
+
+    return headers
 
 
 def _authorization(secret: Path) -> str:

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Final
 
-from importer import addresses, credentials
+from importer import addresses, credentials, signing
 from importer.failures import ImportFailed
 from importer.plan import Plan
 from importer.telling import Telling
 from importer.transfer import Transfer
+
+DEFAULT_REGION: Final = "us-east-1"
+"""The one that stores without regions expect."""
 
 
 def pieces(plan: Plan, told: Telling) -> Iterator[bytes]:
@@ -22,4 +27,8 @@ def pieces(plan: Plan, told: Telling) -> Iterator[bytes]:
         url = str(http["url"])
         headers = credentials.of_http(plan.secret, addresses.parse(url))
         return Transfer(headers, plan.authorities).pieces(url, told.downloaded)
+    if s3 := source.get("s3"):
+        url = str(s3["endpoint"]).rstrip("/") + signing.path_of(str(s3["bucket"]), str(s3["key"]))
+        signed = credentials.of_s3(plan.secret, str(s3.get("region") or DEFAULT_REGION), addresses.parse(url), lambda: datetime.now(UTC))
+        return Transfer(signed, plan.authorities).pieces(url, told.downloaded)
     raise ImportFailed("the source is none that this version knows")

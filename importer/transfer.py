@@ -151,7 +151,7 @@ def _judged(address: Address, connection: http.client.HTTPConnection, response: 
 
 
 _HINTS: Final = {
-    401: "(secretRef has to name a Secret with username and password, or token)",
+    401: "(secretRef has to name a Secret with credentials for it)",
     403: "(the server does not let these credentials read it)",
     404: "(there is no such file)",
 }

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
+import hashlib
+import hmac
 import http.server
 import ipaddress
+import re
 import ssl
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -38,6 +41,8 @@ class Files:
     hang: threading.Event | None = None
     """Until it is set, an answer stops in its middle."""
     authorization: str = ""
+    verify: Callable[[str, dict[str, str]], bool] | None = None
+    """Given path and headers (in lower case), says whether a request may read; else it is answered with 403."""
     asked: list[tuple[str, dict[str, str]]] = field(default_factory=list)
     """Paths and headers of the requests."""
 
@@ -58,6 +63,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             return self.answer(files.statuses.pop(0))
         if files.authorization and self.headers.get("Authorization") != files.authorization:
             return self.answer(401)
+        if files.verify is not None and not files.verify(self.path, {name.lower(): value for name, value in self.headers.items()}):
+            return self.answer(403)
         if path in files.redirects:
             return self.answer(302, Location=files.redirects[path])
         if path not in files.content:
@@ -150,3 +157,25 @@ def authority_of(pair: Path) -> bytes:
     """Return the certificate alone."""
     mark = b"-----BEGIN CERTIFICATE"
     return mark + pair.read_bytes().partition(mark)[2]
+
+
+def a_store(secret: str, region: str, host: str) -> Callable[[str, dict[str, str]], bool]:
+    """Return what verifies signatures as an object store does, from what was sent."""
+
+    def verify(path: str, headers: dict[str, str]) -> bool:
+        if "authorization" not in headers:
+            return False
+        fields = dict(re.findall(r"(\w+)=([^,]+)", headers["authorization"]))
+        date = headers["x-amz-date"]
+        names = fields["SignedHeaders"].split(";")
+        assert {"host", "x-amz-date", "x-amz-content-sha256"} <= set(names)
+        assert headers["host"] == host
+        canonical = ["GET", path, "", *(f"{name}:{headers[name]}" for name in names), "", ";".join(names), headers["x-amz-content-sha256"]]
+        scope = f"{date[:8]}/{region}/s3/aws4_request"
+        text = f"AWS4-HMAC-SHA256\n{date}\n{scope}\n{hashlib.sha256(chr(10).join(canonical).encode()).hexdigest()}"
+        key = ("AWS4" + secret).encode()
+        for each in (date[:8], region, "s3", "aws4_request", text):
+            key = hmac.digest(key, each.encode(), "sha256")
+        return bool(fields["Signature"] == key.hex() and fields["Credential"] == f"id/{scope}")
+
+    return verify

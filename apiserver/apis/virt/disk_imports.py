@@ -10,7 +10,7 @@ from apiserver.apis.meta import quantity
 CLAIM: Final = "PersistentVolumeClaim"
 AUTHORITIES_KEY: Final = "ca.crt"
 """Default of ``caConfigMapRef.key``, and the name of the file in the pod."""
-KINDS: Final = ("http",)
+KINDS: Final = ("http", "s3")
 """Fields of ``import``, one of which says where the image is."""
 CHECKSUMS: Final[Mapping[str, int]] = {"sha256": 64, "sha512": 128}
 """Digits of a checksum, by its algorithm."""
@@ -53,4 +53,7 @@ def size(given: Object) -> int | None:
 
 def shown(given: Object) -> str:
     """Return where an image is, as it may be shown: without a query, which can be a signature."""
-    return str(place(given).get("url") or "").partition("#")[0].partition("?")[0]
+    where = place(given)
+    if (endpoint := where.get("endpoint")) is not None:
+        return f"{str(endpoint).rstrip('/')}/{where.get('bucket')}/{where.get('key')}"
+    return str(where.get("url") or "").partition("#")[0].partition("?")[0]

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from importer import claim
-from tests.fakes.image_server import Files, authority_of, certificate, serving
+from tests.fakes.image_server import Files, a_store, authority_of, certificate, serving
 
 MIB = 1 << 20
 IMAGE = b"boot" + bytes(MIB) + random.Random(1).randbytes(2 * MIB) + bytes(MIB) + b"end" + bytes(4089)
@@ -290,3 +290,22 @@ def test_a_bomb_ends_at_the_size_of_the_disk(volume: Path, url: str, files: File
 
     assert "holds more than" in run(volume, {"http": {"url": f"{url}/bomb"}}, size=4 * MIB)
     assert not list(volume.iterdir())
+
+
+def test_an_object_of_a_store_is_read_with_a_signature_that_the_store_verifies(
+    volume: Path, url: str, files: Files, tmp_path: Path
+) -> None:
+    secret = tmp_path / "secret"
+    secret.mkdir()
+    files.content["/store/images/a%20b/disk.img"] = IMAGE
+    files.verify = a_store("hidden", "eu-1", url.removeprefix("http://"))
+    source = {"s3": {"endpoint": f"{url}/store/", "bucket": "images", "key": "a b/disk.img", "region": "eu-1"}}
+    assert "answers 403" in run(volume, source)
+    assert "has not both accessKeyId and secretKey" in run(volume, source, secret=str(secret))
+    (secret / "accessKeyId").write_text("id\n")
+    (secret / "secretKey").write_text("wrong")
+    assert "answers 403" in run(volume, source, secret=str(secret))
+    (secret / "secretKey").write_text("hidden")
+    files.cuts = 1
+    assert run(volume, source, secret=str(secret)) == ""
+    assert disk(volume) == IMAGE

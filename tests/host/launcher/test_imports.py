@@ -12,7 +12,7 @@ import pytest
 
 from apiserver.apis.virt import layout
 from launcher.protocol import messages
-from tests.fakes.image_server import Files, authority_of, certificate, serving
+from tests.fakes.image_server import Files, a_store, authority_of, certificate, serving
 from tests.host.launcher.sandbox import Launcher, a_machine
 
 pytestmark = pytest.mark.host
@@ -77,3 +77,28 @@ def test_a_guest_starts_from_an_image_that_was_imported(start: Callable[[], Laun
         assert client.ask(messages.Import(machine)).imports == ()
     assert (again.disks / "root" / layout.DISK_IMAGE).read_bytes().startswith(b"written-over-it")
     assert len(files.asked) == 2
+
+
+@pytest.mark.timeout(300)
+def test_a_guest_reads_an_image_from_an_object_store(start: Callable[[], Launcher], tmp_path: Path) -> None:
+    pod = start()
+    pair = certificate(tmp_path / "pair.pem")
+    files = Files({"/images/disk.img": b"from-the-store".ljust(MIB, b"\0")})
+    claim, secret, authorities = (each / "data" for each in (pod.disks, pod.import_secrets, pod.import_authorities))
+    for path in (claim, secret, authorities):
+        path.mkdir()
+    (secret / "accessKeyId").write_text("id")
+    (secret / "secretKey").write_text("hidden")
+    (authorities / "ca.crt").write_bytes(authority_of(pair))
+    subprocess.run(["chown", "-R", "107:107", pod.disks], check=True)
+    with serving(files, pair) as url, pod.client() as client, pod.console() as viewer:
+        files.verify = a_store("hidden", "eu-1", url.removeprefix("https://"))
+        s3 = {"endpoint": url, "bucket": "images", "key": "disk.img", "region": "eu-1", "secretRef": {"name": "s"}}
+        s3["caConfigMapRef"] = {"name": "c", "key": "k"}
+        disk = {"name": "data", "type": "PersistentVolumeClaim", "source": {"name": "c", "import": {"s3": s3}}}
+        machine = a_machine(devices={"disks": [disk], "graphics": [], "interfaces": []})
+        client.call(messages.Import(machine))
+        client.until(lambda status: progress(status) == {"data": "Succeeded"}, 120)
+        client.ask(messages.Sync(machine))
+        viewer.expect("GUEST-READY", 120)
+        assert viewer.sh("head -c 14 /dev/vda") == "from-the-store"

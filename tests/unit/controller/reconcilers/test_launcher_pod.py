@@ -97,6 +97,14 @@ IMPORTED = a_vm(
             "disks": [
                 {"name": "plain", "type": "PersistentVolumeClaim", "source": {"name": "one", "import": {"http": {"url": "http://h/i"}}}},
                 {
+                    "name": "stored",
+                    "type": "PersistentVolumeClaim",
+                    "source": {
+                        "name": "three",
+                        "import": {"s3": {"endpoint": "http://h", "bucket": "abc", "key": "k", "secretRef": {"name": "keys"}}},
+                    },
+                },
+                {
                     "name": "cd",
                     "type": "PersistentVolumeClaim",
                     "device": "cdrom",

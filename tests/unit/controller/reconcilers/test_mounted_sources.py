@@ -257,8 +257,8 @@ def test_without_a_word_from_the_kubelet_a_slow_pod_is_told_as_any_other() -> No
 
 
 def test_what_an_import_needs_and_is_not_there_is_told_by_its_field() -> None:
-    http = "spec.domain.devices.disks[1].source.import.http"
-    found = fault(IMPORTED, [an_event("disk-1-secret", 'secret "login" not found')])
+    http = "spec.domain.devices.disks[2].source.import.http"
+    found = fault(IMPORTED, [an_event("disk-2-secret", 'secret "login" not found')])
     assert found == ("SecretNotFound", f"{http}.secretRef.name: Secret login not found{ENDING}")
-    found = fault(IMPORTED, [an_event("disk-1-authorities", "references non-existent config key: k")])
+    found = fault(IMPORTED, [an_event("disk-2-authorities", "references non-existent config key: k")])
     assert found == ("ConfigMapNotFound", f"{http}.caConfigMapRef: ConfigMap ca has no key k{ENDING}")

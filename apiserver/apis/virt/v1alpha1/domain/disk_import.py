@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -17,7 +18,11 @@ from apiserver.apis.virt.v1alpha1.domain.rules import Object, validate_amount
 
 MIN_SIZE: Final = quantity.parse("1Mi")
 MAX_SIZE: Final = quantity.parse("64Ti")
+MAX_OBJECT_KEY: Final = 1024
+"""Bytes of an object's key: S3 has no longer ones."""
 _HIDDEN: Final = "…"
+_BUCKET: Final = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
+_REGION: Final = re.compile(r"[a-z0-9-]{1,63}")
 _URL: Final = re.compile(r"[!-~]+")
 
 
@@ -52,10 +57,29 @@ class HTTPImport(Model):
     )
 
 
+class S3Import(Model):
+    """An image in an object store that speaks as Amazon S3 does."""
+
+    endpoint: str = Field(description="The address of the store, http or https. The bucket is asked for by path, not by host.")
+    bucket: str = Field(description="The bucket.")
+    key: str = Field(description="The key of the object.")
+    region: str | None = Field(None, description="The region that requests are signed for. Default us-east-1.")
+    secret_ref: SecretReference | None = Field(
+        None,
+        description="The Secret with credentials: accessKeyId, secretKey and, where there is one, sessionToken. Default: requests are not "
+        "signed, as for a public bucket.",
+    )
+    ca_config_map_ref: ConfigMapKey | None = Field(
+        None,
+        description="The certificates (PEM) of the authorities by which the store is verified. Default: those of virt-launcher's image.",
+    )
+
+
 class DiskImport(Model):
     """The image that is downloaded into a claim without one."""
 
-    http: HTTPImport | None = Field(None, description="From a web server. Required.")
+    http: HTTPImport | None = Field(None, description="From a web server. One of http and s3 is required.")
+    s3: S3Import | None = Field(None, description="From an object store.")
     checksum: str | None = Field(
         None,
         description="What the downloaded file must have: sha256: or sha512: and the digest in hexadecimal. Default: it is not looked at.",
@@ -69,27 +93,49 @@ class DiskImport(Model):
 def validate(given: Object, path: Path) -> list[FieldError]:
     """Return what is wrong with an import."""
     found: list[FieldError] = []
-    if not given.get("http"):
-        found.append(required(path.child("http"), "where the image is"))
-    else:
-        found += _validate_http(given["http"], path.child("http"))
+    kinds = [kind for kind in disk_imports.KINDS if given.get(kind) is not None]
+    if not kinds:
+        found.append(required(path.child(disk_imports.KINDS[0]), f"where the image is: one of {', '.join(disk_imports.KINDS)}"))
+    found += [forbidden(path.child(kind), f"may not be set together with {kinds[0]}") for kind in kinds[1:]]
+    for kind in kinds:
+        found += _VALIDATORS[kind](given[kind], path.child(kind))
     if (checksum := given.get("checksum")) is not None and not _is_checksum(checksum):
-        kinds = " or ".join(f"{name}: and {digits}" for name, digits in disk_imports.CHECKSUMS.items())
-        found.append(invalid(path.child("checksum"), checksum, f"must be {kinds} hexadecimal digits"))
+        wanted = " or ".join(f"{name}: and {digits}" for name, digits in disk_imports.CHECKSUMS.items())
+        found.append(invalid(path.child("checksum"), checksum, f"must be {wanted} hexadecimal digits"))
     if given.get("size") is not None:
         found += validate_amount(given["size"], MIN_SIZE, MAX_SIZE, path.child("size"))
     return found
 
 
 def _validate_http(given: Object, path: Path) -> list[FieldError]:
-    found = validate_url(given["url"], path.child("url"))
+    return validate_url(given["url"], path.child("url")) + _validate_references(given, given["url"], path)
+
+
+def _validate_s3(given: Object, path: Path) -> list[FieldError]:
+    found = validate_url(given["endpoint"], path.child("endpoint"))
+    if not found and any(each in given["endpoint"] for each in "?#"):
+        found.append(invalid(path.child("endpoint"), _HIDDEN, "must have no query"))
+    if not _BUCKET.fullmatch(given["bucket"]):
+        text = "must be 3 to 63 lower-case letters, digits, '.' or '-', and begin and end with a letter or digit"
+        found.append(invalid(path.child("bucket"), given["bucket"], text))
+    if not given["key"] or not given["key"].isprintable() or len(given["key"].encode()) > MAX_OBJECT_KEY:
+        found.append(invalid(path.child("key"), given["key"], f"must be 1 to {MAX_OBJECT_KEY} bytes of printable characters"))
+    elif any(each in (".", "..") for each in given["key"].split("/")):
+        found.append(invalid(path.child("key"), given["key"], "must not contain '.' or '..' between slashes"))
+    if (region := given.get("region")) is not None and not _REGION.fullmatch(region):
+        found.append(invalid(path.child("region"), region, "must be 1 to 63 lower-case letters, digits or '-'"))
+    return found + _validate_references(given, given["endpoint"], path)
+
+
+def _validate_references(given: Object, url: str, path: Path) -> list[FieldError]:
+    found: list[FieldError] = []
     if (secret := given.get("secretRef")) is not None:
         found += validate_object_name("Secret", secret["name"], path.child("secretRef", "name"))
     if (authorities := given.get("caConfigMapRef")) is not None:
         place = path.child("caConfigMapRef")
         found += validate_object_name("ConfigMap", authorities["name"], place.child("name"))
         found += validate_key(authorities.get("key"), place.child("key"))
-        if not given["url"].lower().startswith("https:"):
+        if not url.lower().startswith("https:"):
             found.append(forbidden(place, "needs a URL of https"))
     return found
 
@@ -110,6 +156,9 @@ def validate_url(url: str, path: Path) -> list[FieldError]:
     if not wrong and "@" in parts.netloc:
         wrong = "must not hold credentials: secretRef names the Secret that has them"
     return [invalid(path, _HIDDEN, wrong)] if wrong else []
+
+
+_VALIDATORS: Final[Mapping[str, Callable[[Object, Path], list[FieldError]]]] = {"http": _validate_http, "s3": _validate_s3}
 
 
 def _is_checksum(text: str) -> bool:

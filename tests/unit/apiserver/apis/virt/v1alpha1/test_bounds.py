@@ -38,6 +38,12 @@ def imported(url: str = "https://h/i", **fields: Any) -> dict[str, Any]:
     return disk(type="PersistentVolumeClaim", source={"name": "a", "import": {"http": {"url": url, **http}, **fields}, **source})
 
 
+def stored(**fields: Any) -> dict[str, Any]:
+    """A disk whose image is imported from an object store."""
+    s3 = {"endpoint": "https://h", "bucket": "abc", "key": "k", **fields}
+    return disk(type="PersistentVolumeClaim", source={"name": "a", "import": {"s3": s3}})
+
+
 IMPORT = "devices.disks[0].source.import"
 SHA256 = "0123456789abcdefABCDEF" + "0" * 42
 
@@ -409,6 +415,23 @@ def dedicated(**of: Any) -> dict[str, Any]:
             f"{IMPORT}.http.caConfigMapRef.key",
         ),
         (disks(imported()), disks(disk(type="PersistentVolumeClaim", source={"name": "a", "import": {}})), f"{IMPORT}.http"),
+        (disks(stored(endpoint="http://h:9000/")), disks(stored(endpoint="https://h/?x")), f"{IMPORT}.s3.endpoint"),
+        (disks(stored(endpoint="http://h/store")), disks(stored(endpoint="h")), f"{IMPORT}.s3.endpoint"),
+        (disks(stored(bucket="a.b")), disks(stored(bucket="ab")), f"{IMPORT}.s3.bucket"),
+        (disks(stored(bucket="a" * 63)), disks(stored(bucket="a" * 64)), f"{IMPORT}.s3.bucket"),
+        (disks(stored(bucket="a-1")), disks(stored(bucket="a/b")), f"{IMPORT}.s3.bucket"),
+        (disks(stored(key="ä/ b?c")), disks(stored(key="")), f"{IMPORT}.s3.key"),
+        (disks(stored(key="k" * 1024)), disks(stored(key="k" * 1025)), f"{IMPORT}.s3.key"),
+        (disks(stored(key="a..b")), disks(stored(key="a/../b")), f"{IMPORT}.s3.key"),
+        (disks(stored()), disks(stored(key="a\nb")), f"{IMPORT}.s3.key"),
+        (disks(stored(region="eu-1")), disks(stored(region="eu/1")), f"{IMPORT}.s3.region"),
+        (disks(stored(secretRef={"name": "s"})), disks(stored(secretRef={"name": ""})), f"{IMPORT}.s3.secretRef.name"),
+        (disks(stored()), disks(stored(endpoint="http://h", caConfigMapRef={"name": "c"})), f"{IMPORT}.s3.caConfigMapRef"),
+        (
+            disks(stored()),
+            disks(imported(s3={"endpoint": "https://h", "bucket": "abc", "key": "k"})),
+            f"{IMPORT}.s3",
+        ),
         (disks(imported()), disks(imported(source={"ephemeral": True})), "devices.disks[0].source.ephemeral"),
         (disks(imported()), disks(imported(source={"create": {"size": "1Gi"}})), "devices.disks[0].source.create"),
         (disks(imported()), disks(disk(type="EmptyDisk", source={"size": "1Gi", "import": {"http": {"url": "http://h/"}}})), IMPORT),
