@@ -101,12 +101,17 @@ class MemoryStorage:
         entries = tuple(found[:limit] if limit else found)
         return Page(entries, at, more=len(entries) < len(found), count=len(found))
 
+    def _first(self, start: str, end: str) -> Entry | None:
+        """Return the first entry from ``start`` on before ``end``."""
+        keys = self._keys[bisect_left(self._keys, start) : bisect_left(self._keys, end)]
+        return next((entry for key in keys if (entry := self._latest(key))), None)
+
     async def commit(self, conditions: Sequence[Condition], writes: Sequence[Put | Delete]) -> int:
         """Apply ``writes`` if all ``conditions`` hold; return the new revision."""
         check_size(writes)
         await self._turn()
         for condition in conditions:
-            entry = self._latest(condition.key)
+            entry = self._first(condition.key, condition.end) if condition.end else self._latest(condition.key)
             if (entry.mod_revision if entry else 0) != condition.mod_revision:
                 raise RevisionMismatch(condition.key, entry)
         revision = self._revision + 1

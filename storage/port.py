@@ -44,7 +44,7 @@ class StorageError(Exception):
 
 
 class RevisionMismatch(StorageError):
-    """A condition did not hold: ``key`` is now ``actual`` (None: absent)."""
+    """A condition did not hold: ``key`` is now ``actual`` (None: absent); of a range, ``actual`` is an entry in it."""
 
     def __init__(self, key: str, actual: Entry | None) -> None:
         super().__init__(f"revision of {key} is {actual.mod_revision if actual else 'none: it is absent'}")
@@ -86,10 +86,14 @@ class Entry:
 
 @dataclass(slots=True, unsafe_hash=True)
 class Condition:
-    """``key`` was last changed at ``mod_revision``; 0 means that it is absent."""
+    """``key`` was last changed at ``mod_revision``; 0 means that it is absent.
+
+    With ``end``: so was every key from ``key`` on before ``end``; it is of use with 0, which means that there is none.
+    """
 
     key: str
     mod_revision: int
+    end: str = ""
 
 
 @dataclass(slots=True, unsafe_hash=True)

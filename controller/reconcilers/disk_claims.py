@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from apiserver.apis.meta.objects import Object, dig, is_deleting, uid_of
-from apiserver.apis.virt import disk_imports
+from apiserver.apis.virt import disk_imports, disk_uses
 from apiserver.apis.virt.described import domain_of
 from apiserver.apis.virt.hardware import disks, filesystems, firmware
 
@@ -31,11 +31,11 @@ def missing(vm: Object, claims: Mapping[str, Object | None]) -> tuple[str, ...]:
 def contested(vm: Object, other: Object) -> tuple[str, ...]:
     """Return the claims that both machines cannot have at a time.
 
-    They have a disk of it that one of them writes to, or the same directory for their firmware's state, or it is a file system of one of
-    them and such a disk, or state, of the other. File systems are for sharing.
+    They have a disk of it and do not share it (:mod:`apiserver.apis.virt.disk_uses`), or the same directory for their firmware's state, or
+    it is a file system of one of them and such a disk, or state, of the other. File systems are for sharing.
     """
-    mine, theirs = _written(vm), _written(other)
-    of_disks = [claim for claim, writes in mine.items() if claim in theirs and (writes or theirs[claim])]
+    mine, theirs = disk_uses.uses(domain_of(vm)), disk_uses.uses(domain_of(other))
+    of_disks = [claim for claim, use in mine.items() if claim in theirs and disk_uses.clash(use, theirs[claim])]
     (state, _), same = _state(vm), _state(vm) == _state(other)
     of_both = (*of_disks, state) if same and state else tuple(of_disks)
     return tuple(dict.fromkeys((*of_both, *_seen_as_files(vm, other), *_seen_as_files(other, vm))))
@@ -43,9 +43,11 @@ def contested(vm: Object, other: Object) -> tuple[str, ...]:
 
 def _seen_as_files(vm: Object, other: Object) -> list[str]:
     """Return the claims of which a machine has files, where one of these is a disk or the firmware's state of another one."""
-    disks, state = _written(other), _state(other)[0]
+    disks, state = disk_uses.uses(domain_of(other)), _state(other)[0]
     return [
-        claim for claim, writes in _of_filesystems(domain_of(vm)).items() if claim == state or (claim in disks and (writes or disks[claim]))
+        claim
+        for claim, writes in _of_filesystems(domain_of(vm)).items()
+        if claim == state or (claim in disks and (writes or disks[claim] != "reads"))
     ]
 
 
@@ -64,17 +66,6 @@ def without_directory(vm: Object, claims: Mapping[str, Object | None]) -> str:
 def filesystems_on_devices(vm: Object, claims: Mapping[str, Object | None]) -> tuple[str, ...]:
     """Return the claims that shall be file systems of the guest and are devices."""
     return tuple(claim for claim in _of_filesystems(domain_of(vm)) if is_block(claims.get(claim)))
-
-
-def _written(vm: Object) -> dict[str, bool]:
-    """Return whether each claim's guest may write to it."""
-    defaulted = disks.defaulted(domain_of(vm))
-    return {claim: _writes(each) for each in defaulted if (claim := disks.claim_of(each))}
-
-
-def _writes(disk: Object) -> bool:
-    """Return whether the pod may write to a disk's claim: the guest, or the import of its image."""
-    return disk_imports.of(disk) is not None or not (disk["readOnly"] or disks.is_overlaid(disk))
 
 
 def imported_to_device(vm: Object, claims: Mapping[str, Object | None]) -> str:

@@ -190,9 +190,12 @@ def _let_end(seen: Observed, alive: tuple[Object, ...]) -> tuple[Action, ...]:
 
 
 def _hand_over(seen: Observed, pod: Object) -> tuple[Action, ...]:
+    if seen.rivals:  # which began in the same moment, and were handed over first
+        status = {**saying.status_of(seen), "conditions": _disks_lacking(seen, words.DISK_IN_USE, _in_use(seen))}
+        return saying.write(seen, status, Emit("Warning", words.DISK_IN_USE, _in_use(seen)))
     node = pod_state.node_of(pod)
     conditions = saying.ready(seen, "False", "GuestNotStarted", f"the pod runs on {node}; virt-handler starts the guest")
-    if words.waits_for_source(seen.vm):
+    if words.waits_for_source(seen.vm) or words.waits_for_claim(seen.vm):
         conditions = with_condition(conditions, _disks_ready(seen), now=times.to_rfc3339(seen.now))
     if words.waits_for_network(seen.vm):
         conditions = without_condition(conditions, words.NETWORK_READY)
@@ -309,7 +312,9 @@ def _record_end(seen: Observed, wish: power.Power) -> tuple[Action, ...]:
         "attempts": attempts.changed(seen.vm, current, end),
         "observedGeneration": saying.generation(seen),
     }
-    if words.waits_for_image(seen.vm) or words.waits_for_source(seen.vm):  # nobody looks for it any more
+    if any(
+        waits(seen.vm) for waits in (words.waits_for_image, words.waits_for_source, words.waits_for_claim)
+    ):  # nobody looks for it any more
         status["conditions"] = without_condition(status["conditions"], words.DISKS_READY)
     gone = (words.NETWORK_READY,) if words.waits_for_network(seen.vm) else ()
     for kind in (words.AGENT_CONNECTED, words.ACCESS_CREDENTIALS, words.FILESYSTEMS_READY, *gone):
@@ -362,9 +367,7 @@ def _start(seen: Observed, wish: power.Power) -> tuple[Action, ...]:
         message = f"PersistentVolumeClaim {claim} is a block device: source.import of a disk needs volume mode Filesystem"
         return _wait_for_disks(seen, words.CLAIM_WITHOUT_FILES, message)
     if seen.rivals:
-        held = one_line(", ".join(f"{claim} by virtual machine {other}" for claim, other in seen.rivals), pod_state.MAX_MESSAGE)
-        message = f"PersistentVolumeClaim in use: {held}; the virtual machine starts when that is off"
-        return _wait_for_disks(seen, words.DISK_IN_USE, message)
+        return _wait_for_disks(seen, words.DISK_IN_USE, _in_use(seen))
     if seen.missing_networks:
         return _wait_for_networks(seen, phases.PENDING)
     if dig(seen.vm, "spec", "nodeName") in seen.silence.missing:
@@ -375,6 +378,11 @@ def _start(seen: Observed, wish: power.Power) -> tuple[Action, ...]:
     if namesakes := tuple(each for each in seen.pods if name_of(each) == name):  # over: the deletion makes room
         return (*_delete_all(namesakes), LookAgain(MIN_LOOK_SECONDS))
     return (*_clean_up(seen), *_begin(seen, wish))
+
+
+def _in_use(seen: Observed) -> str:
+    held = one_line(", ".join(f"{claim} by virtual machine {other}" for claim, other in seen.rivals), pod_state.MAX_MESSAGE)
+    return f"PersistentVolumeClaim in use: {held}; the virtual machine starts when that is off"
 
 
 def _say_pause(seen: Observed, wish: power.Power) -> tuple[Action, ...]:

@@ -325,7 +325,7 @@ class VirtualMachines:
             lingers=lingers,
             rested=self._endings.rested(vm, now),
             namesakes=() if attempts.is_open(vm) else self._namesakes(vm),
-            rivals=() if attempts.is_open(vm) else self._rivals(vm),
+            rivals=self._rivals(vm),
             missing_networks=await networks.missing(self._client, vm) if networks.is_to_look(vm) else (),
             mount_events=await self._mount_events(vm, pods, now),
             nodes=() if attempts.is_open(vm) or not chosen_cpu.is_to_choose(vm) else tuple(self._informers.nodes.list()),
@@ -348,8 +348,15 @@ class VirtualMachines:
                 yield from self._informers.vms.by_index(BY_CLAIM, key)
 
     def _rivals(self, vm: Object) -> tuple[tuple[str, str], ...]:
+        """Return who is in the way of a start: whoever has a pod; and in the way of a guest, once there is a pod: who has a guest.
+
+        Two that began at the same moment must not wait for each other. That only one of them gets its guest is virt-api's to keep.
+        """
+        if attempts.is_open(vm) and phases.phase_of(vm) != phases.SCHEDULING:
+            return ()
+        in_the_way = phases.WITH_GUEST if attempts.is_open(vm) else phases.WITH_POD
         found = (each for key in claims_of_vm(vm) for each in islice(self._informers.vms.by_index(BY_CLAIM, key), MAX_NAMESAKES))
-        others = {name_of(each): each for each in found if uid_of(each) != uid_of(vm) and phases.phase_of(each) in phases.WITH_POD}
+        others = {name_of(each): each for each in found if uid_of(each) != uid_of(vm) and phases.phase_of(each) in in_the_way}
         return tuple((claim, name) for name, other in others.items() for claim in disk_claims.contested(vm, other))
 
     def _namesakes(self, vm: Object) -> tuple[str, ...]:

@@ -195,7 +195,11 @@ class EtcdStorage:
             compare.key = key
             compare.target = rpc.Compare.MOD
             compare.mod_revision = condition.mod_revision
-            request.failure.add().request_range.key = key
+            read = request.failure.add().request_range
+            read.key = key
+            if condition.end:
+                compare.range_end = read.range_end = self._keys.inner(condition.end)
+                read.limit = 1
         for write in writes:
             key = self._keys.inner(write.key)
             match write:

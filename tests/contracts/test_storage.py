@@ -112,6 +112,19 @@ async def test_2_a_condition_may_be_on_a_key_that_is_not_written(store: Storage)
         await store.commit([Condition("lock", lock)], [Put("a", b"2")])
 
 
+async def test_2_a_condition_may_be_that_a_range_is_empty(store: Storage) -> None:
+    empty = Condition("a/", 0, end="a0")
+    await store.commit([empty], [Put("a", b"before"), Put("a0", b"after")])
+    first = await store.commit([empty], [Put("a/1", b"in")])
+    await store.commit([Condition("a/", 0, end="a/1"), Condition("a/10", 0, end="a0")], [Put("a/2", b"in, too"), Put("b", b"x")])
+    with pytest.raises(RevisionMismatch) as caught:
+        await store.commit([Condition("b0", 0), empty], [Put("c", b"x")])
+    assert (caught.value.key, caught.value.actual) == ("a/", Entry("a/1", b"in", first, first))
+    assert await store.get("c") is None
+    await store.commit([], [Delete("a/1"), Delete("a/2")])
+    await store.commit([empty], [Put("c", b"x")])
+
+
 async def test_2_one_of_many_concurrent_commits_on_the_same_revision_wins(store: Storage) -> None:
     revision = await put(store, "a")
     won: list[int] = []

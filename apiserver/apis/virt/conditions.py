@@ -34,7 +34,7 @@ CLAIM_NOT_FOUND: Final = "ClaimNotFound"
 CLAIM_WITHOUT_FILES: Final = "ClaimIsBlock"
 """Reason of DisksReady=False, by virt-controller: the claim for the firmware's state, for a file system, or for an import, has none."""
 DISK_IN_USE: Final = "DiskInUse"
-"""Reason of DisksReady=False, by virt-controller: a machine that is on has one of the claims, and one of the two writes to it."""
+"""Reason of DisksReady=False, by virt-controller: a machine that is on has one of the claims, and the two may not have it at once."""
 DISK_IMAGE_NOT_FOUND: Final = "DiskImageNotFound"
 """Reason of DisksReady=False, by virt-handler: the claim is mounted, and whoever fills it has not made its image yet."""
 IMPORTING: Final = "Importing"
@@ -95,3 +95,9 @@ def waits_for_source(vm: Mapping[str, Any]) -> bool:
     """Return whether the pod of a machine waits for a Secret or ConfigMap."""
     found = objects.condition(objects.dig(vm, "status", "conditions"), DISKS_READY)
     return found is not None and found.get("status") == "False" and found.get("reason") in NOT_FOUND_OF.values()
+
+
+def waits_for_claim(vm: Mapping[str, Any]) -> bool:
+    """Return whether a machine waits until another one has given up a claim."""
+    found = objects.condition(objects.dig(vm, "status", "conditions"), DISKS_READY)
+    return found is not None and found.get("status") == "False" and found.get("reason") == DISK_IN_USE

@@ -282,6 +282,14 @@ class Strategy:
         del obj
         return frozenset()
 
+    def shares(self, obj: Object) -> frozenset[tuple[str, str]]:
+        """Return claims that objects of one group may hold at once, and nobody beside them: pairs of claim and group.
+
+        Neither has a ``/`` at its end or is the beginning of another up to a ``/``.
+        """
+        del obj
+        return frozenset()
+
     def claim_taken(self, obj: Object, claim: str, holder: str, held_by: Object | None) -> str:
         """Return the message of the Conflict when ``claim`` is held by the object named ``holder`` (``namespace/name``).
 

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Awaitable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeAlias
 
 from apiserver.apis.meta.errors import Conflict, Details, InternalError, RequestEntityTooLarge, ServiceUnavailable, Timeout
 from apiserver.apis.meta.objects import Object, name_of, namespace_of
@@ -21,6 +21,11 @@ from storage.port import Condition, Delete, Entry, Put, RevisionMismatch, Storag
 logger = logging.getLogger(__name__)
 
 _RETRY: Final = Details(retry_after_seconds=1)
+ALONE: Final = ""
+"""In place of a group: the claim is its holder's alone."""
+Claims: TypeAlias = frozenset[tuple[str, str]]
+"""Pairs of a claim and the group that shares it."""
+NOTHING: Final[Claims] = frozenset()
 
 
 class ClaimTaken(Conflict):
@@ -83,7 +88,7 @@ class Transactions:
             Overtaken: the key is taken.
             Conflict: a claim is.
         """
-        return self._commit(key, 0, (obj, value), frozenset(), obj, repeatable=repeatable)
+        return self._commit(key, 0, (obj, value), NOTHING, obj, repeatable=repeatable)
 
     def replace(self, item: Item, new: Object, value: bytes, *, repeatable: bool) -> Awaitable[int]:
         """Store ``new``, as ``value``, in place of ``item``; ``repeatable`` as for ``create``.
@@ -92,7 +97,7 @@ class Transactions:
             Overtaken: somebody wrote since.
             Conflict: a claim is taken.
         """
-        return self._commit(item.key, item.revision, (new, value), self._strategy.claims(item.object), new, repeatable=repeatable)
+        return self._commit(item.key, item.revision, (new, value), self._claims(item.object), new, repeatable=repeatable)
 
     def remove(self, item: Item) -> Awaitable[int]:
         """Remove an object and its claims.
@@ -100,7 +105,7 @@ class Transactions:
         Raises:
             Overtaken: somebody wrote since.
         """
-        return self._commit(item.key, item.revision, None, self._strategy.claims(item.object), item.object, repeatable=True)
+        return self._commit(item.key, item.revision, None, self._claims(item.object), item.object, repeatable=True)
 
     async def remove_unread(self, entry: Entry) -> None:
         """Remove what cannot be decoded; claims that it may hold are left.
@@ -116,27 +121,30 @@ class Transactions:
 
     async def check_claims(self, key: str, old: Object | None, new: Object) -> None:
         """Raise the Conflict that a commit would meet (for a dry run)."""
-        held = self._strategy.claims(old) if old is not None else frozenset()
-        for claim in sorted(self._strategy.claims(new) - held):
-            with reading("read a claim"):
-                entry = await self._storage.get(self._claim_key(claim))
-            if entry is not None and entry.value.decode() != key:
-                raise await self._taken(new, claim, entry, is_new=old is None)
+        held = self._claims(old) if old is not None else NOTHING
+        for claim in sorted(self._claims(new) - held):
+            for condition in self._conditions(claim):
+                with reading("read a claim"):
+                    found = await self._first(condition)
+                if found is not None and found.value.decode() != key and await self._unused(claim, found) is None:
+                    raise await self._taken(new, claim[0], found, is_new=old is None)
 
     async def _commit(
-        self, key: str, revision: int, new: tuple[Object, bytes] | None, held: frozenset[str], about: Object, *, repeatable: bool
+        self, key: str, revision: int, new: tuple[Object, bytes] | None, held: Claims, about: Object, *, repeatable: bool
     ) -> int:  # fmt: skip
-        wanted = self._strategy.claims(new[0]) if new is not None else frozenset()
+        wanted = self._claims(new[0]) if new is not None else NOTHING
         ours: set[str] = set()  # claims that storage says are this object's, though the strategy did not know
         while True:
-            gained: dict[str, str] = {}
+            gained: dict[str, tuple[str, str]] = {}  # by the key of a condition
             conditions = [Condition(key, revision)]
             writes: list[Put | Delete] = [Put(key, new[1]) if new is not None else Delete(key)]
             if wanted != held:
-                gained = {self._claim_key(claim): claim for claim in wanted - held}
-                conditions += [Condition(each, 0) for each in gained if each not in ours]
-                writes += [Put(each, key.encode()) for each in gained]
-                writes += [Delete(self._claim_key(claim)) for claim in held - wanted]
+                for claim in wanted - held:
+                    found = [each for each in self._conditions(claim) if each.key not in ours]
+                    conditions += found
+                    gained |= {each.key: claim for each in found}
+                writes += [Put(self._key_of(claim, key), key.encode()) for claim in wanted - held]
+                writes += [Delete(self._key_of(claim, key)) for claim in held - wanted]
             try:
                 return await self._storage.commit(conditions, writes)
             except RevisionMismatch as mismatch:
@@ -144,9 +152,10 @@ class Transactions:
                     raise Overtaken(mismatch.actual) from None
                 if mismatch.actual is None:
                     continue  # given up in this moment
-                if mismatch.actual.value.decode(errors="replace") != key:
-                    raise await self._taken(about, gained[mismatch.key], mismatch.actual, is_new=not revision) from None
-                ours.add(mismatch.key)
+                if mismatch.actual.key == mismatch.key and mismatch.actual.value.decode(errors="replace") == key:
+                    ours.add(mismatch.key)
+                elif not await self._clear(gained[mismatch.key], mismatch.actual):
+                    raise await self._taken(about, gained[mismatch.key][0], mismatch.actual, is_new=not revision) from None
             except TooLarge as error:
                 raise RequestEntityTooLarge(f"{self._name(about)} is too large for storage: {error}") from error
             except Unavailable as error:
@@ -156,6 +165,49 @@ class Transactions:
                     f"{doing}: storage did not answer, the write may have happened", _RETRY if repeatable else Details()
                 ) from error
 
+    def _claims(self, obj: Object) -> Claims:
+        return frozenset((claim, ALONE) for claim in self._strategy.claims(obj)) | self._strategy.shares(obj)
+
+    def _conditions(self, claim: tuple[str, str]) -> list[Condition]:
+        """Return what has to be so before a claim can be taken: nobody has it alone, and nobody of another group has it."""
+        key, group = self._claim_key(claim[0]), claim[1]
+        if group == ALONE:
+            return [Condition(key, 0), Condition(f"{key}/", 0, end=f"{key}0")]  # 0 is what follows / in ASCII
+        return [Condition(key, 0), Condition(f"{key}/", 0, end=f"{key}/{group}/"), Condition(f"{key}/{group}0", 0, end=f"{key}0")]
+
+    def _key_of(self, claim: tuple[str, str], holder: str) -> str:
+        """Return the key that stands for a claim of the object with the key ``holder``: in a group each has its own."""
+        key, group = self._claim_key(claim[0]), claim[1]
+        return key if group == ALONE else f"{key}/{group}/{_name_in(holder)}"
+
+    async def _first(self, condition: Condition) -> Entry | None:
+        if not condition.end:
+            return await self._storage.get(condition.key)
+        page = await self._storage.range(condition.key.rpartition("/")[0] + "/", start=condition.key, limit=1)
+        return page.entries[0] if page.entries and page.entries[0].key < condition.end else None
+
+    async def _unused(self, claim: tuple[str, str], entry: Entry) -> Condition | None:
+        """Return what is so of the holder of a claim if that does not hold it: a version that knew no claims may have written it last."""
+        holder = entry.value.decode(errors="replace")
+        try:
+            stored = await self._storage.get(holder)
+            held = self._claims(codec.decode(self._strategy, stored).object) if stored is not None else NOTHING
+        except (Unavailable, *DECODING_ERRORS):
+            return None
+        if any(each[0] == claim[0] and self._key_of(each, holder) == entry.key for each in held):
+            return None
+        return Condition(holder, stored.mod_revision if stored is not None else 0)
+
+    async def _clear(self, claim: tuple[str, str], entry: Entry) -> bool:
+        """Remove a claim that nobody holds, provided that nothing changes meanwhile; return whether that was so."""
+        if (unused := await self._unused(claim, entry)) is None:
+            return False
+        try:
+            await self._storage.commit([Condition(entry.key, entry.mod_revision), unused], [Delete(entry.key)])
+        except (RevisionMismatch, Unavailable):
+            return False
+        return True
+
     def _claim_key(self, claim: str) -> str:
         return claim_key(self._root, self._strategy.resource, claim)
 
@@ -164,7 +216,7 @@ class Transactions:
 
     async def _taken(self, obj: Object, claim: str, holder: Entry, *, is_new: bool) -> ClaimTaken:
         key = holder.value.decode(errors="replace")
-        why = self._strategy.claim_taken(obj, claim, "/".join(key.split("/")[-2:]), await self._find(key))
+        why = self._strategy.claim_taken(obj, claim, _name_in(key), await self._find(key))
         name = is_new and obj["metadata"].get("generateName")  # nobody has heard of the name that was made of it
         return ClaimTaken(self._strategy.resource, name or name_of(obj), why)
 
@@ -175,3 +227,8 @@ class Transactions:
             return codec.decode(self._strategy, entry).object if entry is not None else None
         except (Unavailable, *DECODING_ERRORS):
             return None
+
+
+def _name_in(key: str) -> str:
+    """Return ``namespace/name`` of the object with this key."""
+    return "/".join(key.split("/")[-2:])

@@ -355,6 +355,31 @@ async def test_the_second_machine_with_a_claim_waits_until_the_first_is_off(api:
     await cluster.until(lambda: cluster.phase("second") == "Scheduling", "the second start")
 
 
+async def test_of_two_machines_that_have_pods_the_one_with_the_guest_is_waited_for(api: FakeAPI, cluster: Cluster) -> None:
+    """Two virt-controllers made a pod each, in the same moment: virt-api takes one hand-over."""
+    disk = {"name": "root", "type": "PersistentVolumeClaim", "source": {"name": "data"}}
+    other = {"name": "root", "type": "PersistentVolumeClaim", "source": {"name": "other"}}
+    for claim in ("data", "other"):
+        await api.put(CLAIMS, {"metadata": {"name": claim, "namespace": "ns"}, "spec": {"accessModes": ["ReadWriteMany"]}})
+    await api.put(VMS, a_vm("first", domain={"memory": {"guest": "64Mi"}, "devices": {"disks": [other]}}))
+    await api.put(VMS, a_vm("second", domain={"memory": {"guest": "64Mi"}, "devices": {"disks": [disk]}}))
+    pods = [await cluster.pod(name=name) for name in ("first", "second")]
+    await cluster.until(lambda: {cluster.phase("first"), cluster.phase("second")} == {"Scheduling"}, "both starts")
+
+    def as_if_it_had_been_so(obj: dict[str, Any]) -> None:
+        obj["spec"]["domain"]["devices"]["disks"] = [disk]
+        obj["status"]["attempts"][-1]["generation"] = obj["metadata"]["generation"] + 1  # so that it is not outdated
+
+    await api.edit(VMS, "ns", "first", as_if_it_had_been_so)
+    await cluster.start_pod(pods[0])
+    await cluster.until(lambda: cluster.phase("first") == "Scheduled", "the first guest")
+    await cluster.start_pod(pods[1])
+    await cluster.until(lambda: "DiskInUse" in cluster.events(), "an event")
+    assert cluster.phase("second") == "Scheduling"
+    await cluster.end_pod(pods[0])
+    await cluster.until(lambda: cluster.phase("second") == "Scheduled", "the second guest")
+
+
 async def test_a_pod_that_is_refused_is_said_once(api: FakeAPI, cluster: Cluster) -> None:
     def refuse(collection: str, obj: dict[str, Any]) -> None:
         if collection == PODS:

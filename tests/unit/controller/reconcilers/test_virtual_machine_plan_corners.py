@@ -308,6 +308,23 @@ def test_a_claim_without_a_file_system_cannot_be_shared_as_one() -> None:
     assert "CreatePod" not in kinds(actions)
 
 
+def test_a_pod_is_not_handed_over_while_another_machine_has_a_guest_on_its_disk() -> None:
+    vm = a_vm(phase="Scheduling", attempts=[an_attempt()])
+    write, told = plan(seen(vm, a_pod(), rivals=(("data", "other"),)))
+    status = written((write,))
+    words = "PersistentVolumeClaim in use: data by virtual machine other; the virtual machine starts when that is off"
+    assert (status["phase"], told) == ("Scheduling", Emit("Warning", "DiskInUse", words))
+    waiting = {**vm, "status": status}
+    assert summary.word({**waiting, "spec": {**vm["spec"], "runStrategy": "Always"}}) == "DiskInUse"
+    assert plan(seen(waiting, a_pod(), rivals=(("data", "other"),))) == ()
+
+    handed = written(plan(seen(waiting, a_pod())))
+    assert handed["phase"] == "Scheduled"
+    assert (condition(handed["conditions"], "DisksReady") or {})["status"] == "True"
+    ended = written(plan(seen(waiting, a_pod(phase="Failed", exit_code=1))))
+    assert condition(ended["conditions"], "DisksReady") is None
+
+
 def test_a_claim_without_a_file_system_cannot_keep_the_state_of_the_firmware() -> None:
     firmware = {"bootloader": {"efi": {"persistent": True}}, "persistentState": {"claimName": "State"}}
     claim = {"metadata": {"name": "state", "namespace": "default"}, "spec": {"accessModes": ["ReadWriteOnce"], "volumeMode": "Block"}}

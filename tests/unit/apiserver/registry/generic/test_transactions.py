@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 
 import pytest
@@ -29,7 +30,10 @@ class Holding(Strategy):
     singular = "lease"
 
     def claims(self, obj: Object) -> frozenset[str]:
-        return frozenset(obj["spec"])
+        return frozenset(each for each in obj["spec"] if "=" not in each)
+
+    def shares(self, obj: Object) -> frozenset[tuple[str, str]]:
+        return frozenset((claim, group) for each in obj["spec"] if "=" in each for claim, group in [each.split("=")])
 
 
 class Interrupted(UnreliableStorage):
@@ -63,6 +67,12 @@ class World:
 
     async def everything(self) -> dict[str, bytes]:
         return {each.key: each.value for each in (await self.storage.range("")).entries}
+
+
+async def found(world: World, key: str) -> Entry:
+    entry = await world.storage.get(key)
+    assert entry is not None
+    return entry
 
 
 def lease(key: str, *claims: str) -> Object:
@@ -202,7 +212,7 @@ async def test_a_dry_run_refuses_what_the_write_would_refuse_and_nothing_else(
     stored = await world.create(A)
     item = Item(A, stored.revision, lease(A, *old), b"created")
     if holder is not None:
-        await world.storage.commit([], [Put(key_of("x/1"), holder.encode())])
+        await world.storage.commit([], [Put(B, b"there"), Put(key_of("x/1"), holder.encode())])
     for attempt in (lambda: world.transactions.check_claims(A, item.object, lease(A, *new)), lambda: world.replace(item, *new)):
         if refused:
             with pytest.raises(ClaimTaken, match="x/1 is already held by ns/b"):
@@ -299,6 +309,99 @@ async def test_a_claim_that_is_given_up_in_this_moment_is_taken(world: World, mo
     await world.replace(other, "x/1")
     assert tries == 2
     assert await world.everything() == {B: b"replaced", key_of("x/1"): B.encode()}
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "together"),
+    [
+        ("x/1", "x/1", False),
+        ("x/1", "x/1=reads", False),
+        ("x/1=reads", "x/1", False),
+        ("x/1=reads", "x/1=reads", True),
+        ("x/1=reads", "x/1=shares", False),
+        ("x/1=shares", "x/1=reads", False),
+        ("x/1=reads", "x/10", True),
+        ("x/1=reads", "x/1-0=shares", True),
+        ("x/1=reads", "x/1=reads0", False),
+    ],
+)
+async def test_a_claim_is_shared_within_a_group_and_by_nobody_beside_it(world: World, first: str, second: str, *, together: bool) -> None:
+    holder, other = await world.create(A, first), await world.create(B)
+    for attempt in (lambda: world.transactions.check_claims(B, other.object, lease(B, second)), lambda: world.replace(other, second)):
+        if together:
+            await attempt()
+        else:
+            with pytest.raises(ClaimTaken, match="x/1 is already held by ns/a"):
+                await attempt()
+    if not together:
+        await world.transactions.remove(holder)
+        await world.replace(other, second)
+        await world.transactions.remove(Item(B, (await found(world, B)).mod_revision, lease(B, second), b""))
+        assert await world.everything() == {}
+
+
+async def test_of_several_who_share_a_claim_the_last_one_gives_it_up(world: World) -> None:
+    readers = [await world.create(key, "x/1=reads") for key in (A, f"{A}2", f"{A}3")]
+    other = await world.create(B)
+    for reader in readers:
+        with pytest.raises(ClaimTaken):
+            await world.replace(other, "x/1")
+        await world.transactions.remove(reader)
+    await world.replace(other, "x/1")
+    assert await world.everything() == {B: b"replaced", key_of("x/1"): B.encode()}
+
+
+async def test_one_of_two_who_want_a_claim_at_once_gets_it(world: World) -> None:
+    for wanted in (("x/1", "x/1"), ("x/1", "x/1=reads"), ("x/1=reads", "x/1=shares")):
+        items = [await world.create(A), await world.create(B)]
+        refused: list[str] = []
+
+        async def attempt(item: Item, claim: str, refused: list[str] = refused) -> None:
+            try:
+                await world.replace(item, claim)
+            except ClaimTaken:
+                refused.append(item.key)
+
+        async with asyncio.TaskGroup() as tasks:
+            for item, claim in zip(items, wanted, strict=True):
+                tasks.create_task(attempt(item, claim))
+        assert len(refused) == 1
+        await world.storage.commit([], [Delete(key) for key in await world.everything()])
+
+
+@pytest.mark.parametrize("left", ["x/1", "x/1=reads"])
+@pytest.mark.parametrize("wanted", ["x/1", "x/1=shares"])
+@pytest.mark.parametrize("stored", [b'{"metadata":{"name":"a"},"apiVersion":"example.com/v1","kind":"Lease","spec":["x/2"]}', None])
+async def test_a_claim_that_its_holder_gave_up_by_a_version_that_knew_none_is_taken(
+    world: World, left: str, wanted: str, stored: bytes | None
+) -> None:
+    await world.create(A, left)
+    await world.storage.commit([], [Put(A, stored) if stored is not None else Delete(A)])
+    await world.transactions.check_claims(B, None, lease(B, wanted))
+    await world.create(B, wanted)
+    kept = await world.everything()
+    assert B.encode() in kept.values()
+    assert [key for key, value in kept.items() if value == A.encode()] == []
+
+
+@pytest.mark.parametrize("left", ["x/1", "x/1=reads"])
+async def test_a_claim_is_not_taken_from_a_holder_that_takes_it_back_in_this_moment(world: World, left: str) -> None:
+    holder = await world.create(A, left)
+    claims = await world.everything()
+    await world.storage.commit([], [Delete(A)])
+    get = world.storage.get
+
+    async def and_then_it_is_back(key: str) -> Entry | None:
+        seen = await get(key)
+        if key == A and seen is None:
+            await world.storage.commit([], [Put(A, claims[A])])
+        return seen
+
+    world.storage.get = and_then_it_is_back  # type: ignore[method-assign]  # the store of this test alone
+    with pytest.raises(ClaimTaken):
+        await world.create(B, "x/1")
+    assert await world.everything() == claims
+    assert holder.key == A
 
 
 async def test_what_cannot_be_decoded_is_removed_only_as_it_was_read(world: World) -> None:
