@@ -13,7 +13,7 @@ from apiserver.apis.meta.objects import Object
 from apiserver.apis.virt import chosen_cpu, layout, phases, power
 from apiserver.apis.virt import conditions as words
 from apiserver.apis.virt.described import domain_of
-from apiserver.apis.virt.hardware import disks, graphics, vsock
+from apiserver.apis.virt.hardware import disks, graphics, network_disks, vsock
 from handler.network.binding import Interface
 from launcher.protocol import messages
 
@@ -125,6 +125,11 @@ def running(vm: Object, observed: messages.Status, interfaces: Sequence[Interfac
     status["attempts"] = _with_running_time(vm, old, stamp)
     for condition in _conditions(observed, domain, generation):
         status["conditions"] = objects.with_condition(status.get("conditions"), condition, now=stamp)
+    if silent := _silent_servers(vm, observed.servers_silent):
+        message = printable(f"{silent}; what the guest reads and writes there waits, or fails, until it does")
+        away: Object = {"type": words.DISKS_READY, "status": "False", "reason": words.DISK_SERVER_SILENT, "message": message}
+        away["observedGeneration"] = generation
+        return {**status, "conditions": objects.with_condition(status.get("conditions"), away, now=stamp)}
     return _with_disks_found(status, generation, stamp)
 
 
@@ -240,6 +245,22 @@ def waiting_for_images(vm: Object, names: Sequence[str], now: datetime) -> Objec
     ``names`` are the disks as the launcher names them: only those that the machine has are believed.
     """
     return waiting(vm, words.DISK_IMAGE_NOT_FOUND, printable(f"{_missing_images(vm, names)}; the guest starts when it appears"), now)
+
+
+def waiting_for_servers(vm: Object, names: Sequence[str], now: datetime) -> Object | None:
+    """Return the status while the pod waits for the servers of disks; None where the launcher waits for none of those.
+
+    ``names`` are the disks as the launcher names them: only those that the machine has are believed.
+    """
+    silent = _silent_servers(vm, names)
+    return waiting(vm, words.DISK_SERVER_SILENT, printable(f"{silent}; the guest starts when it does"), now) if silent else None
+
+
+def _silent_servers(vm: Object, names: Sequence[str]) -> str:
+    told = frozenset(names)  # of unknown length: only the machine's own disks are gone through
+    silent = [each for each in disks.defaulted(domain_of(vm)) if each["name"] in told and network_disks.is_network(each)]
+    places = {each["name"]: ", ".join(f"{host} port {port}" for host, port in network_disks.endpoints(each)) for each in silent}
+    return "; ".join(f"disk {each['name']!r}: {each['type']} server {places[each['name']]} does not answer" for each in silent)
 
 
 def waiting_for_room(vm: Object, message: str, now: datetime) -> Object:

@@ -266,6 +266,7 @@ class RunGuest:
         now = self._ports.clock.now()
         if refused.reason == "NotReady":
             waiting = guest_status.waiting_for_room(vm, str(refused), now) if refused.full else None
+            waiting = waiting or guest_status.waiting_for_servers(vm, refused.disks, now)
             status = waiting or guest_status.waiting_for_images(vm, refused.disks, now)
             if await self._write(vm, status):
                 found = objects.condition(status["conditions"], conditions.DISKS_READY) or {}

@@ -12,6 +12,7 @@ The domain is decided about by functions of frozen data (left) and carried out b
     life      the next step towards off; how a run ended        migrations  both sides; departure carries one out
                                                                 stopping    Shutdown, Destroy, SIGTERM
                                                                 suspension  Suspend, Resume
+                                                                servers     of disks: silent, and back
 
 Each on the right takes facts into the record and reads there, after every await anew, what is known; ``making`` bounds what a SIGTERM
 abandons. Only what runs by itself calls back: console, the guest's ``agent``, a departure's progress.

@@ -276,6 +276,11 @@ def agent_answered(known: Known, agent: messages.AgentStatus, interfaces: tuple[
     return _with_status(known, agent=agent, interfaces=interfaces)
 
 
+def servers_silent(known: Known, names: tuple[str, ...]) -> Known:
+    """Return what is known after a look at the servers of disks: those whose server does not answer."""
+    return _with_status(known, servers_silent=names)
+
+
 def keys_told(known: Known, status: messages.AuthorizedKeysStatus) -> Known:
     """Return what is known once it was tried to set public keys in the guest."""
     return _with_status(known, authorized_keys=status)

@@ -23,6 +23,7 @@ from launcher.main.migrations import Migrations
 from launcher.main.ports import Ports
 from launcher.main.preparation import Preparation
 from launcher.main.record import Record
+from launcher.main.servers import Servers
 from launcher.main.starting import Start
 from launcher.main.stopping import Stop
 from launcher.main.suspension import Suspension
@@ -68,6 +69,7 @@ class Pod:
         self._imports = Imports(children, self._record)
         self._start = Start(hypervisor, self._watch, self.console, self.ports, self._making)
         self._suspension = Suspension(hypervisor, self._watch)
+        self._servers = Servers(self._watch, self._suspension)
         self._migrations = Migrations(hypervisor, self._watch, self._making)
         self._stop = Stop(hypervisor, self._watch, self._migrations)
         self.reads: Mapping[str, Tell] = {guestinfo.NAME: self._guest_info, told.NAME: self._domain_xml}
@@ -84,7 +86,7 @@ class Pod:
             group.create_task(self._migrations.run())
             tasks = [
                 group.create_task(part.run())
-                for part in (self._watch, self._stop, self._agent, self._keys, self._imports, self._filesystems)
+                for part in (self._watch, self._stop, self._agent, self._keys, self._imports, self._filesystems, self._servers)
             ]
             await self._record.over.wait()
             for task in tasks:

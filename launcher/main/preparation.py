@@ -12,7 +12,7 @@ from launcher.domain import document, filling, passed_through
 from launcher.domain.definition import Definition, Tap
 from launcher.domain.values import InvalidSpecification
 from launcher.hypervisor.port import Hypervisor, HypervisorError, OperationTimeout, Unavailable
-from launcher.main import blank_disks, files, firmware_state, made_disks, processors, virtiofs, zones
+from launcher.main import blank_disks, files, firmware_state, made_disks, processors, servers, virtiofs, zones
 from launcher.main.children import Children, CommandFailed
 from launcher.main.virtiofs import Filesystems
 from launcher.protocol import messages
@@ -62,6 +62,7 @@ class Preparation:
         if not arriving:
             await asyncio.to_thread(blank_disks.create, machine.domain)
         found = await asyncio.to_thread(files.look, machine.domain)
+        await servers.require(machine.domain)
         taps = {each.name: Tap(each.mac, each.tap, each.model, each.name) for each in machine.interfaces}
         await asyncio.to_thread(zones.require, machine.domain)
         own = await asyncio.to_thread(processors.look, machine.domain)

@@ -341,6 +341,8 @@ class Status:
     """Newest last, at most four."""
     imports: tuple[ImportStatus, ...] = ()
     """Imports that ``Import`` asked for, in the machine's order; none of images that were there."""
+    servers_silent: tuple[str, ...] = ()
+    """Names of disks to whose server there is no connection, and none can be made."""
     not_migratable: str = ""
     """Why a migration would be refused; empty when nothing is known to stand in its way."""
 

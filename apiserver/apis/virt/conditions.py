@@ -43,6 +43,8 @@ IMPORT_FAILED: Final = "ImportFailed"
 """Reason of DisksReady=False, by virt-handler: that did not succeed, and is tried again."""
 CLAIM_TOO_SMALL: Final = "ClaimTooSmall"
 """Reason of DisksReady=False, by virt-handler: a claim has too little room for the blank disk that is to be created in it."""
+DISK_SERVER_SILENT: Final = "DiskServerSilent"
+"""Reason of DisksReady=False, by virt-handler: the server of a disk does not answer; before the start the pod waits for it."""
 NOT_FOUND_OF: Final[Mapping[str, str]] = {"Secret": "SecretNotFound", "ConfigMap": "ConfigMapNotFound"}
 """Reasons of DisksReady=False by what the kubelet misses, by virt-controller: the pod waits for it, or for a key of it."""
 DISKS_FOUND: Final = "Found"
@@ -76,11 +78,11 @@ def paused(message: str) -> str:
     return f"paused: {message}" if message else "paused"
 
 
-_OF_IMAGES: Final = frozenset({DISK_IMAGE_NOT_FOUND, CLAIM_TOO_SMALL, IMPORTING, IMPORT_FAILED})
+_OF_IMAGES: Final = frozenset({DISK_IMAGE_NOT_FOUND, CLAIM_TOO_SMALL, IMPORTING, IMPORT_FAILED, DISK_SERVER_SILENT})
 
 
 def waits_for_image(vm: Mapping[str, Any]) -> bool:
-    """Whether the pod of a machine waits for the image of a disk to appear in its claim, or to be imported, or for room to create one."""
+    """Whether the pod of a machine waits for the image of a disk to appear or be imported, for room for it, or for a disk's server."""
     found = objects.condition(objects.dig(vm, "status", "conditions"), DISKS_READY)
     return found is not None and found.get("status") == "False" and found.get("reason") in _OF_IMAGES
 

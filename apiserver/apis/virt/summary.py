@@ -25,6 +25,7 @@ PANICKED: Final = "Panicked"
 BACK_OFF: Final = "CrashLoopBackOff"
 """Also the reason of Ready=False while the next attempt is waited with."""
 WAITING_FOR_IMAGE: Final = "WaitingForImage"
+WAITING_FOR_SERVER: Final = "WaitingForServer"
 MAX_REASON: Final = 160
 """Characters of the reason in a table."""
 
@@ -35,6 +36,7 @@ _WORDS: Final[Mapping[str, str]] = MappingProxyType(
         "Unschedulable": "ErrorUnschedulable",
         conditions.CLAIM_NOT_FOUND: "ErrorPvcNotFound",
         conditions.DISK_IMAGE_NOT_FOUND: WAITING_FOR_IMAGE,
+        conditions.DISK_SERVER_SILENT: WAITING_FOR_SERVER,
         "NotUsable": "DiskNotUsable",
     }
 )

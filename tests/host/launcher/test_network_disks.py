@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from launcher.protocol import messages
-from tests.host.launcher.sandbox import Launcher, a_machine, wait_for
+from tests.host.launcher.sandbox import Launcher, a_machine
 from tests.host.launcher.servers import IscsiTarget, NbdServer
 
 pytestmark = [pytest.mark.host, pytest.mark.timeout(300)]
@@ -59,15 +59,16 @@ def test_a_guest_reads_and_writes_disks_of_servers(start: Callable[[], Launcher]
             domain = client.until(paused_by_a_fault, seconds=120).domain
             assert domain is not None
             assert domain.detail == "disk 'data': I/O error"
+            client.until(lambda status: status.servers_silent == ("data",))
             server.start()
-            # QEMU connects again in the background, when a request finds the connection broken
-            wait_for(lambda: isinstance(client.call(messages.Resume()), messages.Reply), 60, "the connection")
             assert viewer.expect("COPIED 0", seconds=120)
             assert written.read_bytes().startswith(b"written-meanwhile")
 
             target.kill()
             viewer.type("echo to-unit-meanwhile | dd of=/dev/vdb conv=fsync; echo CO''PIED $?\n")
+            client.until(lambda status: status.servers_silent == ("unit",))
             target.start()
+            client.until(lambda status: status.servers_silent == ())
             assert viewer.expect("COPIED 0", seconds=120)
             assert units[1].read_bytes().startswith(b"to-unit-meanwhile")
 
@@ -80,3 +81,25 @@ def test_a_server_that_does_not_have_the_export_is_named(start: Callable[[], Lau
             answer = client.call(messages.Sync(a_machine(devices={"disks": [disk], "graphics": [], "interfaces": []})))
             assert isinstance(answer, messages.Refusal)
             assert (answer.reason, "elsewhere" in answer.message) == ("Failed", True), answer.message
+
+
+def test_a_server_that_is_not_there_yet_is_named_and_the_same_pod_starts_once_it_is(start: Callable[[], Launcher], tmp_path: Path) -> None:
+    server, target = NbdServer(an_image(tmp_path / "image", b"from-the-server")), IscsiTarget(an_image(tmp_path / "unit", b"from-the-unit"))
+    disks = [
+        {"name": "data", "type": "NBD", "source": {"host": "127.0.0.1", "port": server.port}},
+        {"name": "unit", "type": "ISCSI", "source": {"targetPortal": target.portal, "iqn": target.iqn, "lun": 1}},
+    ]
+    request = messages.Sync(a_machine(devices={"disks": disks, "graphics": [], "interfaces": []}))
+    pod = start()
+    with pod.client() as client, pod.console() as viewer:
+        answer = client.call(request)
+        assert isinstance(answer, messages.Refusal)
+        assert (answer.reason, answer.disks, answer.status.ending) == ("NotReady", ("data", "unit"), None)
+        with server:
+            answer = client.call(request)
+            assert isinstance(answer, messages.Refusal)
+            assert (answer.reason, answer.disks, answer.message) == ("NotReady", ("unit",), "disk 'unit': its server does not answer")
+            with target:
+                client.ask(request)
+                viewer.expect("GUEST-READY", seconds=120)
+                assert viewer.sh("head -c 15 /dev/vda; head -c 13 /dev/vdb") == "from-the-serverfrom-the-unit"

@@ -306,3 +306,41 @@ def test_only_disks_whose_image_is_missing_are_named() -> None:
 
     assert "PersistentVolumeClaim other;" in disks["message"]
     assert "disk0" not in disks["message"]
+
+
+def with_servers() -> dict[str, Any]:
+    vm = a_vm()
+    vm["spec"]["domain"]["devices"]["disks"] += [
+        {"name": "data", "type": "NBD", "source": {"host": "nbd.example"}},
+        {"name": "unit", "type": "ISCSI", "source": {"targetPortal": "[2001:db8::1]:860", "iqn": "iqn.2026-01.example:vms"}},
+    ]
+    return vm
+
+
+def test_a_wait_for_a_server_names_disk_and_server_and_is_written_once() -> None:
+    vm = with_servers()
+    status = guest_status.waiting_for_servers(vm, ("unit", "forged by the launcher", "disk0"), NOW)
+
+    assert status is not None
+    disks = objects.condition(status["conditions"], "DisksReady") or {}
+    assert (disks["status"], disks["reason"]) == ("False", "DiskServerSilent")
+    assert disks["message"] == "disk 'unit': ISCSI server 2001:db8::1 port 860 does not answer; the guest starts when it does"
+    assert conditions.waits_for_image({**vm, "status": status})
+    assert guest_status.waiting_for_servers({**vm, "status": status}, ("unit",), NOW + timedelta(minutes=1)) == status
+    assert guest_status.waiting_for_servers(vm, ("disk0",), NOW) is None
+
+
+def test_a_running_guest_whose_server_is_silent_is_told_with_its_disk_until_it_answers() -> None:
+    vm = with_servers()
+    status = guest_status.running(vm, replace(a_running(), servers_silent=("data", "forged")), WIRED, NOW)
+
+    disks = objects.condition(status["conditions"], "DisksReady") or {}
+    assert (disks["status"], disks["reason"], status["phase"]) == ("False", "DiskServerSilent", "Running")
+    assert disks["message"] == (
+        "disk 'data': NBD server nbd.example port 10809 does not answer; "
+        "what the guest reads and writes there waits, or fails, until it does"
+    )
+    assert objects.is_true(status["conditions"], "Ready")
+
+    back = guest_status.running({**vm, "status": status}, a_running(), WIRED, NOW)
+    assert objects.is_true(back["conditions"], "DisksReady")

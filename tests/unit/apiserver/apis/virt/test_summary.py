@@ -45,6 +45,7 @@ IS_PAUSED = {"type": "Paused", "status": "True", "reason": "Paused", "message": 
         (a_vm("Pending"), "Pending"),
         (a_vm("Scheduled", ready="GuestNotStarted", **GOES_ON), "Starting"),
         (a_vm("Scheduled", ready="DisksNotReady", disks="DiskImageNotFound", **GOES_ON), "WaitingForImage"),
+        (a_vm("Scheduled", ready="DisksNotReady", disks="DiskServerSilent", **GOES_ON), "WaitingForServer"),
         (a_vm("Scheduled", ready="DisksNotReady", disks="ClaimTooSmall", **GOES_ON), "ClaimTooSmall"),
         (a_vm("Scheduled", ready="GuestNotStarted", disks="NotUsable", **GOES_ON), "DiskNotUsable"),
         (a_vm("Running", **GOES_ON), "Running"),

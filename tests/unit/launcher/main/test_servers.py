@@ -1,0 +1,137 @@
+"""Servers of disks that do not answer: a start that waits for them, and a guest that goes on once they do."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from typing import Any
+
+import pytest
+
+from launcher.domain.states import State
+from launcher.main import servers
+from launcher.main.refusal import Refused
+from launcher.protocol import messages
+from tests.unit.launcher.main.world import NAME, World
+
+NBD: dict[str, Any] = {"name": "data", "type": "NBD", "source": {"host": "nbd.example"}}
+ISCSI: dict[str, Any] = {"name": "unit", "type": "ISCSI", "source": {"targetPortal": "192.0.2.1", "iqn": "iqn.2026-01.example:vms"}}
+MACHINE = messages.Machine(
+    "default",
+    "testvm",
+    "u-1",
+    {"memory": {"guest": "128Mi"}, "devices": {"disks": [NBD, ISCSI, {"name": "blank", "type": "EmptyDisk", "source": {"size": "1Mi"}}]}},
+    "qemu",
+    (),
+    0.4,
+)
+HEAD = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode"
+
+
+def connection(port: int, state: str = "01", address: str = "0100007F") -> str:
+    return f"   0: 0100007F:C350 {address}:{port:04X} {state} 00000000:00000000 00:00000000 00000000   107        0 1 1"
+
+
+class Answers:
+    """Servers that answer or do not."""
+
+    def __init__(self) -> None:
+        self.ports: set[int] = set()
+        self.connected: list[int] = []
+
+    async def any_answers(self, endpoints: tuple[tuple[str, int], ...]) -> bool:
+        await asyncio.sleep(0)
+        return any(port in self.ports for _, port in endpoints)
+
+    def tables(self) -> list[str]:
+        return ["\n".join([HEAD, *map(connection, self.connected)])]
+
+
+@pytest.fixture
+def answers(monkeypatch: pytest.MonkeyPatch, world: World) -> Answers:
+    found = Answers()
+    monkeypatch.setattr("launcher.main.servers._any_answers", found.any_answers)
+    monkeypatch.setattr("launcher.main.servers._tables", found.tables)
+    monkeypatch.setattr("launcher.main.servers.LOOK_SECONDS", 0.01)
+    monkeypatch.setattr("launcher.main.suspension.RELAPSE_SECONDS", 0)
+    assert world.status.domain is None
+    return found
+
+
+async def no_overlays(*_: object) -> None:
+    await asyncio.sleep(0)
+
+
+async def test_a_start_waits_for_the_servers_of_all_disks(world: World, answers: Answers, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("launcher.main.files.make_overlays", no_overlays)
+    for ports, missing in ((set(), ("data", "unit")), ({10809}, ("unit",))):
+        answers.ports = ports
+        with pytest.raises(Refused) as refused:
+            await world.pod.handle(messages.Sync(MACHINE))
+        assert (refused.value.reason, refused.value.disks, world.status.ending) == ("NotReady", missing, None)
+        assert "disk 'unit': its server does not answer" in str(refused.value)
+    assert world.hypervisor.created == []
+
+    answers.ports = {10809, 3260}
+    await world.pod.handle(messages.Sync(MACHINE))
+    assert len(world.hypervisor.created) == 1
+
+
+async def test_a_guest_goes_on_when_all_servers_that_stopped_it_are_back(
+    world: World, answers: Answers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("launcher.main.files.make_overlays", no_overlays)
+    answers.ports = {10809, 3260}
+    await world.pod.handle(messages.Sync(MACHINE))
+    answers.connected = [10809, 3260]
+    answers.ports = set()
+    await asyncio.sleep(0.05)
+    assert world.status.servers_silent == ()  # whoever has a connection need not be asked
+
+    answers.connected = []
+    await world.until(lambda: world.status.servers_silent == ("data", "unit"))
+    stop(world, ("vda", "I/O error"), ("vdb", "I/O error"))
+    answers.ports = {3260}
+    await world.until(lambda: world.status.servers_silent == ("data",))
+    await asyncio.sleep(0.05)
+    assert world.hypervisor.domains[NAME].state is State.PAUSED
+
+    answers.ports = {10809, 3260}
+    await world.until(lambda: world.hypervisor.domains[NAME].state is State.RUNNING)
+    assert world.status.servers_silent == ()
+
+
+@pytest.mark.parametrize("errors", [(("vda", "I/O error"), ("vdc", "no space left")), ()], ids=["another disk too", "no disk"])
+async def test_what_servers_did_not_stop_they_do_not_let_go_on(
+    world: World, answers: Answers, monkeypatch: pytest.MonkeyPatch, errors: tuple[tuple[str, str], ...]
+) -> None:
+    monkeypatch.setattr("launcher.main.files.make_overlays", no_overlays)
+    answers.ports = {10809, 3260}
+    await world.pod.handle(messages.Sync(MACHINE))
+    stop(world, *errors)
+    await asyncio.sleep(0.1)
+    assert world.hypervisor.domains[NAME].state is State.PAUSED
+
+
+def stop(world: World, *errors: tuple[str, str]) -> None:
+    """Have errors of disks stop the guest."""
+    world.hypervisor.domains[NAME] = dataclasses.replace(world.hypervisor.domains[NAME], disk_errors=errors)
+    world.hypervisor.become(NAME, State.PAUSED, "I/O error")
+
+
+@pytest.mark.parametrize(
+    ("tables", "missing"),
+    [
+        ([HEAD], {"a", "b", "c"}),
+        (["\n".join([HEAD, connection(10809)])], {"a", "b", "c"}),
+        (["\n".join([HEAD, connection(10809), connection(3260)])], {"a", "b"}),
+        (["\n".join([HEAD, connection(10809)]), "\n".join([HEAD, connection(10809, address="0" * 31 + "1")])], {"c"}),
+        (["\n".join([HEAD, connection(10809), connection(10809, "08"), connection(3260, "02")])], {"a", "b", "c"}),
+        ([HEAD + "\ngarbage\n\n"], {"a", "b", "c"}),
+        ([], {"a", "b", "c"}),
+    ],
+)
+def test_only_established_connections_count(tables: list[str], missing: set[str]) -> None:
+    """The tables are those of proc_pid_net(5): remote address and port in hexadecimal, and 01 for a connection that is established."""
+    endpoints = {"a": (("one.example", 10809),), "b": (("two.example", 10809),), "c": (("192.0.2.1", 3260),)}
+    assert set(servers.disconnected(endpoints, tables)) == missing
