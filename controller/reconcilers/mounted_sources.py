@@ -17,7 +17,7 @@ from apiserver.apis.meta.lines import one_line
 from apiserver.apis.meta.objects import Object, dig
 from apiserver.apis.virt import access_credentials, cloud_init, disk_imports, service_accounts
 from apiserver.apis.virt import conditions as words
-from apiserver.apis.virt.hardware import disks, filesystems
+from apiserver.apis.virt.hardware import disks, filesystems, network_disks
 from controller.reconcilers import pod_state
 from controller.reconcilers.launcher_pods.access_credentials import volume as credential_volume
 from controller.reconcilers.launcher_pods.disks import volume as disk_volume
@@ -83,6 +83,8 @@ def _of_disk(disk: Object, volume: str, path: str) -> Iterable[Source]:
         yield from _of_import(disk, volume, f"{path}.import")
     elif disk.get("type") == cloud_init.SERVICE_ACCOUNT:
         yield Source(volume, cloud_init.CONFIG_MAP, service_accounts.AUTHORITY_CONFIG_MAP, service_accounts.AUTHORITY, path)
+    elif secret := network_disks.login_secret(disk):
+        yield from (Source(volume, cloud_init.SECRET, secret, key, f"{path}.secretRef") for key in network_disks.LOGIN_KEYS)
     elif disk.get("type") in cloud_init.TYPES:
         for datum in cloud_init.DATA:
             if (reference := cloud_init.reference(source, datum)) is not None:

@@ -178,6 +178,14 @@ class LibvirtHypervisor:
 
         await self._call(f"start domain {name}", create)
 
+    async def keep_secret(self, uuid: str, value: bytes) -> None:
+        """See the port."""
+
+        def keep(connection: libvirt.virConnect) -> None:
+            connection.secretDefineXML(facts.secret_xml(uuid)).setValue(value)
+
+        await self._call(f"keep secret {uuid}", keep)
+
     async def resume(self, name: str) -> None:
         """See the port."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from typing import Any, Final
-from xml.etree.ElementTree import Element
+from xml.etree.ElementTree import Element, SubElement, tostring
 
 from launcher.hypervisor.port import Progress
 
@@ -32,6 +32,14 @@ def cid(domain: Element) -> int:
     found = domain.find("devices/vsock/cid")
     address = found.get("address", "") if found is not None else ""
     return int(address) if address.isdecimal() else 0
+
+
+def secret_xml(uuid: str) -> str:
+    """Return the XML of a secret for a login to an iSCSI target: it is kept in memory, and no client can read its value."""
+    root = Element("secret", ephemeral="yes", private="yes")
+    SubElement(root, "uuid").text = uuid
+    SubElement(SubElement(root, "usage", type="iscsi"), "target").text = uuid
+    return tostring(root, encoding="unicode")
 
 
 def agent_answer(text: str) -> object:

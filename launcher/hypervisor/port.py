@@ -127,6 +127,9 @@ class Hypervisor(Protocol):
     async def create(self, name: str, xml: str, *, validate: bool = False) -> None:
         """Define the domain ``name`` and start it paused; ``validate``: once the XML fits libvirt's schema, where that is installed."""
 
+    async def keep_secret(self, uuid: str, value: bytes) -> None:
+        """Know a secret that the XML of domains names by this UUID, in place of one it knew; in memory alone, and tell it to no client."""
+
     async def resume(self, name: str) -> None:
         """Let the processors run."""
 

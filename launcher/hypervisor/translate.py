@@ -8,6 +8,7 @@ from typing import Final
 
 import libvirt
 
+from launcher.domain.network_disks import without_users
 from launcher.hypervisor import port
 
 _UNAVAILABLE: Final = frozenset(
@@ -39,7 +40,7 @@ def errors(doing: str) -> Iterator[None]:
     try:
         yield
     except libvirt.libvirtError as error:
-        message = f"{doing}: {_words(error)}"[:MAX_MESSAGE]
+        message = f"{doing}: {without_users(_words(error))}"[:MAX_MESSAGE]
         raise kind_of(error)(message) from error
 
 

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
+from launcher.domain.network_disks import without_users
+
 HARMLESS: Final = (
     b"Unable to open /dev/kvm",  # asked for before there is a guest; one that is to have KVM fails with QEMU's words
     b"Failed to get udev device for syspath '/sys/devices/virtual/dmi/id'",
@@ -56,7 +58,8 @@ def forwarding() -> Iterator[int]:
     def forward() -> None:
         for line in lines.feed(os.read(reader, READ_BYTES)):
             if worth_telling(line):
-                os.write(sys.stderr.fileno(), b"libvirtd: " + line[:MAX_LINE] + b"\n")
+                text = without_users(line.decode(errors="surrogateescape"))[:MAX_LINE]
+                os.write(sys.stderr.fileno(), f"libvirtd: {text}\n".encode(errors="surrogateescape"))
 
     loop.add_reader(reader, forward)
     try:

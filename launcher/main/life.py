@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
+from launcher.domain.network_disks import without_users
 from launcher.domain.states import State
 from launcher.hypervisor.port import Observation
 from launcher.protocol import messages
@@ -162,7 +163,7 @@ def termination_message(ending: messages.Ending | None) -> str:
 
 def last_lines(data: bytes) -> tuple[str, ...]:
     """Return the last lines of QEMU's log without libvirt's record of how it started QEMU, made safe to show."""
-    text = data.decode(errors="replace")
+    text = without_users(data.decode(errors="replace"))
     lines = ["".join(character for character in line if character.isprintable())[:300] for line in text.splitlines()]
     return tuple(line for line in lines if line.strip() and not _ours(line))[-MAX_LOG_LINES:]
 

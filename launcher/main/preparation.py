@@ -12,7 +12,7 @@ from launcher.domain import document, filling, passed_through
 from launcher.domain.definition import Definition, Tap
 from launcher.domain.values import InvalidSpecification
 from launcher.hypervisor.port import Hypervisor, HypervisorError, OperationTimeout, Unavailable
-from launcher.main import blank_disks, files, firmware_state, made_disks, processors, servers, virtiofs, zones
+from launcher.main import blank_disks, disk_secrets, files, firmware_state, made_disks, processors, servers, virtiofs, zones
 from launcher.main.children import Children, CommandFailed
 from launcher.main.virtiofs import Filesystems
 from launcher.protocol import messages
@@ -88,6 +88,7 @@ class Preparation:
         await firmware_state.prepare(self._children, machine.domain, machine.uid, identity)
         await self._filesystems.start(machine.domain)
         await self._wait_ready()
+        await disk_secrets.keep(self._hypervisor, machine.domain)
         return xml
 
     async def undo(self, name: str) -> None:

@@ -8,7 +8,7 @@ import time
 from typing import Final
 
 from launcher.hypervisor.port import DomainExists, Hypervisor
-from launcher.main import files, known, requests
+from launcher.main import disk_secrets, files, known, requests
 from launcher.main.console import Console
 from launcher.main.making import Making
 from launcher.main.ports import Ports
@@ -62,7 +62,8 @@ class Start:
         name = self._record.known.name
         xml = await self._making.preparation.prepare(request.machine)
         self._record.take(known.prepared, xml)
-        await self._hypervisor.create(name, xml, validate=bool(request.machine.domain_xml))
+        logins = await asyncio.to_thread(disk_secrets.logins, request.machine.domain)
+        await self._hypervisor.create(name, disk_secrets.revealed(xml, logins), validate=bool(request.machine.domain_xml))
         self._record.take(known.created)
         try:
             async with asyncio.timeout(CONSOLE_SECONDS):

@@ -14,6 +14,7 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
+import libvirt
 import pytest
 
 from apiserver.apis.virt import layout
@@ -227,6 +228,21 @@ async def test_without_an_agent_nobody_answers(hypervisor: Hypervisor, kind: str
         await hypervisor.ask_agent(NAME, "guest-info")
     with pytest.raises(DomainNotFound):
         await hypervisor.ask_agent("another", "guest-info")
+
+
+async def test_a_secret_is_known_in_place_of_an_older_one_and_told_to_nobody(hypervisor: Hypervisor, kind: str) -> None:
+    known = "11111111-2222-4333-8444-666666666666"
+    if kind == "test":  # libvirt's double has no secrets
+        with pytest.raises(OperationInvalid):
+            await hypervisor.keep_secret(known, b"one")
+        return
+    for value in (b"one", b"\x00\xfftwo"):
+        await hypervisor.keep_secret(known, value)
+    if isinstance(hypervisor, LibvirtHypervisor):
+        connection: Any = hypervisor._connection
+        assert connection.numOfSecrets() == 1
+        with pytest.raises(libvirt.libvirtError, match="private"):
+            connection.secretLookupByUUIDString(known).value()
 
 
 async def test_calls_may_overlap(hypervisor: Hypervisor, kind: str) -> None:

@@ -35,6 +35,8 @@ class FakeHypervisor:
         self.domains: dict[str, Observation] = {}
         self.created: list[str] = []
         """XML of every domain that was ever started."""
+        self.secrets: dict[str, bytes] = {}
+        """By their UUIDs."""
         self.calls: list[str] = []
         self.answers: dict[str, object] = {}
         """Answers of the guest agent by command; an exception is raised. It knows no other commands."""
@@ -74,6 +76,11 @@ class FakeHypervisor:
         sockets = root.find("devices/vsock/cid")
         cid = 0 if sockets is None else int(sockets.get("address") or FIRST_CID)
         self._put(Observation(name, identity, root.get("type", ""), State.PAUSED, "user", cid=cid))
+
+    async def keep_secret(self, uuid: str, value: bytes) -> None:
+        await self._step("keep secret")
+        self._fail()
+        self.secrets[uuid] = value
 
     async def resume(self, name: str) -> None:
         await self._step("resume")

@@ -16,7 +16,7 @@ from typing import Any, Final
 from apiserver.apis.meta.objects import controller_of, dig, name_of, namespace_of, uid_of
 from apiserver.apis.virt import access_credentials, attachments, cloud_init, disk_imports, phases, service_accounts
 from apiserver.apis.virt.described import domain_of
-from apiserver.apis.virt.hardware import disks, filesystems, firmware
+from apiserver.apis.virt.hardware import disks, filesystems, firmware, network_disks
 
 Object = Mapping[str, Any]
 
@@ -69,6 +69,8 @@ def _of_disk(disk: Object) -> Iterator[Content]:
         yield from (_FIELDS, Content(cloud_init.CONFIG_MAP, service_accounts.AUTHORITY_CONFIG_MAP))
     elif kind == disks.IMAGE:
         yield Content(kind, str(source.get("reference") or ""))
+    elif secret := network_disks.login_secret(disk):
+        yield Content(cloud_init.SECRET, secret)
     elif claim := disks.claim_of(disk):
         yield Content(disks.CLAIM, claim)
         yield from _of_import(disk)

@@ -121,7 +121,7 @@ def _disk(disk: Object, volume: str, claims: Claims, domain: Object) -> Needs:
     if disk.get("type") in cloud_init.MADE:
         return _of_made(disk, volume, domain)
     if network_disks.is_network(disk):
-        return over_network.needs(disk)
+        return over_network.needs(disk, volume)
     if disk.get("type") == disks.EMPTY or disks.is_empty_drive(disk):
         return Needs()
     claim, name = disks.claim_of(disk), disk["name"]

@@ -13,11 +13,21 @@ from tests.host.launcher.servers import IscsiTarget, NbdServer
 
 pytestmark = [pytest.mark.host, pytest.mark.timeout(300)]
 MIB = 1 << 20
+USER, PASSWORD = "initiator-7", "correct-horse-7"
 
 
 def an_image(path: Path, content: bytes) -> Path:
     path.write_bytes(content.ljust(4 * MIB, b"\0"))
     return path
+
+
+def mount_login(pod: Launcher, disk: str, password: str = PASSWORD) -> None:
+    """Have the login in the pod, as the kubelet mounts it."""
+    target = pod.sources / disk / "..now"
+    target.mkdir(parents=True)
+    for file, value in (("username", USER), ("password", password)):
+        (target / file).write_text(value)
+    (target.parent / "..data").symlink_to("..now")
 
 
 def paused_by_a_fault(status: messages.Status) -> bool:
@@ -27,8 +37,9 @@ def paused_by_a_fault(status: messages.Status) -> bool:
 def test_a_guest_reads_and_writes_disks_of_servers(start: Callable[[], Launcher], tmp_path: Path) -> None:
     written, kept = an_image(tmp_path / "written", b"from-the-server"), an_image(tmp_path / "kept", b"QFI\xfb-of-a-guest")
     units = [an_image(tmp_path / f"unit{each}", b"from-unit-%d" % each) for each in range(2)]
-    with NbdServer(written, "vm/disk-1") as server, NbdServer(kept) as other, IscsiTarget(*units) as target:
+    with NbdServer(written, "vm/disk-1") as server, NbdServer(kept) as other, IscsiTarget(*units, user=USER, password=PASSWORD) as target:
         unit = {"targetPortal": target.portal, "iqn": target.iqn, "lun": 2, "initiatorName": "iqn.2026-01.example:vm"}
+        unit["secretRef"] = {"name": "chap"}
         disks = [
             {"name": "data", "type": "NBD", "source": {"host": "127.0.0.1", "port": server.port, "export": "vm/disk-1"}},
             {
@@ -41,6 +52,7 @@ def test_a_guest_reads_and_writes_disks_of_servers(start: Callable[[], Launcher]
             {"name": "unit", "type": "ISCSI", "source": unit},
         ]
         pod = start()
+        mount_login(pod, "unit")
         with pod.client() as client, pod.console() as viewer:
             status = client.ask(messages.Sync(a_machine(devices={"disks": disks, "graphics": [], "interfaces": []})))
             assert status.not_migratable == ""
@@ -53,6 +65,13 @@ def test_a_guest_reads_and_writes_disks_of_servers(start: Callable[[], Launcher]
             assert viewer.sh("head -c 11 /dev/vdb; echo written-to-unit | dd of=/dev/vdb conv=fsync 2>/dev/null") == "from-unit-1"
             assert units[1].read_bytes().startswith(b"written-to-unit")
             assert "Initiator: iqn.2026-01.example:vm " in target.initiators()
+
+            shown = client.read("domainxml")
+            assert ('protocol="iscsi"' in shown, USER in shown, PASSWORD in shown) == (True, False, False)
+            (qemu,) = pod.qemu()
+            assert PASSWORD.encode() not in Path(f"/proc/{qemu}/cmdline").read_bytes()
+            files = [each for each in (*pod.run_directory.rglob("*"), pod.log) if each.is_file()]
+            assert [each for each in files if PASSWORD.encode() in each.read_bytes()] == []
 
             server.kill()
             viewer.type("echo written-meanwhile | dd of=/dev/vda conv=fsync; echo CO''PIED $?\n")
@@ -103,3 +122,27 @@ def test_a_server_that_is_not_there_yet_is_named_and_the_same_pod_starts_once_it
                 client.ask(request)
                 viewer.expect("GUEST-READY", seconds=120)
                 assert viewer.sh("head -c 15 /dev/vda; head -c 13 /dev/vdb") == "from-the-serverfrom-the-unit"
+
+
+@pytest.mark.parametrize(
+    ("password", "words"),
+    [("wrong-password-7", "Authentication failure"), ("p" * 256, "disk 'unit': its Secret: the password must have 1 to 255 bytes")],
+    ids=["wrong", "long"],
+)
+def test_a_login_that_is_refused_says_so_and_nothing_of_itself(
+    start: Callable[[], Launcher], tmp_path: Path, password: str, words: str
+) -> None:
+    with IscsiTarget(an_image(tmp_path / "unit", b""), user=USER, password=PASSWORD) as target:
+        source = {"targetPortal": target.portal, "iqn": target.iqn, "lun": 1, "secretRef": {"name": "chap"}}
+        pod = start()
+        mount_login(pod, "unit", password)
+        disks = [{"name": "unit", "type": "ISCSI", "source": source}]
+        with pod.client() as client:
+            answer = client.call(messages.Sync(a_machine(devices={"disks": disks, "graphics": [], "interfaces": []})))
+            assert isinstance(answer, messages.Refusal)
+            assert (answer.reason, words in answer.message) == ("Failed", True), answer.message
+            told = repr(answer)
+            assert (password in told, USER in told) == (False, False)
+        assert pod.wait() == 1
+        log = pod.log.read_text()
+        assert (password in log, USER in log) == (False, False)

@@ -15,6 +15,8 @@ TYPES: Final = frozenset({ISCSI, NBD})
 """Types of such disks. Their content is raw, whatever its first bytes say: guessing would let a guest name files and servers to QEMU."""
 
 MAX_LUN: Final = 255
+LOGIN_KEYS: Final[Mapping[str, str]] = {"node.session.auth.username": "username", "node.session.auth.password": "password"}
+"""Files of a login in the pod by the keys of its Secret, which are those of Kubernetes' type ``kubernetes.io/iscsi-chap``."""
 
 _UNSAID: Final[Mapping[str, Mapping[str, Any]]] = {ISCSI: {"lun": 0}, NBD: {"port": 10809}}
 _ISCSI_PORT: Final = 3260
@@ -74,6 +76,12 @@ def endpoints(disk: Mapping[str, Any]) -> tuple[tuple[str, int], ...]:
             return () if found is None else (found,)
         case _:
             return ()
+
+
+def login_secret(disk: Mapping[str, Any]) -> str:
+    """Return the Secret by which QEMU logs in to the server of a disk; empty where it needs none."""
+    reference = (disk.get("source") or {}).get("secretRef") or {}
+    return str(reference.get("name") or "") if disk.get("type") == ISCSI else ""
 
 
 def identity(disk: Mapping[str, Any]) -> str:

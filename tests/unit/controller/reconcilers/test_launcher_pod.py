@@ -239,7 +239,11 @@ NETWORK_DISKS = a_vm(
             "interfaces": [],
             "disks": [
                 {"name": "data", "type": "NBD", "source": {"host": "nbd.example"}},
-                {"name": "unit", "type": "ISCSI", "source": {"targetPortal": "iscsi.example", "iqn": "iqn.2026-01.example:vms"}},
+                {
+                    "name": "unit",
+                    "type": "ISCSI",
+                    "source": {"targetPortal": "iscsi.example", "iqn": "iqn.2026-01.example:vms", "secretRef": {"name": "chap"}},
+                },
             ],
         },
     }

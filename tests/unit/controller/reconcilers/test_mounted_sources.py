@@ -15,7 +15,7 @@ from controller.reconcilers.observed import Observed
 from controller.reconcilers.settings import Settings
 from controller.reconcilers.virtual_machine_plan import plan
 from tests.unit.controller.reconcilers.builders import a_pod, a_vm, an_attempt
-from tests.unit.controller.reconcilers.test_launcher_pod import FILESYSTEMS, FIRST_BOOT, IMPORTED
+from tests.unit.controller.reconcilers.test_launcher_pod import FILESYSTEMS, FIRST_BOOT, IMPORTED, NETWORK_DISKS
 
 BOUND = datetime(2026, 1, 1, tzinfo=UTC)
 """The moment at which ``a_pod`` got its node."""
@@ -103,6 +103,20 @@ def test_a_missing_secret_or_config_map_of_a_file_system_is_told_with_its_field(
         assert found is not None
         assert found[1] == said + ENDING
     assert len(of(FILESYSTEMS)) == 2
+
+
+def test_a_login_that_a_secret_lacks_is_told_with_its_key() -> None:
+    volume, path = "disk-1", "spec.domain.devices.disks[1].source.secretRef"
+    told = {
+        'secret "chap" not found': f"{path}: Secret chap not found",
+        "references non-existent secret key: node.session.auth.password": f"{path}: Secret chap has no key node.session.auth.password",
+    }
+    for words, said in told.items():
+        assert fault(NETWORK_DISKS, [an_event(volume, words)]) == ("SecretNotFound", said + ENDING)
+    (mounted,) = (
+        each for each in launcher_pod(NETWORK_DISKS, 1, {}, Settings("x"), Placement())["spec"]["volumes"] if each["name"] == volume
+    )
+    assert mounted["projected"]["sources"][0]["secret"]["name"] == "chap"
 
 
 def test_what_was_mended_is_not_told_beside_what_was_not() -> None:

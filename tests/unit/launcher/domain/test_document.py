@@ -189,6 +189,7 @@ CASES = {
                         "iqn": "iqn.2026-01.example:vms.a",
                         "lun": 255,
                         "initiatorName": "iqn.2026-01.example:vm-1",
+                        "secretRef": {"name": "chap"},
                     },
                     "target": {"bus": "scsi"},
                 },

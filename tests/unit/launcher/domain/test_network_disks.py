@@ -47,3 +47,17 @@ def test_hostile_values_are_refused(kind: str, wrong: dict[str, Any], field: str
 
 def test_a_disk_of_a_server_does_not_keep_a_guest_from_migrating() -> None:
     assert migratability.not_migratable({"devices": {"disks": [{"type": "NBD", "source": NBD}]}}) == ""
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        '-blockdev {"user":"initiator-7","password-secret":"x"}: iSCSI: Failed',
+        'a "user":"initiator-7\nof another line',
+        '"user":"initiator-7',
+    ],
+)
+def test_what_qemu_says_of_a_disk_is_told_without_the_users_name(said: str) -> None:
+    told = network_disks.without_users(said)
+    assert "initiator-7" not in told
+    assert told.replace("…", "initiator-7").rstrip('"') == said.replace("initiator-7\n", 'initiator-7"\n').rstrip('"')

@@ -10,13 +10,20 @@ from pydantic import Field
 from apiserver.apis.meta.schema import Int32, Model
 from apiserver.apis.meta.validation import FieldError, Path, duplicate, forbidden, invalid, required
 from apiserver.apis.virt.hardware import network_disks as hardware
+from apiserver.apis.virt.v1alpha1.domain.cloud_init import validate_object_name
 from apiserver.apis.virt.v1alpha1.domain.rules import Object, validate_between
 
 FIELDS: Final = {
-    hardware.ISCSI: {"targetPortal", "iqn", "lun", "initiatorName"},
+    hardware.ISCSI: {"targetPortal", "iqn", "lun", "initiatorName", "secretRef"},
     hardware.NBD: {"host", "port", "export"},
 }
 """Fields of a source by the disk's type."""
+
+
+class SecretName(Model):
+    """A Secret in the machine's namespace."""
+
+    name: str = Field(description="The Secret's name.")
 
 
 class NetworkSource(Model):
@@ -35,6 +42,11 @@ class NetworkSource(Model):
     lun: Int32 | None = Field(None, description="ISCSI: number of the logical unit, at most 255. Default 0.")
     initiator_name: str | None = Field(
         None, description="ISCSI: the name by which the machine logs in. Default iqn.2008-11.org.linux-kvm: and the UUID of its firmware."
+    )
+    secret_ref: SecretName | None = Field(
+        None,
+        description="ISCSI: the Secret by which the machine logs in with CHAP, with the keys node.session.auth.username and "
+        "node.session.auth.password, as of type kubernetes.io/iscsi-chap. Default: it logs in without.",
     )
 
 
@@ -82,6 +94,8 @@ def _validate_iscsi(source: Object, path: Path) -> list[FieldError]:
     named = {"iqn": source.get("iqn") or None, "initiatorName": source.get("initiatorName")}
     text = "must be the name of an iSCSI node such as iqn.2026-01.example:name"
     found += [invalid(path.child(field), name, text) for field, name in named.items() if name is not None and not hardware.is_iqn(name)]
+    if (secret := source.get("secretRef")) is not None:
+        found += validate_object_name("Secret", secret.get("name") or "", path.child("secretRef", "name"))
     return found + validate_between(source["lun"], 0, hardware.MAX_LUN, path.child("lun"))
 
 

@@ -29,6 +29,8 @@ DISKS: Final = (
     {"type": "CloudInitNoCloud", "source": {"userDataSecretRef": {"name": "first"}, "networkDataSecretRef": {"name": "net", "key": "k"}}},
     {"type": "CloudInitConfigDrive", "source": {"userData": "#cloud-config"}},
     {"device": "cdrom"},
+    {"type": "NBD", "source": {"host": "nbd.example"}},
+    {"type": "ISCSI", "source": {"targetPortal": "a", "iqn": "iqn.2026-01.example", "secretRef": {"name": "chap"}}},
     {
         "type": "PersistentVolumeClaim",
         "source": {
@@ -83,7 +85,7 @@ def test_what_a_machine_names_is_all_that_its_pod_mounts() -> None:
         Content("PersistentVolumeClaim", "state"),
         Content("Image", "registry.example/os:v1"),
         Content("Image", "registry.example/kernel:v1"),
-        *(Content("Secret", each) for each in ("answers", "first", "net", "keys", "login")),
+        *(Content("Secret", each) for each in ("answers", "first", "net", "keys", "login", "chap")),
         *(Content("ConfigMap", each) for each in ("settings", "authorities")),
     }
     assert podrestriction.named_by(VM) == mounted

@@ -1,0 +1,96 @@
+"""Logins to servers of disks: what libvirtd is told, and what people are shown."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from launcher.domain.network_disks import secret_uuid
+from launcher.main import disk_secrets
+from launcher.main.made_disks import SourceUnusable
+from launcher.protocol import messages
+from tests.unit.launcher.main.world import World
+
+UNIT: dict[str, Any] = {
+    "name": "unit",
+    "type": "ISCSI",
+    "source": {"targetPortal": "192.0.2.1", "iqn": "iqn.2026-01.example:vms", "secretRef": {"name": "chap"}},
+}
+OPEN: dict[str, Any] = {"name": "open", "type": "ISCSI", "source": {"targetPortal": "192.0.2.1", "iqn": "iqn.2026-01.example:open"}}
+ARGUMENTS = f'user <auth><secret type="iscsi" uuid="{secret_uuid("unit")}" /></auth>'
+SPECIFICATION: dict[str, Any] = {
+    "memory": {"guest": "128Mi"},
+    "devices": {"disks": [UNIT, OPEN]},
+    "firmware": {"kernelBoot": {"container": {"kernelPath": "vmlinuz"}, "kernelArgs": ARGUMENTS}},
+}
+MACHINE = messages.Machine("default", "testvm", "u-1", SPECIFICATION, "qemu", (), 0.4)
+
+
+async def always(_: object) -> bool:
+    await asyncio.sleep(0)
+    return True
+
+
+@pytest.fixture
+def secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr("apiserver.apis.virt.layout.SOURCES_DIRECTORY", str(tmp_path / "sources"))
+    monkeypatch.setattr("launcher.main.servers._any_answers", always)
+    now = tmp_path / "sources/unit/..now"
+    now.mkdir(parents=True)
+    (now.parent / "..data").symlink_to("..now")
+    (now / "username").write_text("initiator-7")
+    (now / "password").write_bytes(b"pass\xffword")
+    return now
+
+
+async def test_libvirt_is_told_the_password_and_the_name_and_nobody_else_is(world: World, secret: Path) -> None:
+    assert secret.exists()
+    await world.pod.handle(messages.Sync(MACHINE))
+
+    assert world.hypervisor.secrets == {secret_uuid("unit"): b"pass\xffword"}
+    (given,) = world.hypervisor.created
+    (auth,) = ET.fromstring(given).iterfind("devices/disk/source/auth")
+    assert auth.get("username") == "initiator-7"
+    assert given.count("initiator-7") == 1
+    shown = await world.pod.reads["domainxml"]()
+    assert ("initiator-7" in shown, "pass" in shown, secret_uuid("unit") in shown) == (False, False, True)
+    assert "initiator-7" not in repr(disk_secrets.logins(SPECIFICATION))
+
+
+async def test_the_target_of_a_migration_knows_the_password_before_the_guest_comes(world: World, secret: Path) -> None:
+    assert secret.exists()
+    await world.pod.handle(messages.PrepareMigrationTarget("m1", MACHINE))
+    assert world.hypervisor.secrets == {secret_uuid("unit"): b"pass\xffword"}
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "words"),
+    [
+        ("username", b"", "the user's name"),
+        ("username", b"u" * 256, "the user's name"),
+        ("username", b'a","b":"', "the user's name"),
+        ("username", b"a\n", "the user's name"),
+        ("password", b"", "the password"),
+        ("password", b"p" * 256, "the password"),
+        ("password", b"p" * 2000, "larger than"),
+        ("password", None, "the password"),
+    ],
+)
+def test_a_secret_that_is_no_login_is_told_without_its_content(secret: Path, file: str, content: bytes | None, words: str) -> None:
+    (secret / file).unlink()
+    if content is not None:
+        (secret / file).write_bytes(content)
+    with pytest.raises(SourceUnusable, match=rf"^disk 'unit': its Secret: .*{words}") as told:
+        disk_secrets.logins(SPECIFICATION)
+    assert not content or content.decode() not in str(told.value)
+
+
+def test_a_secret_that_is_not_mounted_is_told(secret: Path) -> None:
+    (secret.parent / "..data").unlink()
+    with pytest.raises(SourceUnusable, match=r"^disk 'unit': its Secret: it is not mounted"):
+        disk_secrets.logins(SPECIFICATION)
+    assert disk_secrets.logins({"devices": {"disks": [OPEN]}}) == ()
