@@ -74,6 +74,12 @@ def imported_to_device(vm: Object, claims: Mapping[str, Object | None]) -> str:
     return next((each for each in found if is_block(claims.get(each))), "")
 
 
+def luns_without_device(vm: Object, claims: Mapping[str, Object | None]) -> tuple[str, ...]:
+    """Return the claims whose SCSI device the guest shall have and that are directories."""
+    found = (disks.claim_of(each) or "" for each in disks.defaulted(domain_of(vm)) if disks.is_lun(each))
+    return tuple(claim for claim in found if not is_block(claims.get(claim)))
+
+
 def is_block(claim: Object | None) -> bool:
     """Return whether the claim is a device in the pod instead of a directory."""
     return bool(dig(claim, "spec", "volumeMode") == "Block")

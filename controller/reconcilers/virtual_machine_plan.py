@@ -366,6 +366,10 @@ def _start(seen: Observed, wish: power.Power) -> tuple[Action, ...]:
     if claim := disk_claims.imported_to_device(seen.vm, seen.claims):
         message = f"PersistentVolumeClaim {claim} is a block device: source.import of a disk needs volume mode Filesystem"
         return _wait_for_disks(seen, words.CLAIM_WITHOUT_FILES, message)
+    if without := disk_claims.luns_without_device(seen.vm, seen.claims):
+        named = one_line(", ".join(without), pod_state.MAX_MESSAGE)
+        message = f"PersistentVolumeClaim is no block device: {named}; device lun of a disk needs volume mode Block"
+        return _wait_for_disks(seen, words.CLAIM_WITHOUT_DEVICE, message)
     if seen.rivals:
         return _wait_for_disks(seen, words.DISK_IN_USE, _in_use(seen))
     if seen.missing_networks:

@@ -57,6 +57,8 @@ def _targets(specification: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 def _append_disk(devices: Element, disk: Mapping[str, Any], origin: Origin, found: Found, target: tuple[str, str]) -> Element:
     kind = "network" if origin.network else "block" if is_device(origin, found) else "file"
+    if hardware.is_lun(disk) and (kind != "block" or target[1] != "scsi"):
+        raise InvalidSpecification(f"devices.disks[{origin.name}].device: lun needs bus scsi, and a claim that is a block device")
     element = SubElement(devices, "disk", type=kind, device=str(disk["device"]))
     driver = disk_driver.append(element, disk, origin, found)
     if origin.network:

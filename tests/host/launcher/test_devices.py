@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import os
+import stat
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -84,3 +86,22 @@ def test_a_claim_without_an_image_is_named_and_the_same_pod_starts_once_it_is_th
         client.ask(messages.Sync(machine))
         viewer.expect("GUEST-READY")
         assert viewer.sh("head -c 14 /dev/vda") == "from-the-claim"
+
+
+def test_a_lun_is_all_that_qemu_asks_for_but_a_scsi_device(start: Callable[[], Launcher], tmp_path: Path) -> None:
+    """There is none here: QEMU takes everything else, and asks the device itself last."""
+    pod = start()
+    (tmp_path / "disk").write_bytes(bytes(1 << 20))
+    loop = subprocess.run(["losetup", "--find", "--show", tmp_path / "disk"], check=True, capture_output=True, text=True).stdout.strip()
+    try:
+        node = pod.disks / "raw"
+        os.mknod(node, 0o600 | stat.S_IFBLK, Path(loop).stat().st_rdev)
+        os.chown(node, layout.USER_ID, layout.USER_ID)
+        disk = {"name": "raw", "type": "PersistentVolumeClaim", "device": "lun", "source": {"name": "raw"}}
+        with pod.client() as client:
+            answer = client.call(messages.Sync(a_machine(devices={"disks": [disk], "graphics": [], "interfaces": []})))
+        assert isinstance(answer, messages.Refusal)
+        assert "scsi-block" in answer.message
+        assert "SG_IO" in answer.message
+    finally:
+        subprocess.run(["losetup", "--detach", loop], check=True)

@@ -87,6 +87,8 @@ def _disks(found: Reading, declared: Mapping[str, Mapping[str, Any]]) -> Iterato
             yield Problem(
                 f"{disk.path}/source", f"may not be there: disk {disk.name} of spec.domain.devices.disks has neither type nor source"
             )
+        elif hardware.is_lun(given):
+            yield Problem(f"{disk.path}/@device", f"no disk is a lun in XML, and disk {disk.name} of spec.domain.devices.disks is one")
         else:
             yield from _disk(disk, given)
     used = {each.name for each in found.disks}

@@ -22,6 +22,8 @@ UNCACHED: Final = ("none", "directsync")
 OVERLAY_SIZE_LIMIT: Final = "4Gi"
 """Default of ``source.sizeLimit``: the cloud images of most distributions are smaller."""
 MIB: Final = 1 << 20
+LUN: Final = "lun"
+"""Value of ``device``."""
 EMPTY: Final = "EmptyDisk"
 """Type of a disk that is made blank in the pod."""
 
@@ -42,6 +44,11 @@ def compared(domain: Domain) -> list[Object]:
 def is_empty_drive(disk: Mapping[str, Any]) -> bool:
     """Return whether a disk is a drive without a medium; ``disk`` is of what :func:`defaulted` returns."""
     return disk["device"] == "cdrom" and disk.get("type") is None and disk.get("source") is None
+
+
+def is_lun(disk: Mapping[str, Any]) -> bool:
+    """Return whether the guest's SCSI commands go to a device of the node, and not to QEMU."""
+    return disk.get("device") == LUN
 
 
 def claim_of(disk: Mapping[str, Any]) -> str | None:
@@ -115,7 +122,8 @@ def _disk(said: Object, position: int) -> Object:
     # Cloud images come with kernels that know virtio and no SATA; installers and Windows look for answers on a CD-ROM.
     is_cdrom = said.get("device", "cdrom" if said.get("type") in cloud_init.MOUNTED else "disk") == "cdrom"
     disk: Object = {"name": f"disk{position}", "device": "cdrom" if is_cdrom else "disk", "readOnly": is_cdrom or is_made, **said}
-    disk["target"] = {"bus": "sata" if is_cdrom else "virtio", **(said.get("target") or {})}
+    bus = "sata" if is_cdrom else "scsi" if is_lun(said) else "virtio"
+    disk["target"] = {"bus": bus, **(said.get("target") or {})}
     unsaid = {"path": IMAGE_PATH} if said.get("type") == IMAGE else dict(network_disks.unsaid(said.get("type")))
     if said.get("type") != EMPTY and is_overlaid(disk):
         unsaid["sizeLimit"] = OVERLAY_SIZE_LIMIT

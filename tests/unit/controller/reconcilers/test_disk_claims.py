@@ -118,3 +118,10 @@ def test_a_claim_for_the_firmware_is_one_of_the_machine() -> None:
     assert disk_claims.without_directory(vm, {"state": {"spec": {"volumeMode": "Block"}}}) == "state"
     assert disk_claims.without_directory(vm, {"state": {"spec": {"volumeMode": "Filesystem"}}}) == ""
     assert disk_claims.without_directory(with_disks(state=False), {"state": {"spec": {"volumeMode": "Block"}}}) == ""
+
+
+def test_a_lun_needs_a_claim_that_is_a_device() -> None:
+    vm = a_vm(domain={"devices": {"disks": [{"device": "lun", "type": "PersistentVolumeClaim", "source": {"name": "Raw"}}]}})
+    assert disk_claims.luns_without_device(vm, {"raw": {"spec": {"volumeMode": "Block"}}}) == ()
+    assert disk_claims.luns_without_device(vm, {"raw": {"spec": {"volumeMode": "Filesystem"}}}) == ("raw",)
+    assert disk_claims.luns_without_device(with_disks(raw=False), {"raw": {"spec": {"volumeMode": "Filesystem"}}}) == ()

@@ -336,6 +336,19 @@ def test_a_claim_without_a_file_system_cannot_keep_the_state_of_the_firmware() -
     assert "CreatePod" not in kinds(actions)
 
 
+@pytest.mark.parametrize("mode", ["Filesystem", None])
+def test_a_lun_that_would_be_a_directory_is_told_before_the_start(mode: str | None) -> None:
+    disk = {"type": "PersistentVolumeClaim", "device": "lun", "source": {"name": "Raw"}}
+    vm = a_vm(domain={"memory": {"guest": "128Mi"}, "devices": {"disks": [disk]}})
+    actions = plan(seen(vm, claims={"raw": {"spec": {"volumeMode": mode} if mode else {}}}))
+    told = condition(written(actions)["conditions"], "DisksReady")
+    assert told is not None
+    assert (told["status"], told["reason"]) == ("False", "ClaimIsFilesystem")
+    assert "raw; device lun of a disk needs volume mode Block" in told["message"]
+    assert "CreatePod" not in kinds(actions)
+    assert "CreatePod" in kinds(plan(seen(vm, claims={"raw": {"spec": {"volumeMode": "Block"}}})))
+
+
 def test_an_image_for_a_device_is_told_before_the_start() -> None:
     source = {"name": "root", "import": {"http": {"url": "http://h/"}}}
     domain = {"memory": {"guest": "128Mi"}, "devices": {"disks": [{"type": "PersistentVolumeClaim", "source": source}]}}

@@ -159,10 +159,15 @@ CASES = {
                 {"name": "drive", "device": "cdrom", "serial": "d-1"},
             ]
         },
-        found={"image": Found(format="qcow2", direct=False), "data": Found(block=True), "scratch": Found(block=True)},
+        found={
+            "image": Found(format="qcow2", direct=False),
+            "data": Found(block=True),
+            "scratch": Found(block=True),
+        },
         cpu={"sockets": 2, "cores": 2, "threads": 1, "model": "Nehalem"},
         machine={"type": "pc"},
     ),
+    "lun": defined(devices={"disks": [{**CLAIM, "device": "lun", "bootOrder": 1}]}, found={"root": Found(block=True)}),
     "disk-drivers": defined(
         devices={
             "disks": [
@@ -354,6 +359,7 @@ def test_memory_is_a_quantity_in_bytes(text: str, expected: int) -> None:
         {"devices": {"disks": [{**CLAIM, "serial": "a,b=c"}]}},
         {"devices": {"disks": [CLAIM, CLAIM]}},
         {"devices": {"disks": [{"name": "x"}]}},
+        {"devices": {"disks": [{**CLAIM, "device": "lun"}]}},
         {"devices": {"disks": [{"name": "x", "device": "cdrom", "source": {}}]}},
         {"devices": {"disks": [{**IMAGE, "source": {"path": "/etc/shadow"}}]}},
         {"devices": {"disks": [{**IMAGE, "source": {"path": "a/../../b"}}]}},

@@ -42,6 +42,7 @@ REFUSED: Final = {
     "filesystems-with-hugepages": "/domain/devices/filesystem",
     "further-networks": "/domain/devices/hostdev[1]",
     "host-devices": "/domain/devices/hostdev[1]",
+    "lun": "/domain/devices/disk/@device",
     "network-disks": "/domain/devices/disk[1]/@type",
     "numa-of-the-node": "/domain/cputune",
     "processors": "/domain/cputune",

@@ -49,6 +49,8 @@ MAX_OVERLAY: Final = quantity.parse("64Ti")
 _SERIAL: Final = re.compile(r"[A-Za-z0-9_.+-]*")
 _WWN: Final = re.compile(r"[0-9a-fA-F]{16}")
 _NO_MEDIUM: Final = "only a cdrom may have neither type nor source"
+_NOT_OF_A_LUN: Final = ("readOnly", "serial", "wwn", "driver", "blockSize", "ioTune")
+_OF_THE_DEVICE: Final = "may not be set for a lun, which is the device itself"
 _FIELDS_OF_SOURCES: Final = {
     "PersistentVolumeClaim": {"name", "ephemeral", "sizeLimit", "create", "import"},
     hardware.EMPTY: {"size"},
@@ -137,7 +139,9 @@ class DiskSource(NetworkSource, TokenSource):
 class DiskTarget(Model):
     """The side of a disk that the guest sees."""
 
-    bus: Literal["virtio", "sata", "scsi", "usb"] | None = Field(None, description="The bus it hangs on. Default virtio, for a cdrom sata.")
+    bus: Literal["virtio", "sata", "scsi", "usb"] | None = Field(
+        None, description="The bus it hangs on. Default virtio, for a cdrom sata, for a lun scsi."
+    )
 
 
 class Disk(Model):
@@ -170,8 +174,10 @@ class Disk(Model):
         "ISCSI: a logical unit of a target; NBD: an export of a server; QEMU connects to both itself, and takes their content as raw. A "
         "cdrom with neither type nor source is a drive without a medium.",
     )
-    device: Literal["disk", "cdrom"] | None = Field(
-        None, description="What the guest takes it for. Default disk, for a Secret, ConfigMap, DownwardAPI or ServiceAccount cdrom."
+    device: Literal["disk", "cdrom", "lun"] | None = Field(
+        None,
+        description="What the guest takes it for. lun: the SCSI device of the node that a claim of volume mode Block is; the guest's own "
+        "SCSI commands go to it. Default disk, for a Secret, ConfigMap, DownwardAPI or ServiceAccount cdrom.",
     )
     source: DiskSource | None = Field(None, description="Where the content is. Only a drive without a medium has none.")
     target: DiskTarget | None = Field(None, description="How the guest sees it.")
@@ -214,10 +220,24 @@ def _validate_disk(disk: Object, path: Path) -> list[FieldError]:
         found.append(invalid(path.child("readOnly"), disk["readOnly"], "a cdrom is always read-only"))
     elif disk.get("type") in made.MADE and not disk["readOnly"]:
         found.append(invalid(path.child("readOnly"), disk["readOnly"], f"a disk of type {disk['type']} is always read-only"))
+    if hardware.is_lun(disk):
+        found += _validate_lun(disk, path)
     if "bootOrder" in disk:
         found += validate_between(disk["bootOrder"], 1, MAX_DISKS, path.child("bootOrder"))
     found += network_disks.validate(disk, path) + disk_driver.validate(disk, path) + disk_io_tune.validate(disk, path.child("ioTune"))
     return found + _validate_identity(disk, path)
+
+
+def _validate_lun(disk: Object, path: Path) -> list[FieldError]:
+    """What QEMU would say or do of a disk of its own is the device's to say and do."""
+    found = []
+    if disk.get("type") != hardware.CLAIM:
+        found.append(invalid(path.child("device"), hardware.LUN, f"needs type {hardware.CLAIM}"))
+    if disk["target"]["bus"] != "scsi":
+        found.append(not_supported(path.child("target", "bus"), disk["target"]["bus"], ("scsi",)))
+    said = sorted((disk.get("source") or {}).keys() - {"name"}) if disk.get("type") == hardware.CLAIM else []
+    found += [forbidden(path.child("source", field), _OF_THE_DEVICE) for field in said]
+    return found + [forbidden(path.child(field), _OF_THE_DEVICE) for field in _NOT_OF_A_LUN if disk.get(field)]
 
 
 def _validate_content(disk: Object, path: Path) -> list[FieldError]:

@@ -86,6 +86,10 @@ BESIDE: dict[str, tuple[dict[str, Any], str]] = {
         a_vm(document(DISK), devices={"disks": [{"name": "root", "device": "cdrom"}]}),
         "/domain/devices/disk/source: may not be there: disk root of spec.domain.devices.disks has neither type nor source",
     ),
+    "a lun": (
+        a_vm(document(DISK), devices={"disks": [{**ROOT, "device": "lun"}]}),
+        "/domain/devices/disk/@device: no disk is a lun in XML, and disk root of spec.domain.devices.disks is one",
+    ),
     "a disk that may be written to": (
         a_vm(document(DISK), devices={"disks": [{**ROOT, "readOnly": True}]}),
         "/domain/devices/disk/readonly: is required",

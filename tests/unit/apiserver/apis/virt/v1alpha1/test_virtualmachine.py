@@ -518,6 +518,30 @@ def test_only_a_drive_may_be_empty(disk: dict[str, Any]) -> None:
     assert _errors(_devices(disks=[disk])) == [f"spec.domain.devices.disks[0].{each}: {told}" for each in ("type", "source")]
 
 
+LUN: dict[str, Any] = {"device": "lun", "type": "PersistentVolumeClaim", "source": {"name": "raw"}}
+
+
+def test_a_lun_is_the_device_itself() -> None:
+    assert _errors(_devices(disks=[LUN, {**LUN, "source": {"name": "b"}, "target": {"bus": "scsi"}, "bootOrder": 1}])) == []
+    own = {"readOnly": True, "serial": "s", "wwn": "5000c500a1b2c3d4", "driver": {"cache": "none"}, "ioTune": {"totalIopsSec": 1}}
+    told = _errors(_devices(disks=[{**LUN, **own, "blockSize": {"logical": 512}, "source": {"name": "a", "ephemeral": False}}]))
+    path = "spec.domain.devices.disks[0]"
+    refused = ("source.ephemeral", "readOnly", "serial", "wwn", "driver", "blockSize", "ioTune")
+    assert told == [f"{path}.{each}: Forbidden: may not be set for a lun, which is the device itself" for each in refused]
+
+
+@pytest.mark.parametrize("bus", ["virtio", "sata", "usb"])
+def test_a_lun_hangs_on_scsi(bus: str) -> None:
+    told = f'spec.domain.devices.disks[0].target.bus: Unsupported value: "{bus}": supported values: "scsi"'
+    assert _errors(_devices(disks=[{**LUN, "target": {"bus": bus}}])) == [told]
+
+
+@pytest.mark.parametrize("disk", [{"type": "EmptyDisk", "source": {"size": "1Gi"}}, {"type": "Image", "source": {"reference": "a"}}, {}])
+def test_only_a_claim_can_be_a_lun(disk: dict[str, Any]) -> None:
+    told = 'spec.domain.devices.disks[0].device: Invalid value: "lun": needs type PersistentVolumeClaim'
+    assert told in _errors(_devices(disks=[{**disk, "device": "lun"}]))
+
+
 def test_one_claim_is_one_disk() -> None:
     disks = [{"type": "PersistentVolumeClaim", "source": {"name": each}} for each in ("root", "data", "Data", "root", "other")]
     disks += [{"type": "Image", "source": {"reference": "a"}}, {"type": "Image", "source": {"reference": "a"}}]
