@@ -5,7 +5,7 @@
     agent ─┬─ reconcilers   what to do about the guests and migrations of this node (plans are pure)
            ├─ pods          from a pod's uid to its launcher: sockets, processes, the wire
            ├─ devices       kvm and tun for the kubelet; whether KVM works; device nodes inside pods
-           ├─ network       masquerade: bridge, tap, nft in a pod's network namespace; the guest's frames are filtered there
+           ├─ network       bindings: bridge, tap, nft in a pod's network namespace; the guest's frames are filtered there
            ├─ identity      this node's key and certificate; whom to believe
            ├─ relays        the bytes of live migrations, over mTLS
            └─ streams       consoles and displays for virt-api, over mTLS

@@ -7,11 +7,13 @@ it is run again, and must not let a frame of the guest through before its filter
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import ipaddress
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from apiserver.apis.virt import network
+from launcher.protocol.messages import Lease, Route
 
 DEFAULT_MTU: Final = 1500
 NO_FILTER: Final = 65
@@ -34,6 +36,8 @@ class Interface:
     """By which others reach the guest."""
     network: str = ""
     """As of :class:`Wanted`."""
+    lease: Lease | None = None
+    """What virt-launcher tells the guest by DHCP; None: that it is behind the pod's address, or nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +56,7 @@ class Wanted:
     name: str
     type: str
     mac: str
-    """The guest's, in lower case with colons."""
+    """The guest's, in lower case with colons; empty: as the pod's link."""
     model: str
     queues: int = 1
     uplink: str = network.UPLINK
@@ -81,6 +85,10 @@ class Observed:
     """The namespace as it is."""
 
     links: tuple[Link, ...]
+    routes: tuple[Route, ...] = ()
+    """IPv4, through ``eth0``, without those that follow from its addresses; looked for where the guest takes the pod's place."""
+    alias: str = ""
+    """Of ``eth0``; looked for likewise."""
 
     def link(self, name: str) -> Link | None:
         """Return the link of this name."""
@@ -100,11 +108,28 @@ Binding = Callable[[Wanted, Observed], Plan]
 """Raises Unsupported."""
 
 
-def observe(links: Sequence[Mapping[str, Any]]) -> Observed:
-    """Read the answer of ``ip -json address show``."""
-    return Observed(tuple(_link(each) for each in links))
+Told = Sequence[Mapping[str, Any]]
+"""What ``ip -json`` told."""
+
+
+def observe(addresses: Told, routes: Told = (), links: Told = ()) -> Observed:
+    """Read the answers of ``ip -json address show``, ``ip -json -4 route show`` and ``ip -json link show``."""
+    alias = next((each.get("ifalias") or "" for each in links if each["ifname"] == network.UPLINK), "")
+    return Observed(tuple(_link(each) for each in addresses), tuple(_routes(routes)), alias)
+
+
+def _routes(told: Told) -> Iterator[Route]:
+    for each in told:
+        if each.get("dev") == network.UPLINK and each.get("protocol") != "kernel" and "type" not in each:
+            destination = ipaddress.IPv4Network("0.0.0.0/0" if each["dst"] == "default" else each["dst"])
+            yield Route(str(destination), str(each.get("gateway") or ""))
 
 
 def _link(told: Mapping[str, Any]) -> Link:
     addresses = (f"{each['local']}/{each['prefixlen']}" for each in told.get("addr_info", ()) if each.get("scope") == "global")
-    return Link(str(told["ifname"]), str(told.get("address") or ""), int(told.get("mtu") or DEFAULT_MTU), tuple(addresses))
+    return Link(
+        str(told["ifname"]),
+        str(told.get("address") or ""),
+        int(told.get("mtu") or DEFAULT_MTU),
+        tuple(addresses),
+    )

@@ -67,7 +67,27 @@ table ip {TABLE} {{
 """
 
 
-def _guest(mac: str) -> str:
+def bridged(mac: str, address: str, bridge_mac: str) -> str:
+    """Return the input of ``nft -f -`` for a guest that has the pod's own address; tap and bridge must exist.
+
+    What it asks of DHCP is sent to the bridge's own MAC address, so that it is heard in the pod alone.
+    """
+    servers = f"{{ {network.BRIDGED_SERVER}, 255.255.255.255 }}"
+    return f"""table netdev {TABLE} {{}}
+delete table netdev {TABLE}
+table netdev {TABLE} {{
+{_guest(mac, address, servers, f"ether daddr set {bridge_mac} ")}
+  counter to_pod {{}}
+  chain pod {{
+    type filter hook ingress device "{network.BRIDGE}" priority -500; policy drop;
+    ether saddr {mac} ether daddr {bridge_mac} ip daddr {servers} udp dport {network.DHCP_SERVER_PORT} accept
+    counter name to_pod drop
+  }}
+}}
+"""
+
+
+def _guest(mac: str, address: str = network.GUEST, servers: str = _DHCP_SERVERS, turned: str = "") -> str:
     return f"""  counter foreign_mac {{}}
   counter foreign_arp {{}}
   counter foreign_ipv4 {{}}
@@ -75,7 +95,7 @@ def _guest(mac: str) -> str:
   counter other_protocol {{}}
   counter too_much_dhcp {{}}
   chain guest_dhcp {{
-    limit rate {DHCP_PER_SECOND}/second burst {2 * DHCP_PER_SECOND} packets accept
+    limit rate {DHCP_PER_SECOND}/second burst {2 * DHCP_PER_SECOND} packets {turned}accept
     counter name too_much_dhcp drop
   }}
   chain guest_arp {{
@@ -83,14 +103,14 @@ def _guest(mac: str) -> str:
     counter name foreign_arp drop
   }}
   chain guest_sender {{
-    arp saddr ether {mac} arp saddr ip {{ {network.GUEST}, 0.0.0.0 }} accept
+    arp saddr ether {mac} arp saddr ip {{ {address}, 0.0.0.0 }} accept
     counter name foreign_arp drop
   }}
   chain guest_ipv4 {{
     ip saddr 0.0.0.0 ip daddr 255.255.255.255 udp sport {network.DHCP_CLIENT_PORT} udp dport {network.DHCP_SERVER_PORT} goto guest_dhcp
-    ip saddr != {network.GUEST} counter name foreign_ipv4 drop
+    ip saddr != {address} counter name foreign_ipv4 drop
     ip daddr 127.0.0.0/8 counter name to_loopback drop
-    ip daddr {_DHCP_SERVERS} udp dport {network.DHCP_SERVER_PORT} goto guest_dhcp
+    ip daddr {servers} udp dport {network.DHCP_SERVER_PORT} goto guest_dhcp
     accept
   }}
   chain guest {{

@@ -9,12 +9,12 @@ from typing import Any, Final
 from apiserver.apis.virt import attachments
 from apiserver.apis.virt.described import domain_of
 from apiserver.apis.virt.hardware import interfaces
-from handler.network import attached, binding, filters, masquerade, namespaces
+from handler.network import attached, binding, bridged, filters, masquerade, namespaces
 from handler.network.binding import Binding, Interface, Observed, Plan, Port, Unsupported, Wanted
 from handler.network.macs import mac_address
 from handler.pods.process import Launcher
 
-BINDINGS: Final[Mapping[str, Binding]] = {"masquerade": masquerade.plan}
+BINDINGS: Final[Mapping[str, Binding]] = {"masquerade": masquerade.plan, "bridge": bridged.plan}
 """To the pod's own network, by type of the interface."""
 FURTHER: Final[Mapping[str, Binding]] = {"bridge": attached.plan, interfaces.SRIOV: attached.plan_card}
 """To further networks, by type of the interface."""
@@ -34,13 +34,13 @@ def wanted(vm: Mapping[str, Any]) -> tuple[Wanted, ...]:
 
 
 def _wanted(vm: Mapping[str, Any], interface: Mapping[str, Any], network: str) -> Wanted:
-    name = interface["name"]
+    name, given = interface["name"], interface.get("mac") or ""
     if interface.get("network") and not network:
         raise Unsupported(f"interface {name}: {str(interface['network'])[:80]!r} is no network that a pod may have")
     found = Wanted(
         name=name,
         type=interface["type"],
-        mac=mac_address(vm["metadata"]["uid"], name, interface.get("mac") or ""),
+        mac=mac_address(vm["metadata"]["uid"], name, given) if given or network or interface["type"] != "bridge" else "",
         model=interface.get("model", ""),
         queues=interfaces.queues(domain_of(vm), interface.get("model", "")),
         ports=_ports(interface),
@@ -79,13 +79,21 @@ async def prepare(vm: Mapping[str, Any], launcher: Launcher) -> tuple[Interface,
         Unsupported: a network cannot be as the VM asks, or this node cannot keep the guest to its addresses, now or ever.
         CommandFailed: a program failed; try again.
     """
-    if not wanted(vm):
+    asked = wanted(vm)
+    if not asked:
         return ()
-    planned = plans(vm, binding.observe(await namespaces.links(launcher.network)))
+    planned = plans(vm, await _observe(launcher, in_detail=any(each.type == "bridge" and not each.network for each in asked)))
     for plan in planned:
         if plan.script:
             await _carry_out(plan, launcher)
     return tuple(plan.interface for plan in planned)
+
+
+async def _observe(launcher: Launcher, *, in_detail: bool) -> Observed:
+    addresses = await namespaces.links(launcher.network)
+    if not in_detail:
+        return binding.observe(addresses)
+    return binding.observe(addresses, await namespaces.routes(launcher.network), await namespaces.aliases(launcher.network))
 
 
 async def _carry_out(plan: Plan, launcher: Launcher) -> None:

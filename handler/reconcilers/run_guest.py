@@ -110,7 +110,7 @@ def machine_of(
         uid=objects.uid_of(vm),
         domain=dict(chosen_cpu.given(domain_of(vm), chosen if accelerator == "kvm" else None)),
         accelerator=accelerator,
-        interfaces=tuple(messages.Interface(each.name, each.mac, each.tap, each.model) for each in interfaces if each.tap),
+        interfaces=tuple(messages.Interface(each.name, each.mac, each.tap, each.model, each.lease) for each in interfaces if each.tap),
         grace_seconds=guest_plan.grace_seconds(vm),
         access_credentials=tuple(_credential(each) for each in access_credentials.of(vm["spec"])),
         domain_xml=vm["spec"].get("domainXML") or "",

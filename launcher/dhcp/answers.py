@@ -20,12 +20,16 @@ class Lease:
     mac: str
     address: str
     server: str
-    """The server's own address, which is also the router."""
+    """The server's own address."""
     netmask: str
     mtu: int
     hostname: str = ""
     dns: tuple[str, ...] = ()
     search: tuple[str, ...] = ()
+    router: str | None = None
+    """None: the server; empty: there is none."""
+    routes: tuple[tuple[str, str], ...] = ()
+    """Destination and gateway of all routes, where the router alone does not say them; the gateway is empty for those on the link."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +89,9 @@ def _head(kind: int, lease: Lease) -> list[tuple[int, bytes]]:
 def _parameters(lease: Lease) -> list[tuple[int, bytes]]:
     found = [
         (message.SUBNET_MASK, _packed(lease.netmask)),
-        (message.ROUTER, _packed(lease.server)),
+        # RFC 3442: whoever reads the routes does not read the router, and they come first where there is little room.
+        (message.CLASSLESS_ROUTES, message.classless_routes(lease.routes)),
+        (message.ROUTER, _packed(router) if (router := lease.server if lease.router is None else lease.router) else b""),
         (message.DNS_SERVERS, b"".join(map(_packed, lease.dns))),
         (message.HOST_NAME, lease.hostname.encode()),
         (message.MTU, lease.mtu.to_bytes(2, "big")),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import fcntl
+import ipaddress
 import re
 import socket
 import struct
@@ -37,16 +39,27 @@ def of(machine: messages.Machine, bridge: socket.socket, resolv_conf: Path = RES
         OSError: there is no bridge.
     """
     dns, search = resolver(_read(resolv_conf))
-    return Lease(
-        mac=next(each.mac for each in machine.interfaces if each.tap == network.TAP),
-        address=network.GUEST,
-        server=network.GATEWAY,
-        netmask=network.NETMASK,
+    interface = next(each for each in machine.interfaces if each.tap == network.TAP)
+    behind = Lease(interface.mac, network.GUEST, network.GATEWAY, network.NETMASK, 0)
+    return dataclasses.replace(
+        behind if interface.lease is None else of_pod(interface.mac, interface.lease),
         mtu=min(_mtu(bridge), _MTU_BYTES),
         hostname=machine.name if _HOST.fullmatch(machine.name) else "",
         dns=dns,
         search=search,
     )
+
+
+def of_pod(mac: str, given: messages.Lease) -> Lease:
+    """Return the lease of a guest that has the pod's own address, without what the pod itself knows.
+
+    A gateway outside of the address's network is reached by a route of its own, which a client must be told before the one through it.
+    """
+    own = ipaddress.IPv4Interface(given.address)
+    router = next((each.gateway for each in given.routes if each.destination == "0.0.0.0/0"), "")
+    is_plain = not given.routes or (len(given.routes) == 1 and router != "" and ipaddress.IPv4Address(router) in own.network)
+    routes = [] if is_plain else sorted(((each.destination, each.gateway) for each in given.routes), key=lambda each: each[1] != "")
+    return Lease(mac, str(own.ip), given.server, str(own.netmask), 0, router=router, routes=tuple(routes))
 
 
 def resolver(text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:

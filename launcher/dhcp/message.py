@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import struct
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ DISCOVER, OFFER, REQUEST, DECLINE, ACK, NAK, RELEASE, INFORM = range(1, 9)
 
 PAD, END = 0, 255
 SUBNET_MASK, ROUTER, DNS_SERVERS, HOST_NAME, MTU, REQUESTED_ADDRESS, LEASE_TIME, MESSAGE_TYPE = 1, 3, 6, 12, 26, 50, 51, 53
-SERVER_ID, PARAMETERS, MAX_SIZE, CLIENT_ID, DOMAIN_SEARCH = 54, 55, 57, 61, 119
+SERVER_ID, PARAMETERS, MAX_SIZE, CLIENT_ID, DOMAIN_SEARCH, CLASSLESS_ROUTES = 54, 55, 57, 61, 119, 121
 
 _COOKIE: Final = b"\x63\x82\x53\x63"
 # op htype hlen hops xid secs flags ciaddr yiaddr siaddr giaddr chaddr; sname and file follow
@@ -101,6 +102,16 @@ def option(code: int, value: bytes) -> bytes:
     """Return an option, in parts where it is longer than one can be (RFC 3396)."""
     parts = [value[start : start + 255] for start in range(0, len(value), 255)]
     return b"".join(bytes((code, len(part))) + part for part in parts)
+
+
+def classless_routes(routes: Iterable[tuple[str, str]]) -> bytes:
+    """Return the value of the option Classless Static Route: destinations (10.96.0.0/12) and gateways (RFC 3442)."""
+    found = b""
+    for destination, gateway in routes:
+        network = ipaddress.IPv4Network(destination)
+        significant = network.network_address.packed[: -(-network.prefixlen // 8)]
+        found += bytes((network.prefixlen,)) + significant + ipaddress.IPv4Address(gateway or 0).packed
+    return found
 
 
 def domain_search(domains: Iterable[str]) -> bytes:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 from xml.etree.ElementTree import Element, SubElement
 
 from apiserver.apis.virt.hardware import interfaces as hardware
@@ -21,6 +22,12 @@ def append(tree: Tree, definition: Definition) -> None:
     for tap in definition.taps:
         _append_interface(tree.devices, tap, hardware.queues(definition.specification, tap.model), states.get(tap.name))
     passed_through.append(tree, definition, "interfaces")
+
+
+def not_migratable(specification: Mapping[str, Any]) -> str:
+    """Return why a domain of this specification cannot be migrated live, or an empty string."""
+    found = next((each for each in hardware.defaulted(specification) if hardware.takes_place_of_pod(each)), None)
+    return f"interface {found.get('name')!r} has its pod's address, and the pod in another place has another one" if found else ""
 
 
 def _append_interface(devices: Element, tap: Tap, queues: int, state: str | None) -> None:

@@ -37,6 +37,27 @@ and ``cancelled``: it will not come any more."""
 
 
 @dataclass(frozen=True, slots=True)
+class Route:
+    """An IPv4 route."""
+
+    destination: str
+    """10.96.0.0/12"""
+    gateway: str = ""
+    """Empty: on the link itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """What the guest is told by DHCP where it has the pod's own address."""
+
+    address: str
+    """With the length of the prefix: 10.244.1.7/24."""
+    server: str
+    """The address of the DHCP server."""
+    routes: tuple[Route, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Interface:
     """A network interface of the guest whose tap device virt-handler has made in the pod's network namespace."""
 
@@ -44,6 +65,8 @@ class Interface:
     mac: str
     tap: str
     model: str = "virtio"
+    lease: Lease | None = None
+    """None: it is behind the pod's address, or on a further network."""
 
 
 @dataclass(frozen=True, slots=True)

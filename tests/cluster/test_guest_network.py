@@ -88,6 +88,29 @@ def test_a_service_means_a_port_of_the_guest_by_its_name(kubectl: Kubectl) -> No
         assert "hello-from" not in asker.run(f"nc -w 3 {pod} 8081 </dev/null")
 
 
+def test_a_guest_in_its_pods_place_has_its_address_and_stays_where_it_is(kubectl: Kubectl) -> None:
+    bridged, _ = start(kubectl, "net-bridged", {"name": "default", "type": "bridge"}), start(kubectl, "net-beside")
+    address, (seen,) = bridged["status"]["podIP"], bridged["status"]["interfaces"]
+    assert seen["ipAddress"] == address == pod_of(kubectl, bridged)["status"]["podIP"]
+    spec = {"selector": {names.VM_NAME_LABEL: "net-bridged"}, "ports": [{"port": 80, "targetPort": 8080}]}
+    kubectl.apply({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "bridged"}, "spec": spec})
+    service = kubectl.json("get", "service", "bridged")["spec"]["clusterIP"]
+    with console(kubectl, "net-bridged") as guest, console(kubectl, "net-beside") as other:
+        for each in (guest, other):
+            each.expect("GUEST-READY", timeout=60)
+        wait_for_address(other)
+        wait_for(lambda: f"inet {address}/" in guest.run("ip -4 address show") or None, 30, "the guest's address")
+        assert seen["mac"] in guest.run("cat /sys/class/net/eth0/address")
+        guest.run("(while :; do echo hello-from-the-guest | nc -l -p 8080; done) 2>/dev/null & true")
+        eventually(lambda: "hello-from-the-guest" in other.run(f"nc -w 3 {address} 8080 </dev/null"), timeout=60, what="an answer")
+        eventually(lambda: "hello-from-the-guest" in other.run(f"nc -w 3 {service} 80 </dev/null"), timeout=60, what="one by the Service")
+        other_address = kubectl.json("get", "vm", "net-beside")["status"]["podIP"]
+        assert "1 packets received" in guest.run(f"ping -c 1 -W 10 {other_address}")
+    (told,) = (each for each in kubectl.json("get", "vm", "net-bridged")["status"]["conditions"] if each["type"] == "Migratable")
+    assert told["status"] == "False"
+    assert "has its pod's address" in told["message"]
+
+
 def test_a_guest_that_takes_other_addresses_is_not_heard(kubectl: Kubectl) -> None:
     vm, other = start(kubectl, "net-liar"), start(kubectl, "net-victim")
     address = other["status"]["interfaces"][0]["ipAddress"]

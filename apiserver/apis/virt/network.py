@@ -27,6 +27,8 @@ GUEST: Final = "10.0.2.2"
 PREFIX: Final = 24
 NETMASK: Final = "255.255.255.0"
 BROADCAST: Final = "10.0.2.255"
+BRIDGED_SERVER: Final = "169.254.75.1"
+"""Of virt-launcher's DHCP server where the guest has the pod's own address (RFC 3927: no network's)."""
 DHCP_SERVER_PORT: Final = 67
 DHCP_CLIENT_PORT: Final = 68
 

@@ -12,9 +12,10 @@ from typing import Any, Final
 
 import pytest
 
-from handler.network import setup
+from handler.network import namespaces, setup
 from launcher.protocol import messages
 from tests.host.handler import pods
+from tests.host.handler.frames import UDP
 from tests.host.handler.pods import CALLER, POD, Pod, run
 from tests.host.launcher import guest, sandbox
 from tests.host.launcher.sandbox import Launcher, Viewer, a_machine, wait_for
@@ -154,3 +155,42 @@ async def test_a_guest_behind_the_pods_address_is_reached_by_its_ports_alone(pod
             assert viewer.sh(f"nc {CALLER} 80") == "hello-from-outside"
         assert callers == [POD]
         assert "1 packets received" in viewer.sh(f"ping -c 1 -W 20 {CALLER}")
+
+
+async def test_a_guest_in_the_pods_place_has_its_address_and_reaches_and_is_reached(pod: Pod, start: Start) -> None:
+    """As virt-handler sets it up, and again after its restart, while the guest runs."""
+    run("ip", "-n", pod.name, "link", "set", "eth0", "mtu", "1420")
+    run("ip", "-n", pod.name, "route", "add", "10.96.0.0/12", "via", CALLER)
+    (before,) = (link for link in await namespaces.links(pod.launcher.network) if link["ifname"] == "eth0")
+    vm = a_vm({"name": "lan", "type": "bridge"})
+    (wired,) = await setup.prepare(vm, pod.launcher)
+    assert (wired.mac, wired.addresses) == (before["address"], (POD,))
+    card = messages.Interface(wired.name, wired.mac, wired.tap, wired.model, wired.lease)
+    domain = {"graphics": [], "interfaces": vm["spec"]["domain"]["devices"]["interfaces"]}
+    launcher = start(pod)
+    with launcher.client() as client, launcher.console() as viewer, greeting(pod, CALLER) as callers:
+        status = client.ask(messages.Sync(dataclasses.replace(a_machine(devices=domain), interfaces=(card,))))
+        assert "interface 'lan' has its pod's address" in status.not_migratable
+        viewer.expect("GUEST-READY", READY_SECONDS)
+        uplink = pod.outside(lambda: pods.Ear("peer"))
+        told = lease(viewer)
+        assert (told["ip"], told["mask"], told["router"], told["mtu"]) == (POD, "24", CALLER, "1420")
+        assert told["staticroutes"] == f"0.0.0.0/0 {CALLER} 10.96.0.0/12 {CALLER}"
+        assert before["address"] in viewer.sh("cat /sys/class/net/eth0/address")
+        viewer.sh("(while :; do echo hello-from-the-guest | nc -l -p 8080; done) 2>/dev/null & true")
+        wait_for(lambda: asked(pod, POD, 8080) == "hello-from-the-guest" or None, 60, "an answer of the guest")
+        assert viewer.sh(f"nc {CALLER} 80") == "hello-from-outside"
+        heard = uplink.until(b"hello-from-the-guest")
+        uplink.close()
+        assert not [
+            frame for frame in heard if frame[12:14] == b"\x08\x00" and frame[23] == UDP and frame[36:38] == b"\0\x43"
+        ]  # to port 67
+
+        (again,) = await setup.prepare(vm, pod.launcher)
+        assert again == wired
+        assert viewer.sh(f"nc {CALLER} 80") == "hello-from-outside"
+        assert asked(pod, POD, 8080) == "hello-from-the-guest"
+        assert set(callers) == {POD}
+        viewer.sh("ip address add 10.99.0.66/24 dev eth0")
+        assert " 0 packets received" in viewer.sh(f"ping -c 2 -W 2 -I 10.99.0.66 {CALLER}")
+        assert "1 packets received" in viewer.sh(f"ping -c 1 -W 20 -I {POD} {CALLER}")

@@ -28,6 +28,11 @@ def emulated(domain: Domain) -> list[Object]:
     return [each for each in defaulted(domain) if each["type"] != SRIOV]
 
 
+def takes_place_of_pod(interface: Mapping[str, Any]) -> bool:
+    """Return whether the guest has the pod's own addresses, which leaves the pod none."""
+    return interface["type"] == "bridge" and not interface.get("network")
+
+
 def ports(interface: Mapping[str, Any]) -> list[Object] | None:
     """Return the ports by which others reach the guest, each with ``protocol``; None: all."""
     given_ports = interface.get("ports")

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import random
 import socket
 import struct
@@ -183,3 +184,14 @@ def test_search_domains_are_names_as_in_dns() -> None:
     )
     assert message.domain_search(["a.b", "b"]) == b"\1a\1b\0" + b"\xc0\x02"
     assert message.domain_search([]) == b""
+
+
+def test_a_guest_is_told_its_router_and_routes_where_they_are_not_the_servers() -> None:
+    pods = Lease(MAC, "10.0.2.2", "169.254.75.1", "255.255.255.255", 1500, router="10.0.9.1")
+    _, _, options = read(answer(packet(message.DISCOVER), pods))
+    assert (options[3], 121 in options) == (bytes((10, 0, 9, 1)), False)
+    assert 3 not in read(answer(packet(message.DISCOVER), dataclasses.replace(pods, router="")))[2]
+
+    routes = (("169.254.1.1/32", ""), ("0.0.0.0/0", "169.254.1.1"), ("10.96.0.0/12", "10.0.9.1"))
+    _, _, options = read(answer(packet(message.DISCOVER), dataclasses.replace(pods, routes=routes)))
+    assert options[121] == bytes((32, 169, 254, 1, 1, 0, 0, 0, 0, 0, 169, 254, 1, 1, 12, 10, 96, 10, 0, 9, 1))  # RFC 3442

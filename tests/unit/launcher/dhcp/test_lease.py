@@ -47,3 +47,38 @@ def test_the_guest_learns_its_name_router_and_mtu(monkeypatch: pytest.MonkeyPatc
         assert lease.of(machine(name), any_socket, tmp_path / "none").dns == ()
 
     assert found == Lease(TAP.mac, "10.0.2.2", "10.0.2.1", "255.255.255.0", 1450, hostname, ("10.96.0.10",), ("svc.local",))
+
+
+def routes(*given: str) -> tuple[messages.Route, ...]:
+    return tuple(messages.Route(*each.split(">")) for each in given)
+
+
+@pytest.mark.parametrize(
+    ("address", "given", "netmask", "router", "told"),
+    [
+        ("10.244.1.7/24", ("0.0.0.0/0>10.244.1.1",), "255.255.255.0", "10.244.1.1", ()),
+        ("10.244.1.7/24", (), "255.255.255.0", "", ()),
+        (
+            "10.244.1.7/32",
+            ("0.0.0.0/0>169.254.1.1", "169.254.1.1/32>"),
+            "255.255.255.255",
+            "169.254.1.1",
+            (("169.254.1.1/32", ""), ("0.0.0.0/0", "169.254.1.1")),
+        ),
+        ("10.244.1.7/24", ("10.96.0.0/12>10.244.1.9",), "255.255.255.0", "", (("10.96.0.0/12", "10.244.1.9"),)),
+    ],
+)
+def test_a_guest_with_the_pods_address_is_told_the_pods_routes(
+    address: str, given: tuple[str, ...], netmask: str, router: str, told: tuple[tuple[str, str], ...]
+) -> None:
+    found = lease.of_pod(TAP.mac, messages.Lease(address, "169.254.75.1", routes(*given)))
+    assert (found.address, found.server, found.netmask) == ("10.244.1.7", "169.254.75.1", netmask)
+    assert (found.router, found.routes) == (router, told)
+
+
+def test_the_lease_of_the_interface_goes_before_the_one_of_a_masqueraded_guest(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(lease, "_mtu", lambda _: 1450)
+    card = messages.Interface("default", TAP.mac, "tap0", lease=messages.Lease("10.244.1.7/24", "169.254.75.1"))
+    with socket.socket() as any_socket:
+        found = lease.of(messages.Machine("default", "testvm", "u-1", {}, "qemu", (card,)), any_socket, tmp_path / "none")
+    assert found == Lease(TAP.mac, "10.244.1.7", "169.254.75.1", "255.255.255.0", 1450, "testvm", router="")

@@ -10,7 +10,7 @@ from pydantic import Field
 from apiserver.apis.meta.schema import ATOMIC, Int32, Model
 from apiserver.apis.meta.validation import FieldError, Path, duplicate, forbidden, invalid
 from apiserver.apis.virt import attachments, network
-from apiserver.apis.virt.hardware import host_devices
+from apiserver.apis.virt.hardware import disks, host_devices, network_disks
 from apiserver.apis.virt.hardware import interfaces as hardware
 from apiserver.apis.virt.network import EXAMPLE_MAC
 from apiserver.apis.virt.v1alpha1.domain.rules import (
@@ -46,7 +46,8 @@ class Interface(Model):
         description="How it is joined to its network. masquerade (the default on the pod's own): the guest has a private address behind "
         "the pod's, and what reaches the pod's address reaches the guest. bridge (the default on further networks): the guest is on "
         "the network's own layer 2, with its MAC address; which addresses it has there is its own business. "
-        "sriov: the guest has a card of the node, on a further network.",
+        "bridge on the pod's own: the guest has the pod's IPv4 address and MAC address, and the pod has none; such a machine does not "
+        "migrate live. sriov: the guest has a card of the node, on a further network.",
     )
     network: str | None = Field(
         None,
@@ -79,7 +80,7 @@ def validate(domain: Object, path: Path) -> list[FieldError]:
     for position, interface in enumerate(interfaces):
         found += _validate_interface(interface, path.index(position))
     found += validate_unique(interfaces, "name", path) + validate_unique(interfaces, "mac", path)
-    found += _validate_device_names(domain, path)
+    found += _validate_device_names(domain, path) + _validate_place(domain, path)
     if sum(each.get("network") is None for each in interfaces) > 1:
         found.append(forbidden(path, "only one interface can be joined to the pod's network"))
     return found
@@ -114,13 +115,26 @@ def _validate_device_names(domain: Object, path: Path) -> list[FieldError]:
 def _validate_network(interface: Object, path: Path) -> list[FieldError]:
     given, kind = interface.get("network"), interface["type"]
     if given is None:
-        return [] if kind == "masquerade" else [forbidden(path.child("type"), f"type {kind} needs a further network: set network, too")]
+        own = ("masquerade", "bridge")
+        return [] if kind in own else [forbidden(path.child("type"), f"type {kind} needs a further network: set network, too")]
     found = [invalid(path.child("network"), given, problem)] if (problem := attachments.problem(given)) else []
     if kind == hardware.SRIOV and interface.get("model") is not None:
         found.append(forbidden(path.child("model"), "may not be set for type sriov: the card is the node's"))
     if kind == "masquerade":
         found.append(forbidden(path.child("type"), "may not be masquerade beside network: only the pod's own network can be masqueraded"))
     return found
+
+
+def _validate_place(domain: Object, path: Path) -> list[FieldError]:
+    """Return what else the pod needs addresses for, where the guest has them."""
+    reached = next((each for each in disks.defaulted(domain) if network_disks.is_network(each)), None)
+    return [
+        forbidden(
+            path.index(position).child("type"), f"bridge leaves the pod no address, by which QEMU could reach disk {reached.get('name')}"
+        )
+        for position, each in enumerate(hardware.defaulted(domain))
+        if reached is not None and hardware.takes_place_of_pod(each)
+    ]
 
 
 def _validate_ports(interface: Object, path: Path) -> list[FieldError]:

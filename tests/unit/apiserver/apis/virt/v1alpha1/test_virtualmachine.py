@@ -366,8 +366,19 @@ def test_an_unknown_null_is_told_and_a_known_one_says_nothing() -> None:
             'spec.domain.devices.interfaces[0].deviceName: Duplicate value: "a.b/c"',
         ),
         (
-            _devices(interfaces=[{"name": "a", "type": "bridge"}]),
-            "spec.domain.devices.interfaces[0].type: Forbidden: type bridge needs a further network: set network, too",
+            _devices(interfaces=[{"name": "a", "type": "sriov", "deviceName": "a.b/c"}]),
+            "spec.domain.devices.interfaces[0].type: Forbidden: type sriov needs a further network: set network, too",
+        ),
+        (
+            _devices(
+                interfaces=[{"name": "a", "type": "bridge"}],
+                disks=[{"name": "far", "type": "NBD", "source": {"host": "nbd.example", "export": "e"}}],
+            ),
+            "spec.domain.devices.interfaces[0].type: Forbidden: bridge leaves the pod no address, by which QEMU could reach disk far",
+        ),
+        (
+            _devices(interfaces=[{"name": "a", "type": "bridge", "ports": []}]),
+            "spec.domain.devices.interfaces[0].ports: Forbidden: may be set for type masquerade only",
         ),
         (_devices(interfaces=[{"name": "a", "mac": "02-00-00-00-00-01"}]), None),
         (_devices(interfaces=[{"name": "a", "mac": "02:00:00:00:00:02"}]), None),
@@ -421,6 +432,12 @@ def test_what_makes_no_machine_is_refused(obj: dict[str, Any], expected: str | N
     assert len(found) == 1
     if expected is not None:
         assert found == [expected]
+
+
+def test_a_guest_may_take_the_place_of_its_pod_also_beside_further_networks() -> None:
+    far = {"name": "far", "type": "NBD", "source": {"host": "nbd.example", "export": "e"}}
+    assert not _errors(_devices(interfaces=[{"name": "a", "type": "bridge"}, {"name": "b", "network": "lan"}]))
+    assert not _errors(_devices(interfaces=[{"name": "a"}, {"name": "b", "type": "bridge", "network": "lan"}], disks=[far]))
 
 
 @pytest.mark.parametrize(
