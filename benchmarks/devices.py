@@ -34,6 +34,8 @@ PROMPT: Final = "GUEST-READY"
 
 _DISK: Final = {"name": "more", "type": "Image", "source": {"reference": GUEST_IMAGE}}
 _SEED: Final = {"name": "seed", "type": "CloudInitNoCloud", "source": {"userData": "#cloud-config\n"}}
+_FILESYSTEM: Final = {"name": "ca", "type": "ConfigMap", "source": {"name": "kube-root-ca.crt"}}
+"""Of what Kubernetes puts into every namespace."""
 DEVICES: Final[Mapping[str, Mapping[str, Any]]] = {
     "disk": {"devices": {"disks": [_DISK]}},
     "nic": {"devices": {"interfaces": [{"name": "default", "type": "masquerade"}]}},
@@ -42,6 +44,7 @@ DEVICES: Final[Mapping[str, Mapping[str, Any]]] = {
     "uefi": {"firmware": {"bootloader": {"efi": {"secureBoot": False}}}},
     "tpm": {"devices": {"tpm": {}}},
     "cloud-init disk": {"devices": {"disks": [_SEED]}},
+    "file system": {"devices": {"filesystems": [_FILESYSTEM]}},
 }
 """Members of ``spec.domain.devices`` and ``spec.domain.firmware`` beyond those of the base."""
 
