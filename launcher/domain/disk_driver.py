@@ -29,6 +29,8 @@ def append(element: Element, disk: Mapping[str, Any], origin: Origin, found: Fou
         return driver
     said = {name: value for name, value in (disk.get("driver") or {}).items() if value is not None}
     path = f"devices.disks[{origin.name}].driver"
+    if disk.get("shareable"):
+        said.setdefault("cache", "none")  # or another node's guest would read what this one's page cache once had
     # Without O_DIRECT the data of two hosts' page caches could differ after a migration. io=native blocks the main loop while a
     # sparse file grows, so it is for devices only.
     if cache := one_of(words.CACHES, said.get("cache", "none"), f"{path}.cache") if found.direct or "cache" in said else "":

@@ -76,6 +76,8 @@ def _append_disk(devices: Element, disk: Mapping[str, Any], origin: Origin, foun
         SubElement(element, "boot", order=str(int(order)))
     if origin.read_only:
         SubElement(element, "readonly")
+    if disk.get("shareable"):
+        SubElement(element, "shareable")
     return driver
 
 

@@ -28,6 +28,7 @@ SHARED = {
         "disk_driver",
         "disk_import",
         "disk_io_tune",
+        "disk_sharing",
         "document",
         "downward_api",
         "images",

@@ -21,6 +21,10 @@ def with_scratch(claim: str) -> dict[str, object]:
     return a_vm(domain={"devices": {"disks": [disk]}})
 
 
+def with_shared(claim: str) -> dict[str, object]:
+    return a_vm(domain={"devices": {"disks": [{"type": "PersistentVolumeClaim", "source": {"name": claim}, "shareable": True}]}})
+
+
 def with_state(claim: str, uid: str = "", *, uuid: str = "") -> dict[str, object]:
     firmware = {"persistentState": {"claimName": claim}, **({"uuid": uuid} if uuid else {})}
     vm = a_vm(domain={"firmware": firmware})
@@ -37,6 +41,9 @@ def with_state(claim: str, uid: str = "", *, uuid: str = "") -> dict[str, object
         (with_disks(root=False, data=False), with_disks(other=False, data=True), ("data",)),
         (with_disks(root=False), with_disks(data=False), ()),
         (with_scratch("root"), with_scratch("root"), ()),
+        (with_shared("root"), with_shared("root"), ()),
+        (with_shared("root"), with_disks(root=True), ("root",)),
+        (with_disks(root=False), with_shared("root"), ("root",)),
         (with_scratch("root"), with_disks(root=False), ("root",)),
     ],
 )

@@ -176,6 +176,7 @@ CASES = {
                 {**CLAIM, "name": "device", "driver": {"cache": "unsafe"}, "target": {"bus": "scsi"}, "wwn": "5000C500A1B2C3D4"},
                 {**IMAGE, "ioTune": LIMITS_OF_BOTH, "blockSize": {"logical": 4096}},
                 {**CLAIM, "name": "apart", "ioTune": LIMITS_OF_EACH, "blockSize": {"physical": 4096}, "readOnly": True},
+                {**CLAIM, "name": "shared", "target": {"bus": "scsi"}, "shareable": True},
             ]
         },
         found={"image": Found(format="qcow2", direct=False), "device": Found(block=True), "apart": Found(direct=False)},
@@ -544,3 +545,11 @@ def test_each_further_device_has_the_port_that_it_needs(devices: dict[str, Any],
 
 def test_a_guest_with_shared_file_systems_stays_on_its_node() -> None:
     assert "file system 'data'" in migratability.not_migratable({"devices": {"filesystems": FILESYSTEMS}})
+
+
+def test_a_shared_disk_never_comes_through_a_page_cache() -> None:
+    devices = {"disks": [{**CLAIM, "name": "shared", "shareable": True}]}
+    assert xml(devices=devices).find("devices/disk/driver[@cache='none']") is not None
+    assert xml(devices=devices).find("devices/disk/shareable") is not None
+    with pytest.raises(InvalidSpecification, match="cannot do without its page cache"):
+        to_xml(defined(devices=devices, found={"shared": Found(direct=False)}))

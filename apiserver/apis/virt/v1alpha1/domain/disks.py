@@ -18,6 +18,7 @@ from apiserver.apis.virt.v1alpha1.domain import (
     disk_driver,
     disk_import,
     disk_io_tune,
+    disk_sharing,
     downward_api,
     network_disks,
     service_accounts,
@@ -187,6 +188,12 @@ class Disk(Model):
     boot_order: Int32 | None = Field(
         None, description="Place in the order of devices to start from, from 1; devices without one come last."
     )
+    shareable: bool | None = Field(
+        None,
+        description="Machines that all say so may have it at once, and their guests write to it side by side: for file systems and "
+        "databases of clusters, since every other file system is destroyed by that. Of a claim that is not ephemeral, or a disk over the "
+        "network. Needs driver.cache none or directsync. Default false: a machine whose guest writes has the disk alone.",
+    )
     serial: str | None = Field(None, description="The serial number that the guest reads from it.")
     wwn: str | None = Field(None, description="The World Wide Name that the guest reads from it, 16 hexadecimal digits. Of bus scsi only.")
     driver: DiskDriver | None = Field(None, description="The way in which QEMU reads and writes it.")
@@ -224,7 +231,12 @@ def _validate_disk(disk: Object, path: Path) -> list[FieldError]:
         found += _validate_lun(disk, path)
     if "bootOrder" in disk:
         found += validate_between(disk["bootOrder"], 1, MAX_DISKS, path.child("bootOrder"))
-    found += network_disks.validate(disk, path) + disk_driver.validate(disk, path) + disk_io_tune.validate(disk, path.child("ioTune"))
+    found += (
+        network_disks.validate(disk, path)
+        + disk_sharing.validate(disk, path)
+        + disk_driver.validate(disk, path)
+        + disk_io_tune.validate(disk, path.child("ioTune"))
+    )
     return found + _validate_identity(disk, path)
 
 

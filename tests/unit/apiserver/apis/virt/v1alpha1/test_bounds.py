@@ -48,6 +48,11 @@ IMPORT = "devices.disks[0].source.import"
 SHA256 = "0123456789abcdefABCDEF" + "0" * 42
 
 
+def shareable(**fields: Any) -> dict[str, Any]:
+    """A disk that several machines have."""
+    return {"type": "PersistentVolumeClaim", "source": {"name": "a"}, "shareable": True, **fields}
+
+
 def driver(*, device: str = "disk", read_only: bool = False, **said: str) -> dict[str, Any]:
     """A disk with a driver."""
     return disk(device=device, readOnly=read_only or device == "cdrom", driver=said)
@@ -435,6 +440,10 @@ def dedicated(**of: Any) -> dict[str, Any]:
         (disks(imported()), disks(imported(source={"ephemeral": True})), "devices.disks[0].source.ephemeral"),
         (disks(imported()), disks(imported(source={"create": {"size": "1Gi"}})), "devices.disks[0].source.create"),
         (disks(imported()), disks(disk(type="EmptyDisk", source={"size": "1Gi", "import": {"http": {"url": "http://h/"}}})), IMPORT),
+        (disks(shareable()), disks(shareable(device="cdrom")), "devices.disks[0].shareable"),
+        (disks(shareable(readOnly=True)), disks(disk(shareable=True)), "devices.disks[0].shareable"),
+        (disks(shareable()), disks(shareable(source={"name": "a", "ephemeral": True})), "devices.disks[0].shareable"),
+        (disks(shareable(driver={"cache": "directsync"})), disks(shareable(driver={"cache": "unsafe"})), "devices.disks[0].driver.cache"),
         (disks(*[disk()] * 26), disks(*[disk()] * 27), "devices.disks"),
         ({"devices": {"consoles": [{"type": "pty"}] * 4}}, {"devices": {"consoles": [{"type": "pty"}] * 5}}, "devices.consoles"),
         (
