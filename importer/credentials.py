@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from pathlib import Path
@@ -14,6 +15,7 @@ from importer.failures import ImportFailed
 
 MAX_BYTES: Final = 16 << 10
 """Of a value."""
+DOCKER_CONFIG: Final = ".dockerconfigjson"
 
 
 def value(secret: Path | None, key: str) -> str:
@@ -32,7 +34,8 @@ def value(secret: Path | None, key: str) -> str:
     except OSError as error:
         raise ImportFailed(f"the key {key} of the Secret cannot be read: {error.strerror}") from None
     text = found.rstrip(b"\r\n")
-    if len(found) > MAX_BYTES or any(not 0x20 <= each < 0x7F and each < 0x80 for each in text):
+    lines = text.translate(None, b"\t\r\n") if key == DOCKER_CONFIG else text
+    if len(found) > MAX_BYTES or any(each < 0x20 or each == 0x7F for each in lines):
         raise ImportFailed(f"the value of the key {key} of the Secret is too long, or has control characters")
     try:
         return text.decode()
@@ -68,6 +71,26 @@ def of_s3(secret: Path | None, region: str, first: Address, now: Callable[[], da
         return signing.headers(keys, region, address.host_header, address.target.partition("?")[0], now())
 
     return headers
+
+
+def of_registry(secret: Path | None, host: str) -> str:
+    """Return the value of Authorization for a registry; empty: nobody in particular asks.
+
+    Raises:
+        ImportFailed: the Secret has nothing for it.
+    """
+    if secret is None:
+        return ""
+    if user := value(secret, "username"):
+        return basic(user, value(secret, "password"))
+    try:
+        known = json.loads(value(secret, DOCKER_CONFIG) or "{}")["auths"]
+        entry = known.get(host) or known.get(f"https://{host}") or known[f"https://{host}/v1/"]
+        if given := entry.get("auth"):
+            return "Basic " + base64.b64encode(base64.b64decode(given, validate=True)).decode()
+        return basic(str(entry["username"]), str(entry["password"]))
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        raise ImportFailed(f"the Secret of secretRef has neither username (and password) nor {DOCKER_CONFIG} with {host}") from None
 
 
 def _authorization(secret: Path) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Final
 
-from importer import addresses, credentials, signing
+from importer import addresses, credentials, registry, signing
 from importer.failures import ImportFailed
 from importer.plan import Plan
 from importer.telling import Telling
@@ -31,4 +31,6 @@ def pieces(plan: Plan, told: Telling) -> Iterator[bytes]:
         url = str(s3["endpoint"]).rstrip("/") + signing.path_of(str(s3["bucket"]), str(s3["key"]))
         signed = credentials.of_s3(plan.secret, str(s3.get("region") or DEFAULT_REGION), addresses.parse(url), lambda: datetime.now(UTC))
         return Transfer(signed, plan.authorities).pieces(url, told.downloaded)
+    if given := source.get("registry"):
+        return registry.pieces(registry.parse(str(given["reference"])), plan.secret, plan.authorities, told.downloaded)
     raise ImportFailed("the source is none that this version knows")

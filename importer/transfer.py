@@ -45,6 +45,14 @@ class Body:
     """An entity tag by which a server knows the file again; empty: it gave none."""
 
 
+class Unauthorized(ImportFailed):
+    """The server wants to know who asks."""
+
+    def __init__(self, message: str, challenge: str) -> None:
+        super().__init__(message)
+        self.challenge = challenge
+
+
 class Transfer:
     """Downloads of one import."""
 
@@ -140,6 +148,8 @@ class Transfer:
 def _judged(address: Address, connection: http.client.HTTPConnection, response: http.client.HTTPResponse) -> Body:
     if response.status not in (200, 206):
         connection.close()
+        if response.status == 401:
+            raise Unauthorized(f"{address} answers 401 {_HINTS[401]}", response.headers.get("WWW-Authenticate") or "")
         raise ImportFailed(f"{address} answers {response.status} {_HINTS.get(response.status, '')}".rstrip())
     tag = response.headers.get("ETag") or ""
     validator = tag if tag.startswith('"') and tag.isascii() and len(tag) < 256 else ""  # a weak one does not mean the same bytes

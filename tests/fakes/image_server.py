@@ -7,9 +7,12 @@ import datetime as dt
 import hashlib
 import hmac
 import http.server
+import io
 import ipaddress
+import json
 import re
 import ssl
+import tarfile
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -41,6 +44,10 @@ class Files:
     hang: threading.Event | None = None
     """Until it is set, an answer stops in its middle."""
     authorization: str = ""
+    challenge: str = ""
+    """What a refusal for want of that says."""
+    token: tuple[str, str] = ("", "")
+    """A path that is given to whoever sends this Authorization."""
     verify: Callable[[str, dict[str, str]], bool] | None = None
     """Given path and headers (in lower case), says whether a request may read; else it is answered with 403."""
     asked: list[tuple[str, dict[str, str]]] = field(default_factory=list)
@@ -61,8 +68,10 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self.close_connection = True
         if files.statuses:
             return self.answer(files.statuses.pop(0))
+        if path == files.token[0] and self.headers.get("Authorization") == files.token[1]:
+            return self.give(files.content[path])
         if files.authorization and self.headers.get("Authorization") != files.authorization:
-            return self.answer(401)
+            return self.answer(401, **({"WWW-Authenticate": files.challenge} if files.challenge else {}))
         if files.verify is not None and not files.verify(self.path, {name.lower(): value for name, value in self.headers.items()}):
             return self.answer(403)
         if path in files.redirects:
@@ -179,3 +188,31 @@ def a_store(secret: str, region: str, host: str) -> Callable[[str, dict[str, str
         return bool(fields["Signature"] == key.hex() and fields["Credential"] == f"id/{scope}")
 
     return verify
+
+
+def a_layer(files: dict[str, bytes]) -> bytes:
+    """Return files as a layer of a container image."""
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w:gz") as archive:
+        for name, data in files.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(data)
+            archive.addfile(member, io.BytesIO(data))
+    return packed.getvalue()
+
+
+def a_registry(repository: str, *layers: bytes, tag: str = "1") -> Files:
+    """Return a registry with one container image for two platforms, that wants a token for ``user`` with ``pass``."""
+    base = f"/v2/{repository}"
+    content = {f"{base}/blobs/{digest_of(each)}": each for each in layers}
+    manifest = json.dumps({"schemaVersion": 2, "layers": [{"digest": digest_of(each), "size": len(each)} for each in layers]}).encode()
+    other = {"digest": digest_of(b""), "platform": {"os": "linux", "architecture": "arm64"}}
+    own = {"digest": digest_of(manifest), "platform": {"os": "linux", "architecture": "amd64"}}
+    content |= {f"{base}/manifests/{digest_of(manifest)}": manifest, "/token": b'{"token": "t0ken"}'}
+    content[f"{base}/manifests/{tag}"] = json.dumps({"schemaVersion": 2, "manifests": [other, own]}).encode()
+    return Files(content, authorization="Bearer t0ken", token=("/token", "Basic dXNlcjpwYXNz"))
+
+
+def digest_of(data: bytes) -> str:
+    """Return a digest as registries have it."""
+    return f"sha256:{hashlib.sha256(data).hexdigest()}"

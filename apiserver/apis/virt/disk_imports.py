@@ -10,7 +10,7 @@ from apiserver.apis.meta import quantity
 CLAIM: Final = "PersistentVolumeClaim"
 AUTHORITIES_KEY: Final = "ca.crt"
 """Default of ``caConfigMapRef.key``, and the name of the file in the pod."""
-KINDS: Final = ("http", "s3")
+KINDS: Final = ("http", "s3", "registry")
 """Fields of ``import``, one of which says where the image is."""
 CHECKSUMS: Final[Mapping[str, int]] = {"sha256": 64, "sha512": 128}
 """Digits of a checksum, by its algorithm."""
@@ -56,4 +56,6 @@ def shown(given: Object) -> str:
     where = place(given)
     if (endpoint := where.get("endpoint")) is not None:
         return f"{str(endpoint).rstrip('/')}/{where.get('bucket')}/{where.get('key')}"
+    if (reference := where.get("reference")) is not None:
+        return str(reference)
     return str(where.get("url") or "").partition("#")[0].partition("?")[0]

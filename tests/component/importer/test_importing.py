@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from importer import claim
-from tests.fakes.image_server import Files, a_store, authority_of, certificate, serving
+from tests.fakes.image_server import Files, a_layer, a_registry, a_store, authority_of, certificate, digest_of, serving
 
 MIB = 1 << 20
 IMAGE = b"boot" + bytes(MIB) + random.Random(1).randbytes(2 * MIB) + bytes(MIB) + b"end" + bytes(4089)
@@ -308,4 +308,30 @@ def test_an_object_of_a_store_is_read_with_a_signature_that_the_store_verifies(
     (secret / "secretKey").write_text("hidden")
     files.cuts = 1
     assert run(volume, source, secret=str(secret)) == ""
+    assert disk(volume) == IMAGE
+
+
+def test_an_image_of_a_registry_is_read_with_a_token_and_verified(volume: Path, tmp_path: Path) -> None:
+    layer = a_layer({"./disk/a.img": IMAGE})
+    files = a_registry("disks/a", layer, a_layer({"other/disk/b.img": b"x"}))
+    pair = certificate(tmp_path / "pair.pem")
+    (tmp_path / "ca.crt").write_bytes(authority_of(pair))
+    secret = tmp_path / "secret"
+    secret.mkdir()
+    with serving(files, pair) as url:
+        host = url.removeprefix("https://")
+        files.challenge = f'Bearer realm="{url}/token",service="s"'
+        source = {"registry": {"reference": f"{host}/disks/a:1"}}
+        more = {"secret": str(secret), "authorities": str(tmp_path / "ca.crt")}
+        assert "401" in run(volume, source, authorities=more["authorities"])
+        assert f"nor .dockerconfigjson with {host}" in run(volume, source, **more)
+        (secret / "username").write_text("user")
+        (secret / "password").write_text("pass")
+        blob = f"/v2/disks/a/blobs/{digest_of(layer)}"
+        for data in (a_layer({"disk/a.img": b"other"}), b"none"):
+            files.content[blob] = data
+            assert "another layer" in run(volume, source, **more)
+        files.content[blob] = layer
+        assert "no such file" in run(volume, {"registry": {"reference": f"{host}/disks/a:2"}}, **more)
+        assert run(volume, {**source, "checksum": f"sha256:{hashlib.sha256(IMAGE).hexdigest()}"}, **more) == ""
     assert disk(volume) == IMAGE

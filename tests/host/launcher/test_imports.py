@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import json
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 
 from apiserver.apis.virt import layout
 from launcher.protocol import messages
-from tests.fakes.image_server import Files, a_store, authority_of, certificate, serving
+from tests.fakes.image_server import Files, a_layer, a_registry, a_store, authority_of, certificate, serving
 from tests.host.launcher.sandbox import Launcher, a_machine
 
 pytestmark = pytest.mark.host
@@ -102,3 +103,27 @@ def test_a_guest_reads_an_image_from_an_object_store(start: Callable[[], Launche
         client.ask(messages.Sync(machine))
         viewer.expect("GUEST-READY", 120)
         assert viewer.sh("head -c 14 /dev/vda") == "from-the-store"
+
+
+@pytest.mark.timeout(300)
+def test_a_guest_reads_an_image_from_a_registry(start: Callable[[], Launcher], tmp_path: Path) -> None:
+    pod = start()
+    pair = certificate(tmp_path / "pair.pem")
+    files = a_registry("disks/data", a_layer({"etc/passwd": b"x", "disk/a.img": b"from-the-registry".ljust(MIB, b"\0")}), a_layer({}))
+    claim, secret, authorities = (each / "data" for each in (pod.disks, pod.import_secrets, pod.import_authorities))
+    for path in (claim, secret, authorities):
+        path.mkdir()
+    (authorities / "ca.crt").write_bytes(authority_of(pair))
+    subprocess.run(["chown", "-R", "107:107", pod.disks], check=True)
+    with serving(files, pair) as url, pod.client() as client, pod.console() as viewer:
+        host = url.removeprefix("https://")
+        files.challenge = f'Bearer realm="{url}/token",service="s",scope="repository:disks/data:pull"'
+        (secret / ".dockerconfigjson").write_text(json.dumps({"auths": {host: {"auth": "dXNlcjpwYXNz"}}}))
+        registry = {"reference": f"{host}/disks/data:1", "secretRef": {"name": "s"}, "caConfigMapRef": {"name": "c", "key": "k"}}
+        disk = {"name": "data", "type": "PersistentVolumeClaim", "source": {"name": "c", "import": {"registry": registry}}}
+        machine = a_machine(devices={"disks": [disk], "graphics": [], "interfaces": []})
+        client.call(messages.Import(machine))
+        client.until(lambda status: progress(status) == {"data": "Succeeded"}, 120)
+        client.ask(messages.Sync(machine))
+        viewer.expect("GUEST-READY", 120)
+        assert viewer.sh("head -c 17 /dev/vda") == "from-the-registry"

@@ -14,7 +14,7 @@ from apiserver.apis.meta.schema import Model, Quantity
 from apiserver.apis.meta.validation import FieldError, Path, forbidden, invalid, required, too_long
 from apiserver.apis.virt import disk_imports
 from apiserver.apis.virt.v1alpha1.domain.cloud_init import validate_key, validate_object_name
-from apiserver.apis.virt.v1alpha1.domain.rules import Object, validate_amount
+from apiserver.apis.virt.v1alpha1.domain.rules import Object, validate_amount, validate_image
 
 MIN_SIZE: Final = quantity.parse("1Mi")
 MAX_SIZE: Final = quantity.parse("64Ti")
@@ -75,11 +75,28 @@ class S3Import(Model):
     )
 
 
+class RegistryImport(Model):
+    """An image in a registry of containers: a file below disk/ of a container image, as container disks have it."""
+
+    reference: str = Field(description="The reference of the container image. The registry is spoken to by https alone.")
+    secret_ref: SecretReference | None = Field(
+        None, description="The Secret with credentials: username and password, or .dockerconfigjson as a pod's pull secret has it."
+    )
+    ca_config_map_ref: ConfigMapKey | None = Field(
+        None,
+        description="The certificates (PEM) of the authorities by which the registry is verified. Default: those of virt-launcher's image.",
+    )
+
+
 class DiskImport(Model):
     """The image that is downloaded into a claim without one."""
 
-    http: HTTPImport | None = Field(None, description="From a web server. One of http and s3 is required.")
+    http: HTTPImport | None = Field(None, description="From a web server. One of http, s3 and registry is required.")
     s3: S3Import | None = Field(None, description="From an object store.")
+    registry: RegistryImport | None = Field(
+        None,
+        description="From a registry of containers. The checksum is of the disk image then; layers are verified by their digests anyway.",
+    )
     checksum: str | None = Field(
         None,
         description="What the downloaded file must have: sha256: or sha512: and the digest in hexadecimal. Default: it is not looked at.",
@@ -127,6 +144,10 @@ def _validate_s3(given: Object, path: Path) -> list[FieldError]:
     return found + _validate_references(given, given["endpoint"], path)
 
 
+def _validate_registry(given: Object, path: Path) -> list[FieldError]:
+    return validate_image(given["reference"], path.child("reference")) + _validate_references(given, "https:", path)
+
+
 def _validate_references(given: Object, url: str, path: Path) -> list[FieldError]:
     found: list[FieldError] = []
     if (secret := given.get("secretRef")) is not None:
@@ -158,7 +179,11 @@ def validate_url(url: str, path: Path) -> list[FieldError]:
     return [invalid(path, _HIDDEN, wrong)] if wrong else []
 
 
-_VALIDATORS: Final[Mapping[str, Callable[[Object, Path], list[FieldError]]]] = {"http": _validate_http, "s3": _validate_s3}
+_VALIDATORS: Final[Mapping[str, Callable[[Object, Path], list[FieldError]]]] = {
+    "http": _validate_http,
+    "s3": _validate_s3,
+    "registry": _validate_registry,
+}
 
 
 def _is_checksum(text: str) -> bool:

@@ -44,6 +44,11 @@ def stored(**fields: Any) -> dict[str, Any]:
     return disk(type="PersistentVolumeClaim", source={"name": "a", "import": {"s3": s3}})
 
 
+def contained(reference: str, **fields: Any) -> dict[str, Any]:
+    """A disk whose image is imported from a registry."""
+    return disk(type="PersistentVolumeClaim", source={"name": "a", "import": {"registry": {"reference": reference, **fields}}})
+
+
 IMPORT = "devices.disks[0].source.import"
 SHA256 = "0123456789abcdefABCDEF" + "0" * 42
 
@@ -420,6 +425,9 @@ def dedicated(**of: Any) -> dict[str, Any]:
             f"{IMPORT}.http.caConfigMapRef.key",
         ),
         (disks(imported()), disks(disk(type="PersistentVolumeClaim", source={"name": "a", "import": {}})), f"{IMPORT}.http"),
+        (disks(contained("r.example/a:1")), disks(contained("")), f"{IMPORT}.registry.reference"),
+        (disks(contained("r.example:5000/a/b@sha256:0")), disks(contained("r.example/a b")), f"{IMPORT}.registry.reference"),
+        (disks(contained("a")), disks(contained("a", secretRef={"name": "S"})), f"{IMPORT}.registry.secretRef.name"),
         (disks(stored(endpoint="http://h:9000/")), disks(stored(endpoint="https://h/?x")), f"{IMPORT}.s3.endpoint"),
         (disks(stored(endpoint="http://h/store")), disks(stored(endpoint="h")), f"{IMPORT}.s3.endpoint"),
         (disks(stored(bucket="a.b")), disks(stored(bucket="ab")), f"{IMPORT}.s3.bucket"),

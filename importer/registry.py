@@ -1,0 +1,216 @@
+"""Images in registries of containers: the distribution API of OCI, as far as reading one file of one image takes.
+
+https://github.com/opencontainers/distribution-spec/blob/main/spec.md; tokens as registries have them
+(https://distribution.github.io/distribution/spec/auth/token/). The image holds the disk as container disks do: a file below ``disk/`` in
+one of its layers. Every digest is verified.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import http.client
+import itertools
+import json
+import re
+import tarfile
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote, urlencode
+
+from importer import addresses, compression, credentials
+from importer.addresses import Address
+from importer.failures import ImportFailed
+from importer.transfer import Body, Transfer, Unauthorized
+
+MAX_DOCUMENT: Final = 4 << 20
+"""Bytes of a manifest or of an answer with a token."""
+MAX_LAYERS: Final = 128
+MAX_MEMBERS: Final = 100_000
+DIRECTORY: Final = "disk/"
+PLATFORM: Final = ("linux", "amd64")
+_INDEXES: Final = ("application/vnd.oci.image.index.v1+json", "application/vnd.docker.distribution.manifest.list.v2+json")
+_MANIFESTS: Final = ("application/vnd.oci.image.manifest.v1+json", "application/vnd.docker.distribution.manifest.v2+json")
+_ACCEPT: Final = ", ".join((*_INDEXES, *_MANIFESTS))
+_DIGEST: Final = re.compile(r"sha256:[0-9a-f]{64}")
+_TOKEN: Final = re.compile(r"[!-~]{1,16384}")
+_PARAMETER: Final = re.compile(r'(\w+)="([^"]*)"')
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """A reference of an image in parts."""
+
+    host: str
+    repository: str
+    version: str
+    """A tag or a digest."""
+
+    @property
+    def base(self) -> str:
+        """Return the address of the repository."""
+        return f"https://{self.host}/v2/{self.repository}"
+
+
+def parse(text: str) -> Reference:
+    """Return a reference in parts; one without a host is Docker Hub's, as everywhere."""
+    name, _, digest = text.partition("@")
+    host, slash, rest = name.partition("/")
+    if not slash or not ("." in host or ":" in host or host == "localhost"):
+        host, rest = "registry-1.docker.io", name if slash else f"library/{name}"
+    elif host == "docker.io":
+        host, rest = "registry-1.docker.io", rest if "/" in rest else f"library/{rest}"
+    repository, _, tag = rest.partition(":")
+    return Reference(host, repository, digest or tag or "latest")
+
+
+def pieces(reference: Reference, secret: Path | None, authorities: Path | None, told: Callable[[int, int | None], None]) -> Iterator[bytes]:
+    """Yield the bytes of the disk image in a container image.
+
+    Raises:
+        ImportFailed: the registry does not give it, or it is not there.
+    """
+    session = _Session(reference, secret, authorities)
+    manifest = session.manifest(reference.version)
+    if manifest.get("manifests"):
+        manifest = session.manifest(_of_platform(manifest["manifests"]))
+    layers = manifest.get("layers") or ()
+    if not isinstance(layers, list) or len(layers) > MAX_LAYERS or any(not isinstance(each, dict) for each in layers):
+        raise ImportFailed(f"{reference.host} answers what is no manifest")
+    for layer in reversed(layers):  # the last one says what the image has
+        if (found := session.disk(str(layer.get("digest")), told)) is not None:
+            return found
+    raise ImportFailed(f"the image {reference.repository} has no file below {DIRECTORY}")
+
+
+def _of_platform(manifests: Any) -> str:  # noqa: ANN401  # JSON of a stranger's
+    for each in manifests if isinstance(manifests, list) else ():
+        platform = each.get("platform") or {} if isinstance(each, dict) else {}
+        if (platform.get("os"), platform.get("architecture")) == PLATFORM:
+            return str(each.get("digest"))
+    raise ImportFailed(f"the image is for other platforms than {'/'.join(PLATFORM)}")
+
+
+class _Stream:
+    """An iterator of pieces as a file that is read once."""
+
+    def __init__(self, given: Iterator[bytes]) -> None:
+        self._pieces = given
+        self._left = b""
+
+    def read(self, size: int) -> bytes:
+        """Return so many bytes, fewer at the end."""
+        while len(self._left) < size and (piece := next(self._pieces, b"")):
+            self._left += piece
+        found, self._left = self._left[:size], self._left[size:]
+        return found
+
+    def drain(self) -> None:
+        """Read to the end, which verifies the digest."""
+        for _ in self._pieces:
+            continue
+
+
+class _Session:
+    """Requests to one registry, with the token that it wanted."""
+
+    def __init__(self, reference: Reference, secret: Path | None, authorities: Path | None) -> None:
+        self._base = reference.base
+        self._origin = addresses.parse(self._base).origin
+        self._secret = secret
+        self._host = reference.host
+        self._authorization = ""
+        self._transfer = Transfer(self._headers, authorities)
+        self._plain = Transfer(lambda _: {}, authorities)
+
+    def manifest(self, version: str) -> dict[str, Any]:
+        """Return a manifest or an index."""
+        url = f"{self._base}/manifests/{quote(version, safe=':')}"
+        try:
+            data = _read(self._transfer.get(url, {"Accept": _ACCEPT}))
+        except Unauthorized as error:
+            self._authorize(error)
+            data = _read(self._transfer.get(url, {"Accept": _ACCEPT}))
+        if version.startswith("sha256:") and hashlib.sha256(data).hexdigest() != version.removeprefix("sha256:"):
+            raise ImportFailed(f"{self._host} gives another manifest than {version}")
+        return _document(data, self._host)
+
+    def disk(self, digest: str, told: Callable[[int, int | None], None]) -> Iterator[bytes] | None:
+        """Return the pieces of the disk image in a layer, or None."""
+        if not _DIGEST.fullmatch(digest):
+            raise ImportFailed(f"{self._host} names a layer without a digest")
+        raw = _verified(self._transfer.pieces(f"{self._base}/blobs/{digest}", told), digest)
+        head = next(raw, b"")
+        stream = _Stream(iter(compression.decompressed(itertools.chain((head,), raw), head)))
+        try:
+            layer = tarfile.open(fileobj=stream, mode="r|")  # type: ignore[call-overload]  # noqa: SIM115  # it calls read alone; read later
+            for _, member in zip(range(MAX_MEMBERS), layer, strict=False):
+                if member.isreg() and not member.issparse() and member.name.removeprefix("./").startswith(DIRECTORY):
+                    return _file(layer, member, stream)
+        except tarfile.TarError as error:
+            raise ImportFailed(f"the layer {digest} is no archive: {error}") from error
+        stream.drain()
+        return None
+
+    def _headers(self, address: Address) -> Mapping[str, str]:
+        return {"Authorization": self._authorization} if self._authorization and address.origin == self._origin else {}
+
+    def _authorize(self, refused: Unauthorized) -> None:
+        """Get what the registry wants to see."""
+        login = credentials.of_registry(self._secret, self._host)
+        kind, _, rest = refused.challenge.partition(" ")
+        if kind.lower() == "basic" and login:
+            self._authorization = login
+            return
+        wanted = dict(_PARAMETER.findall(rest))
+        if kind.lower() != "bearer" or not wanted.get("realm", "").startswith("https://"):
+            raise refused
+        query = urlencode({name: wanted[name] for name in ("service", "scope") if name in wanted})
+        url = f"{wanted['realm']}{'&' if '?' in wanted['realm'] else '?'}{query}"
+        answer = _document(_read(self._plain.get(url, {"Authorization": login} if login else {})), self._host)
+        token = answer.get("token") or answer.get("access_token")
+        if not isinstance(token, str) or not _TOKEN.fullmatch(token):
+            raise ImportFailed(f"{addresses.parse(wanted['realm'])} gives no token")
+        self._authorization = f"Bearer {token}"
+
+
+def _file(layer: tarfile.TarFile, member: tarfile.TarInfo, stream: _Stream) -> Iterator[bytes]:
+    try:
+        opened = layer.extractfile(member)
+        while opened is not None and (piece := opened.read(compression.PIECE)):
+            yield piece
+    except tarfile.TarError as error:
+        raise ImportFailed(f"the archive is damaged: {error}") from error
+    stream.drain()
+
+
+def _verified(given: Iterator[bytes], digest: str) -> Iterator[bytes]:
+    found = hashlib.sha256()
+    for piece in given:
+        found.update(piece)
+        yield piece
+    if f"sha256:{found.hexdigest()}" != digest:
+        raise ImportFailed(f"the registry gives another layer than {digest}")
+
+
+def _read(body: Body) -> bytes:
+    try:
+        data = body.response.read(MAX_DOCUMENT + 1)
+    except (OSError, http.client.HTTPException):
+        data = b""
+    finally:
+        body.connection.close()
+    if not data or len(data) > MAX_DOCUMENT:
+        raise ImportFailed(f"{body.address} gives nothing, or too much")
+    return data
+
+
+def _document(data: bytes, host: str) -> dict[str, Any]:
+    try:
+        found = json.loads(data)
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        raise ImportFailed(f"{host} answers what is no manifest")
+    return found
