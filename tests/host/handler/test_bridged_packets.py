@@ -1,0 +1,138 @@
+"""What a guest in its pod's place can send, frame by frame, and what others can send to the pod, which has no address."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+
+import pytest
+
+from apiserver.apis.virt import network
+from handler.network import namespaces, setup
+from tests.host.handler import frames, pods
+from tests.host.handler.frames import ARP, IPV4, IPV6, arp, ethernet, tagged, udp
+from tests.host.handler.pods import CALLER, POD, Ear, Pod, Tap, run
+from tests.host.handler.test_guest_packets import listening
+
+pytestmark = pytest.mark.host
+
+VM = {
+    "metadata": {"uid": "3f0e"},
+    "spec": {"domain": {"devices": {"interfaces": [{"name": "default", "type": "bridge"}]}}},
+}
+OTHER = "52:54:00:00:00:66"
+EVIL, LAST = b"evil-payload", b"last-payload"
+
+
+@dataclass
+class World:
+    """A pod whose guest is ready to send, and an ear at the other end of the cable."""
+
+    pod: Pod
+    mac: str
+    tap: Tap
+    uplink: Ear
+
+    def mine(self, payload: bytes, kind: int = IPV4, destination: str = frames.BROADCAST) -> bytes:
+        return ethernet(self.mac, kind, payload, destination)
+
+    def heard(self) -> bytes:
+        """Return everything that was heard up to one legal frame, sent after all the others."""
+        assert self.tap.send(self.mine(udp(POD, CALLER, LAST)))
+        return b"".join(self.uplink.until(LAST))
+
+
+@pytest.fixture
+def pod() -> Iterator[Pod]:
+    with pods.a_pod() as made:
+        yield made
+
+
+@pytest.fixture
+async def world(pod: Pod) -> AsyncIterator[World]:
+    (wired,) = await setup.prepare(VM, pod.launcher)
+    made = World(pod, wired.mac, Tap(pod), pod.outside(lambda: Ear("peer")))
+    yield made
+    made.tap.close()
+    made.uplink.close()
+
+
+async def test_the_pod_has_no_address_and_its_guest_has(world: World) -> None:
+    links = {link["ifname"]: link for link in await namespaces.links(world.pod.launcher.network)}
+    assert links["eth0"]["addr_info"] == []
+    assert {links[name]["master"] for name in ("eth0", "tap0")} == {network.BRIDGE}
+    assert world.mac not in {link["address"] for link in links.values()}
+    with world.pod.outside(lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM)) as caller:
+        caller.bind((CALLER, 4001))
+        caller.settimeout(5)
+        caller.sendto(b"hello", (POD, 4000))
+        asked = world.tap.receive(lambda frame: frame[12:14] == b"\x08\x06" and frame[20:22] == b"\0\1")
+        world.tap.send(world.mine(arp(2, world.mac, POD, CALLER), ARP, asked[6:12].hex(":")))
+        assert world.tap.receive(lambda frame: b"hello" in frame)[:6] == frames.mac(world.mac)
+        world.tap.send(world.mine(udp(POD, CALLER, b"hello to you"), destination=asked[6:12].hex(":")))
+        assert caller.recvfrom(100) == (b"hello to you", (POD, 4000))
+
+
+async def test_frames_that_are_not_of_the_guest_go_nowhere(world: World) -> None:
+    mine, foreign = world.mine, udp("10.99.0.77", CALLER, EVIL)
+    spoofs = {
+        "another IPv4 address": mine(foreign),
+        "no address": mine(udp("0.0.0.0", CALLER, EVIL)),
+        "another MAC address": ethernet(OTHER, IPV4, udp(POD, CALLER, EVIL)),
+        "ARP: the gateway's address is mine": mine(arp(2, world.mac, CALLER, POD) + EVIL, ARP),
+        "ARP: my address is another's": mine(arp(2, OTHER, POD, CALLER) + EVIL, ARP),
+        "IPv6": mine(frames.udp6("fd99::2", "fd99::1", EVIL, 4001), IPV6),
+        "a VLAN": tagged(mine(udp(POD, CALLER, EVIL)), 7),
+        "LLDP": mine(EVIL, 0x88CC, "01:80:c2:00:00:0e"),
+        "loopback": mine(udp(POD, "127.0.0.1", EVIL)),
+    }
+    for frame in (*spoofs.values(), frames.bpdu(world.mac)):
+        assert world.tap.send(frame)
+    heard = world.heard()
+    assert EVIL not in heard
+    assert b"\x42\x42\x03" not in heard
+    told = run("ip", "netns", "exec", world.pod.name, "nft", "list", "counters", "table", "netdev", "kubevirt")
+    at_the_tap, _, _ = told.partition("counter to_pod")
+    assert sum(int(line.split()[1]) for line in at_the_tap.splitlines() if "packets" in line) == len(spoofs) + 1, told
+
+
+async def test_requests_of_dhcp_are_heard_in_the_pod_and_nowhere_else(world: World) -> None:
+    discover, renew = (udp(source, to, EVIL, (68, 67)) for source, to in (("0.0.0.0", "255.255.255.255"), (POD, network.BRIDGED_SERVER)))
+    with world.pod.inside(listening(67)) as dhcp:
+        world.tap.send(world.mine(discover))
+        world.tap.send(world.mine(renew, destination=OTHER))
+        assert EVIL not in world.heard()
+        dhcp.setblocking(True)
+        dhcp.settimeout(5)
+        assert (dhcp.recv(100), dhcp.recv(100)) == (EVIL, EVIL)
+        for _ in range(200):
+            world.tap.send(world.mine(discover))
+        assert EVIL not in world.heard()
+        dhcp.setblocking(False)
+        arrived = 0
+        try:
+            while dhcp.recv(100):
+                arrived += 1
+        except BlockingIOError:
+            pass
+        assert arrived < 150
+
+
+async def test_nobody_else_reaches_what_is_left_of_the_pod(world: World) -> None:
+    """Whoever knows the bridge's MAC address, from outside or in the guest."""
+    bridge = network.derived_mac(world.mac, "bridge")
+    with world.pod.inside(listening(4001)) as service, world.pod.inside(listening(67)) as dhcp:
+        bridge_hears = world.pod.inside(lambda: Ear(network.BRIDGE))
+        sender = world.pod.outside(lambda: socket.socket(socket.AF_PACKET, socket.SOCK_RAW))
+        sender.bind(("peer", 0))
+        for ports in ((4000, 4001), (68, 67)):
+            sender.send(ethernet(OTHER, IPV4, udp(CALLER, network.BRIDGED_SERVER, EVIL, ports), bridge))
+        sender.close()
+        world.tap.send(world.mine(udp(POD, network.BRIDGED_SERVER, EVIL), destination=bridge))
+        for _ in range(3):
+            bridge_hears.until(EVIL)  # before the filter does
+        bridge_hears.close()
+        for each in (service, dhcp):
+            with pytest.raises(BlockingIOError):
+                each.recv(100)
