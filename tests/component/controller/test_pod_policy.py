@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from apiserver.apis.meta.objects import name_of
-from apiserver.apis.virt import names
+from apiserver.apis.virt import names, service_accounts
 from controller.reconcilers import leftovers
 from controller.reconcilers.launcher_pods.launcher_pod import launcher_pod, target_pod
 from controller.reconcilers.launcher_pods.scheduling import Placement
@@ -27,7 +27,7 @@ from tests.twin.environment import Environment
 from tests.unit.controller.reconcilers import forbidden_pods, test_etcd_policy
 from tests.unit.controller.reconcilers.builders import UID, a_migration
 from tests.unit.controller.reconcilers.forbidden_pods import ACCOUNT, CREATIONS, DELETIONS, OURS, POLICY, SETTINGS, Pod, changed
-from tests.unit.controller.reconcilers.test_launcher_pod import CLAIMS, MOVE, TINY
+from tests.unit.controller.reconcilers.test_launcher_pod import CLAIMS, MOVE, TINY, TOKEN
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -111,6 +111,21 @@ def test_a_pod_with_one_more_power_is_refused_by_the_policy(cluster: Cluster, wh
     code, answer = cluster.create(pod)
     assert (code, POLICY in answer["message"]) == (http.client.FORBIDDEN, True), answer
     assert "resulted in error" not in answer["message"]
+
+
+def test_a_token_is_on_a_disk_where_the_namespace_allows_it_and_nowhere_else(cluster: Cluster) -> None:
+    labels = {service_accounts.NAMESPACE_LABEL: "allowed"}
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "open", "labels": labels}}
+    assert cluster.ask("POST", "/api/v1/namespaces", namespace, user="")[0] == http.client.CREATED
+    vm = copy.deepcopy(TOKEN)
+    pod = launcher_pod(vm, 1, {}, SETTINGS, Placement())
+    code, answer = cluster.create(pod)
+    assert (code, "service-account-disks=allowed" in answer["message"]) == (http.client.FORBIDDEN, True), answer
+    vm["metadata"]["namespace"] = "open"
+    allowed = launcher_pod(vm, 1, {}, SETTINGS, Placement())
+    code, answer = cluster.ask("POST", "/api/v1/namespaces/open/pods", allowed)
+    assert code == http.client.CREATED, answer
+    assert leftovers.objection(answer, allowed, vm) == ""
 
 
 def test_the_administrator_may_create_what_the_account_may_not(cluster: Cluster) -> None:
