@@ -56,7 +56,7 @@ WORST: Final = frozenset(
 )
 """One of each sort, for tests in which each case costs a few milliseconds."""
 
-PARTS: Final = ("spec.domain.devices", "spec.domain", "spec", "status")
+PARTS: Final = ("spec.domain.devices.disks", "spec.domain.devices", "spec.domain", "spec", "status")
 """Parts of a machine: the first that a path begins with has it, and ``spec`` the metadata, too. A test of each keeps within its time."""
 
 T: Final = "2026-11-21T07:59:00Z"
